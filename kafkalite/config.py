@@ -1,0 +1,253 @@
+"""The configuration: Kafka's names and defaults wherever Kafka has the key.
+
+Order of precedence: defaults < TOML file < environment (KAFKALITE_MIN_INSYNC_REPLICAS) < flags < dynamic.
+Attributes are the keys with dots turned into underscores.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+from kafkalite.errors import ConfigError
+
+_MAX = 2**63 - 1
+
+
+def _key(
+    default: Any, doc: str, *, low: int | None = None, high: int | None = None, choices: tuple[str, ...] = ()
+) -> Any:
+    return field(default=default, metadata={"doc": doc, "low": low, "high": high, "choices": choices})
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """What a topic may set for itself; a broker's values are the defaults."""
+
+    cleanup_policy: str = _key(
+        "delete",
+        "delete, compact, or both: what happens to old segments",
+        choices=("delete", "compact", "compact,delete", "delete,compact"),
+    )
+    compression_type: str = _key("producer", "the broker keeps batches as they arrive", choices=("producer",))
+    flush_messages: int = _key(_MAX, "fsync after so many records", low=1)
+    flush_ms: int = _key(_MAX, "fsync after so much time", low=0)
+    index_interval_bytes: int = _key(4096, "one offset index entry per so many bytes of log", low=0)
+    log_flush_before_ack: bool = _key(False, "fsync on every in-sync replica before a record counts as committed")
+    max_message_bytes: int = _key(1_048_588, "largest record batch", low=0)
+    message_timestamp_type: str = _key(
+        "CreateTime", "whose clock a record carries", choices=("CreateTime", "LogAppendTime")
+    )
+    min_cleanable_dirty_ratio: str = _key("0.5", "share of uncompacted log that starts a compaction")
+    min_compaction_lag_ms: int = _key(0, "a record stays uncompacted at least so long", low=0)
+    max_compaction_lag_ms: int = _key(_MAX, "a record stays uncompacted at most so long", low=1)
+    delete_retention_ms: int = _key(86_400_000, "how long a compacted log keeps tombstones", low=0)
+    file_delete_delay_ms: int = _key(
+        60_000, "wait between taking a segment out of service and removing its files", low=0
+    )
+    min_insync_replicas: int = _key(1, "acks=all needs at least so many in-sync replicas", low=1)
+    retention_bytes: int = _key(-1, "size of a partition beyond which old segments go; -1 no limit", low=-1)
+    retention_ms: int = _key(604_800_000, "age beyond which segments go; -1 no limit", low=-1)
+    segment_bytes: int = _key(1_073_741_824, "a segment rolls at this size", low=1024, high=2**31 - 1)
+    segment_index_bytes: int = _key(10_485_760, "an index rolls its segment at this size", low=4096)
+    segment_ms: int = _key(604_800_000, "a segment rolls at this age", low=1)
+    unclean_leader_election_enable: bool = _key(False, "may a replica lead that is not in sync (records can be lost)")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """One node's configuration, checked as a whole by `load`."""
+
+    broker_id: int = _key(-1, "this node's id (serve --id)", low=-1, high=2**31 - 1)
+    log_dirs: tuple[str, ...] = _key(("./kafkalite-data",), "directories of the log, one per disk")
+    zookeeper_connect: str = _key("127.0.0.1:2181", "HOST:PORT,…/chroot")
+    zookeeper_session_timeout_ms: int = _key(18_000, "session timeout; below replica.lag.time.max.ms (F13)", low=200)
+    host: str = _key("127.0.0.1", "address that the listeners bind and tell others")
+    kafka_port: int = _key(9092, "Kafka protocol listener; 0 any free port, -1 none", low=-1, high=65535)
+    rpc_port: int = _key(9192, "msgpack RPC listener; 0 any free port", low=0, high=65535)
+    http_port: int = _key(9292, "metrics and status page; 0 any free port, -1 none", low=-1, high=65535)
+    broker_rack: str = _key("", "rack of this broker, for placement")
+
+    auto_create_topics_enable: bool = _key(True, "create a topic when a client first asks for it")
+    num_partitions: int = _key(1, "partitions of a topic that does not say", low=1)
+    default_replication_factor: int = _key(1, "replicas of a topic that does not say", low=1)
+    delete_topic_enable: bool = _key(True, "may topics be deleted")
+    max_partitions_per_topic: int = _key(100_000, "refuse more", low=1)
+
+    replica_lag_time_max_ms: int = _key(30_000, "a follower that has not caught up for so long leaves the ISR", low=1)
+    replica_fetch_max_bytes: int = _key(1_048_576, "per partition and fetch", low=1)
+    replica_fetch_response_max_bytes: int = _key(10_485_760, "per fetch", low=1)
+    replica_fetch_wait_max_ms: int = _key(500, "a follower's long poll", low=0)
+    replica_fetch_min_bytes: int = _key(1, "a follower's long poll returns with so many", low=0)
+    replica_fetch_backoff_ms: int = _key(1_000, "longest wait after a failed fetch", low=0)
+    num_replica_fetchers: int = _key(1, "fetch connections per leader", low=1, high=64)
+    replica_high_watermark_checkpoint_interval_ms: int = _key(5_000, "how often high watermarks are saved", low=1)
+    replica_socket_timeout_ms: int = _key(30_000, "a fetch without an answer for so long is given up", low=1)
+
+    log_flush_offset_checkpoint_interval_ms: int = _key(60_000, "how often recovery points are saved", low=1)
+    log_retention_check_interval_ms: int = _key(300_000, "how often old segments are looked for", low=1)
+    producer_id_expiration_ms: int = _key(86_400_000, "a silent producer's state is forgotten after", low=1)
+    stray_delete_delay_ms: int = _key(60_000, "a stray replica directory is renamed, and removed after", low=0)
+    stray_max_fraction_percent: int = _key(
+        50, "refuse to set aside more than this share of local replicas at once (F19)", low=0, high=100
+    )
+
+    fetch_max_bytes: int = _key(57_671_680, "largest fetch answer", low=1024)
+    max_connections: int = _key(10_000, "open connections per listener", low=1)
+    max_inflight_requests_per_connection: int = _key(64, "requests read ahead on one connection", low=1)
+    queued_max_request_bytes: int = _key(268_435_456, "memory for requests under way, all connections", low=1)
+    socket_request_max_bytes: int = _key(104_857_600, "largest request on the Kafka listener", low=1024)
+    rpc_max_frame_bytes: int = _key(134_217_728, "largest frame on the RPC listener", low=1024)
+    connections_max_idle_ms: int = _key(600_000, "an idle connection is closed after", low=1)
+
+    controller_socket_timeout_ms: int = _key(
+        30_000, "a command that is not answered for so long raises an alert", low=1
+    )
+    controller_queue_max_requests: int = _key(1_000, "commands waiting per broker", low=1)
+    controlled_shutdown_enable: bool = _key(True, "move leaders off before stopping")
+    controlled_shutdown_max_wait_ms: int = _key(10_000, "patience of a controlled shutdown", low=0)
+
+    transactional_id_expiration_ms: int = _key(604_800_000, "an idle transactional id is forgotten after", low=1)
+    transaction_max_timeout_ms: int = _key(900_000, "longest transaction timeout that may be asked for", low=1)
+    offsets_topic_num_partitions: int = _key(50, "partitions of __consumer_offsets", low=1)
+    offsets_topic_replication_factor: int = _key(3, "replicas of __consumer_offsets, at most as many as brokers", low=1)
+    offsets_retention_minutes: int = _key(10_080, "offsets of an empty group are kept so long", low=1)
+    transaction_state_log_num_partitions: int = _key(50, "partitions of __transaction_state", low=1)
+    transaction_state_log_replication_factor: int = _key(
+        3, "replicas of __transaction_state, at most as many as brokers", low=1
+    )
+    group_initial_rebalance_delay_ms: int = _key(3_000, "wait for more members of a new group", low=0)
+    group_min_session_timeout_ms: int = _key(6_000, "shortest session timeout", low=1)
+    group_max_session_timeout_ms: int = _key(1_800_000, "longest session timeout", low=1)
+
+    topic: TopicConfig = TopicConfig()
+
+
+#: Old spellings that are still taken: alias -> key.
+ALIASES = {
+    "log.dir": "log.dirs", "log.segment.bytes": "segment.bytes", "log.retention.ms": "retention.ms",
+    "log.retention.bytes": "retention.bytes", "log.roll.ms": "segment.ms", "log.cleanup.policy": "cleanup.policy",
+    "log.index.interval.bytes": "index.interval.bytes", "log.index.size.max.bytes": "segment.index.bytes",
+    "log.flush.interval.messages": "flush.messages", "log.flush.interval.ms": "flush.ms",
+    "log.segment.delete.delay.ms": "file.delete.delay.ms", "message.max.bytes": "max.message.bytes",
+    "log.cleaner.delete.retention.ms": "delete.retention.ms", "log.message.timestamp.type": "message.timestamp.type",
+    "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio", "zookeeper": "zookeeper.connect",
+}  # fmt: skip
+
+#: Keys of the article that no longer do anything; taken with a warning (C9).
+OBSOLETE = frozenset({"replica.lag.max.messages", "replica.lag.max.bytes"})
+
+
+def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any:
+    """One value, from TOML or text, as `kind`. Raises ConfigError."""
+    meta = spec.metadata
+    try:
+        if kind is bool:
+            if isinstance(value, str):
+                value = {"true": True, "false": False}[value.strip().lower()]
+            if not isinstance(value, bool):
+                raise ValueError
+        elif kind is int:
+            if isinstance(value, bool) or not isinstance(value, int | str):
+                raise ValueError
+            value = int(value)
+            low, high = meta["low"], meta["high"]
+            if (low is not None and value < low) or (high is not None and value > high):
+                raise ConfigError(
+                    f"{key}: {value} is not within {low if low is not None else '-inf'}..{high if high is not None else 'inf'}"
+                )
+        elif kind is str:
+            if not isinstance(value, str):
+                raise ValueError
+            if meta["choices"] and value not in meta["choices"]:
+                raise ConfigError(f"{key}: {value!r} is none of {', '.join(meta['choices'])}")
+        else:
+            value = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
+            if not value or not all(isinstance(part, str) and part for part in value):
+                raise ValueError
+    except (KeyError, TypeError, ValueError):
+        raise ConfigError(f"{key}: {value!r} is not a {getattr(kind, '__name__', 'list')}") from None
+    return value
+
+
+def _fields(cls: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
+    hints = get_type_hints(cls)
+    return {f.name.replace("_", "."): (f, hints[f.name]) for f in dataclasses.fields(cls) if f.name != "topic"}
+
+
+TOPIC_KEYS = _fields(TopicConfig)
+BROKER_KEYS = _fields(BrokerConfig)
+
+
+def topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """`base` with a topic's own settings on top. Raises ConfigError."""
+    changes: dict[str, Any] = {}
+    for key, value in overrides.items():
+        if key not in TOPIC_KEYS:
+            raise ConfigError(f"{key}: no such topic configuration")
+        spec, kind = TOPIC_KEYS[key]
+        changes[spec.name] = _parse(key, spec, kind, value)
+    return dataclasses.replace(base, **changes)
+
+
+def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:
+    """The configuration that `settings` (key with dots -> value) describe, and warnings.
+
+    Raises:
+        ConfigError: an unknown key, a wrong type, a value out of range, or an impossible relation.
+    """
+    own: dict[str, Any] = {}
+    for_topics: dict[str, Any] = {}
+    warnings: list[str] = []
+    for raw, value in settings.items():
+        key = ALIASES.get(raw, raw)
+        if key in OBSOLETE:
+            warnings.append(f"{key} is obsolete and ignored: lag is measured in time only (replica.lag.time.max.ms)")
+        elif key in BROKER_KEYS:
+            spec, kind = BROKER_KEYS[key]
+            own[spec.name] = _parse(key, spec, kind, value)
+        elif key in TOPIC_KEYS:
+            for_topics[key] = value
+        else:
+            raise ConfigError(f"{raw}: no such configuration")
+    config = BrokerConfig(topic=topic_config(TopicConfig(), for_topics), **own)
+    if config.zookeeper_session_timeout_ms >= config.replica_lag_time_max_ms:
+        raise ConfigError(
+            f"zookeeper.session.timeout.ms ({config.zookeeper_session_timeout_ms}) must be below "
+            f"replica.lag.time.max.ms ({config.replica_lag_time_max_ms}): an isolated leader would shrink its ISR to itself first"
+        )
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        raise ConfigError(
+            "replica.fetch.wait.max.ms must not exceed replica.lag.time.max.ms: idle followers would fall out of the ISR"
+        )
+    if len(set(config.log_dirs)) != len(config.log_dirs):
+        raise ConfigError("log.dirs: the same directory twice")
+    return config, warnings
+
+
+def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            flat |= _flatten(value, f"{prefix}{name}.")
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:
+    """The configuration from a TOML text (or None), the environment and the flags, and warnings. Raises ConfigError."""
+    settings: dict[str, Any] = {}
+    if text is not None:
+        try:
+            settings |= _flatten(tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"configuration file: {error}") from None
+    known = BROKER_KEYS.keys() | TOPIC_KEYS.keys() | ALIASES.keys()
+    by_variable = {"KAFKALITE_" + key.upper().replace(".", "_"): key for key in known}
+    settings |= {by_variable[name]: value for name, value in environ.items() if name in by_variable}
+    settings |= flags
+    return broker_config(settings)

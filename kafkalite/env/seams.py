@@ -1,0 +1,152 @@
+"""The seams as protocols; `real.py` implements them on the operating system, `kafkalite.testing` in a simulation.
+
+Sleeping and deadlines are asyncio's (`asyncio.sleep`, `asyncio.timeout`): the simulated loop has virtual time.
+Tasks are started through `kafkalite.env.supervisor.Supervisor` only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from kafkalite.coordination.coordinator import Coordinator
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Time. `asyncio`'s loop time is for timers only (uvloop's has millisecond grain)."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970, UTC. May jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds; never goes back; for measuring."""
+        ...
+
+    def boottime(self) -> float:
+        """Seconds since boot, counting the time this process was stopped or suspended: for leases."""
+        ...
+
+
+ConnectionHandler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Listener(Protocol):
+    """A bound listening socket."""
+
+    host: str
+    port: int
+
+    async def close(self) -> None:
+        """Stop accepting. Connections already accepted go on."""
+        ...
+
+
+class Network(Protocol):
+    """TCP."""
+
+    async def dial(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect. Raises OSError. The caller sets the deadline."""
+        ...
+
+    async def listen(self, host: str, port: int, handler: ConnectionHandler) -> Listener:
+        """Accept connections and run `handler` for each as a task; port 0 picks a free one. Raises OSError."""
+        ...
+
+    async def listen_protocol(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
+        """Accept connections, one protocol object each (for the Kafka listener's hot path). Raises OSError."""
+        ...
+
+
+class File(Protocol):
+    """An open file. Every method but `sync` is synchronous and raises OSError."""
+
+    path: str
+
+    def size(self) -> int:
+        """Bytes."""
+        ...
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """Write all buffers at the end with as few system calls as will do; return the bytes written (all of them)."""
+        ...
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes from `offset`; shorter only at the end of the file."""
+        ...
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        """Overwrite in place (index repair, tests)."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+
+    async def sync(self) -> None:
+        """fdatasync, off the loop. What was appended before the call is durable when it returns. Raises OSError."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Files and directories. Paths are absolute strings. Raises OSError like the os module."""
+
+    def open(self, path: str, *, create: bool = False) -> File: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def read_file(self, path: str) -> bytes:
+        """The whole file. Raises FileNotFoundError."""
+        ...
+
+    def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        """Replace the file: write beside it, sync (if durable), rename over it, sync the directory (if durable)."""
+        ...
+
+    def listdir(self, path: str) -> list[str]:
+        """Names, sorted (so that nothing depends on the file system's order)."""
+        ...
+
+    def makedirs(self, path: str) -> None: ...
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, path: str) -> None:
+        """Remove one file; no error if it is not there."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and what is in it; no error if it is not there."""
+        ...
+
+    def sync_dir(self, path: str) -> None: ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def lock(self, path: str) -> Callable[[], None]:
+        """Take an exclusive lock on the file, creating it; returns the release. Raises BlockingIOError if taken."""
+        ...
+
+    async def run_blocking(self, function: Callable[[], object]) -> object:
+        """Run a function that does slow file work (recovery, deletion) off the loop; in a simulation, inline."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What a node runs in."""
+
+    clock: Clock
+    network: Network
+    disk: Disk
+    random: random.Random
+    #: Opens ONE new ZooKeeper session: (connect string with optional chroot, session timeout in ms).
+    connect_coordinator: Callable[[str, int], Awaitable[Coordinator]]

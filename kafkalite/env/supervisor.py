@@ -1,0 +1,70 @@
+"""The one place that starts tasks. A task that dies is never silent: its policy says what happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from enum import Enum
+from typing import Any
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+
+
+class Policy(Enum):
+    """What the end of a task by an exception means."""
+
+    #: The node cannot go on without it: stop the node.
+    FATAL = "fatal"
+    #: Only this task's peer suffers: log and go on.
+    ISOLATED = "isolated"
+
+
+class Supervisor:
+    """Starts tasks, holds them, and stops them all.
+
+    Args:
+        on_fatal: called once, with the exception, when a FATAL task ends by an exception.
+    """
+
+    def __init__(self, on_fatal: Callable[[BaseException], None]) -> None:
+        self._on_fatal = on_fatal
+        self._tasks: dict[asyncio.Task[Any], Policy] = {}
+        self._stopping = False
+
+    def spawn(self, name: str, coro: Coroutine[Any, Any, Any], policy: Policy = Policy.FATAL) -> asyncio.Task[Any]:
+        """Start a task. After `stop` nothing is started any more: the coroutine is closed."""
+        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(coro, name=name)
+        self._tasks[task] = policy
+        task.add_done_callback(self._ended)
+        if self._stopping:
+            task.cancel()
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        policy = self._tasks.pop(task, Policy.ISOLATED)
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            return
+        _log.error("task.failed", task=task.get_name(), policy=policy.value, error=repr(error), exc_info=error)
+        if policy is Policy.FATAL or isinstance(error, AssertionError):
+            self._on_fatal(error)
+
+    async def stop(self) -> None:
+        """Cancel everything and wait until it has ended."""
+        self._stopping = True
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not current]
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            try:
+                await task
+            except asyncio.CancelledError:
+                if current is not None and current.cancelling():
+                    raise
+            except Exception as error:  # the end was already told by _ended
+                _log.debug("task.failed_at_stop", task=task.get_name(), error=repr(error))

@@ -1,0 +1,80 @@
+"""The field's nouns: ids, epochs, offsets, partitions. Imported by everything, imports nothing of ours.
+
+Offsets are counted in records. An "end offset" is exclusive: the next offset to be written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+#: czxid of the broker's registration znode; a restarted broker has a larger one (KIP-380).
+BrokerEpoch = NewType("BrokerEpoch", int)
+ControllerEpoch = NewType("ControllerEpoch", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+#: zkVersion of the partition's state znode.
+PartitionEpoch = NewType("PartitionEpoch", int)
+Offset = NewType("Offset", int)
+ProducerId = NewType("ProducerId", int)
+#: A UUID in Kafka's text form: URL-safe base64 without padding, 22 characters (KIP-516).
+TopicId = NewType("TopicId", str)
+
+NO_LEADER = BrokerId(-1)
+NO_BROKER_EPOCH = BrokerEpoch(-1)
+NO_LEADER_EPOCH = LeaderEpoch(-1)
+NO_TOPIC_ID = TopicId("")
+NO_OFFSET = Offset(-1)
+NO_PRODUCER_ID = ProducerId(-1)
+
+#: Special timestamps of ListOffsets (Kafka protocol).
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic; orders by topic, then number."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """The durable state of a partition: the value of its state znode plus that znode's version.
+
+    Invariants: `leader` is in `isr` unless it is NO_LEADER; `isr` is never empty (the last
+    in-sync replica stays in it when it dies, so that it alone may lead again; CHECKLIST C7).
+    """
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    controller_epoch: ControllerEpoch
+    partition_epoch: PartitionEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where something listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A live broker as its registration znode tells."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    kafka: Endpoint
+    rpc: Endpoint
+    rack: str | None = None

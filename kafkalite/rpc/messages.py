@@ -1,0 +1,639 @@
+"""What nodes and native clients say to each other.
+
+Each message is a frozen dataclass, packed by msgpack as an array of its fields in order (nested ones
+likewise). Evolution is append-only: a new field goes to the end and has a default; a reader fills fields
+that an older peer did not send and ignores those that it does not know. Kinds are never reused; a request
+has an even kind, its response the next odd one.
+
+Record bytes are not in the messages: they travel in the frame's body, in the order of the partitions, and
+each partition entry tells how many of the body's bytes are its own (`records_size`).
+
+Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.errors.ErrorCode`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from kafkalite.model import (
+    NO_BROKER_EPOCH,
+    NO_LEADER_EPOCH,
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    ProducerId,
+    TopicId,
+)
+
+#: Highest message version this software speaks; negotiated by Hello as the lower of the two sides.
+PROTOCOL_VERSION = 1
+MIN_PROTOCOL_VERSION = 1
+
+
+class Message:
+    """Base of all messages that stand alone in a frame."""
+
+    __slots__ = ()
+    kind: ClassVar[int]
+
+
+M = TypeVar("M", bound=type[Message])
+by_kind: dict[int, type[Message]] = {}
+
+
+def _kind(number: int) -> Callable[[M], M]:
+    def register(cls: M) -> M:
+        owner = by_kind.setdefault(number, cls)
+        assert owner is cls, f"{cls.__name__} reuses kind {number} of {owner.__name__}"
+        cls.kind = number
+        return cls
+
+    return register
+
+
+def response_kind(request: type[Message]) -> int:
+    """The kind of the answer to a request."""
+    return request.kind + 1
+
+
+# --- every connection ----------------------------------------------------------------------------
+
+
+@_kind(1)
+@dataclass(frozen=True, slots=True)
+class ErrorResponse(Message):
+    """Answers any request that could not be handled as a whole (unknown kind, no permission, a bug)."""
+
+    error: int
+    message: str = ""
+
+
+@_kind(2)
+@dataclass(frozen=True, slots=True)
+class HelloRequest(Message):
+    """The first frame on a connection. `node_id` -1 is a client; a client may leave `cluster_id` empty."""
+
+    cluster_id: str
+    node_id: BrokerId
+    broker_epoch: BrokerEpoch
+    min_version: int = MIN_PROTOCOL_VERSION
+    max_version: int = PROTOCOL_VERSION
+    client_id: str = ""
+
+
+@_kind(3)
+@dataclass(frozen=True, slots=True)
+class HelloResponse(Message):
+    """`error` INCONSISTENT_CLUSTER_ID or UNSUPPORTED_VERSION: the server closes the connection after it."""
+
+    error: int
+    message: str
+    cluster_id: str
+    node_id: BrokerId
+    broker_epoch: BrokerEpoch
+    version: int = PROTOCOL_VERSION
+
+
+# --- controller -> broker ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    kafka_host: str
+    kafka_port: int
+    rpc_host: str
+    rpc_port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition's state and assignment. `replicas` is the AR in order, the preferred leader first."""
+
+    topic: str
+    partition: int
+    topic_id: TopicId
+    controller_epoch: ControllerEpoch
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    partition_epoch: PartitionEpoch
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+    is_new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionError:
+    topic: str
+    partition: int
+    error: int
+
+
+@_kind(10)
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrRequest(Message):
+    """Become leader or follower of these partitions (V3 section C).
+
+    `broker_epoch` is the receiver's, as the controller knows it: another one means the command is for an
+    earlier life of the broker (F5). `is_init`: this is everything the broker should host; local replicas
+    that are not named are stray (F19).
+    """
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    is_init: bool
+    partitions: tuple[PartitionState, ...]
+    brokers: tuple[Broker, ...]
+    ack_timeout_ms: int = 30_000
+    cause: str = ""
+
+
+@_kind(11)
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrResponse(Message):
+    """`error` is for the whole (STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH); `partitions` lists refusals only."""
+
+    error: int
+    partitions: tuple[PartitionError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StopPartition:
+    topic: str
+    partition: int
+    topic_id: TopicId
+    #: Commands older than the replica's leader epoch are refused; -2 (deletion of the topic) passes always.
+    leader_epoch: LeaderEpoch
+    delete_files: bool
+
+
+@_kind(12)
+@dataclass(frozen=True, slots=True)
+class StopReplicaRequest(Message):
+    """Stop hosting these partitions, deleting their files or not."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    partitions: tuple[StopPartition, ...]
+    ack_timeout_ms: int = 30_000
+    cause: str = ""
+
+
+@_kind(13)
+@dataclass(frozen=True, slots=True)
+class StopReplicaResponse(Message):
+    error: int
+    partitions: tuple[PartitionError, ...] = ()
+
+
+@_kind(14)
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataRequest(Message):
+    """What clients may be told. `brokers` is always complete; `partitions` are changes, or all if `is_full`."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    is_full: bool
+    brokers: tuple[Broker, ...]
+    partitions: tuple[PartitionState, ...]
+    deleted_topics: tuple[str, ...] = ()
+    cause: str = ""
+
+
+@_kind(15)
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataResponse(Message):
+    error: int
+
+
+# --- broker -> controller ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    topic: str
+    partition: int
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    partition_epoch: PartitionEpoch
+
+
+@_kind(16)
+@dataclass(frozen=True, slots=True)
+class IsrChangedRequest(Message):
+    """The leader HAS changed these ISRs in ZooKeeper (F7): one notice for many partitions."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[IsrChange, ...]
+
+
+@_kind(17)
+@dataclass(frozen=True, slots=True)
+class IsrChangedResponse(Message):
+    error: int
+
+
+@_kind(18)
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownRequest(Message):
+    """Move leadership off me; asked again until nothing remains or the broker's patience ends."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@_kind(19)
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownResponse(Message):
+    error: int
+    remaining: tuple[PartitionError, ...] = ()
+
+
+# --- replication ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchPartition:
+    """`fetch_offset` is the follower's LEO: everything below it is in its log (and synced, if flush=ack)."""
+
+    topic: str
+    partition: int
+    topic_id: TopicId
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    #: Epoch of the follower's last batch, -1 for an empty log: the leader answers where the logs part (F1, F2).
+    last_fetched_epoch: LeaderEpoch
+    log_start_offset: Offset
+    max_bytes: int
+
+
+@_kind(20)
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchRequest(Message):
+    """Follower -> leader, long poll. Incremental sessions (KIP-227): within a session only partitions whose
+    entry changed since the last request are sent. `session_id` 0 with `session_epoch` 0 opens one; epoch is
+    the last one plus 1 for each further request."""
+
+    replica_id: BrokerId
+    broker_epoch: BrokerEpoch
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    session_id: int
+    session_epoch: int
+    partitions: tuple[ReplicaFetchPartition, ...]
+    forgotten: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchedPartition:
+    topic: str
+    partition: int
+    error: int
+    high_watermark: Offset
+    log_start_offset: Offset
+    records_size: int
+    #: Set when the logs part: truncate to min(own end of `diverging_epoch`, `diverging_end_offset`), ask again.
+    diverging_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    diverging_end_offset: Offset = NO_OFFSET
+
+
+@_kind(21)
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchResponse(Message):
+    """Body: record batches. Within a session, partitions with nothing new are left out."""
+
+    error: int
+    session_id: int
+    partitions: tuple[ReplicaFetchedPartition, ...]
+
+
+# --- client data ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePartition:
+    topic: str
+    partition: int
+    records_size: int
+
+
+@_kind(30)
+@dataclass(frozen=True, slots=True)
+class ProduceRequest(Message):
+    """Body: one or more RecordBatch v2 per partition. `acks` 0 (no response is sent), 1 or -1."""
+
+    acks: int
+    timeout_ms: int
+    partitions: tuple[ProducePartition, ...]
+    transactional_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedPartition:
+    topic: str
+    partition: int
+    error: int
+    base_offset: Offset
+    log_append_time_ms: int = -1
+    log_start_offset: Offset = NO_OFFSET
+    message: str = ""
+
+
+@_kind(31)
+@dataclass(frozen=True, slots=True)
+class ProduceResponse(Message):
+    partitions: tuple[ProducedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FetchPartition:
+    topic: str
+    partition: int
+    fetch_offset: Offset
+    max_bytes: int
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@_kind(32)
+@dataclass(frozen=True, slots=True)
+class FetchRequest(Message):
+    """Long poll by a consumer. `isolation` 0 reads up to the high watermark, 1 up to the last stable offset."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    partitions: tuple[FetchPartition, ...]
+    isolation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    producer_id: ProducerId
+    first_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedPartition:
+    topic: str
+    partition: int
+    error: int
+    high_watermark: Offset
+    last_stable_offset: Offset
+    log_start_offset: Offset
+    records_size: int
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+
+@_kind(33)
+@dataclass(frozen=True, slots=True)
+class FetchResponse(Message):
+    """Body: record batches. The first batch may begin below `fetch_offset`."""
+
+    partitions: tuple[FetchedPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsPartition:
+    """`timestamp` ms since 1970, or LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP."""
+
+    topic: str
+    partition: int
+    timestamp: int
+    current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@_kind(34)
+@dataclass(frozen=True, slots=True)
+class ListOffsetsRequest(Message):
+    partitions: tuple[ListOffsetsPartition, ...]
+    isolation: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ListedOffset:
+    topic: str
+    partition: int
+    error: int
+    timestamp: int
+    offset: Offset
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+
+
+@_kind(35)
+@dataclass(frozen=True, slots=True)
+class ListOffsetsResponse(Message):
+    partitions: tuple[ListedOffset, ...]
+
+
+@_kind(36)
+@dataclass(frozen=True, slots=True)
+class MetadataRequest(Message):
+    """`topics` None asks for all."""
+
+    topics: tuple[str, ...] | None
+    allow_auto_create: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    partition: int
+    error: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    replicas: tuple[BrokerId, ...]
+    isr: tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    topic: str
+    error: int
+    topic_id: TopicId
+    partitions: tuple[PartitionMetadata, ...]
+
+
+@_kind(37)
+@dataclass(frozen=True, slots=True)
+class MetadataResponse(Message):
+    cluster_id: str
+    controller_id: BrokerId
+    brokers: tuple[Broker, ...]
+    topics: tuple[TopicMetadata, ...]
+
+
+@_kind(38)
+@dataclass(frozen=True, slots=True)
+class InitProducerIdRequest(Message):
+    transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
+    producer_id: ProducerId = ProducerId(-1)
+    producer_epoch: int = -1
+
+
+@_kind(39)
+@dataclass(frozen=True, slots=True)
+class InitProducerIdResponse(Message):
+    error: int
+    producer_id: ProducerId
+    producer_epoch: int
+
+
+# --- admin: one per verb of the command line -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """Either counts (-1: the broker's default) or `assignment` (partition -> replicas). `placement` "shifted" or "mod"."""
+
+    topic: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: dict[int, tuple[BrokerId, ...]] | None = None
+    placement: str = "shifted"
+    configs: dict[str, str] | None = None
+
+
+@_kind(40)
+@dataclass(frozen=True, slots=True)
+class CreateTopicsRequest(Message):
+    """Any node takes it, validates it and writes the znodes; the controller reacts to its watch."""
+
+    topics: tuple[NewTopic, ...]
+    timeout_ms: int = 30_000
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    topic: str
+    error: int
+    message: str = ""
+    topic_id: TopicId = NO_TOPIC_ID
+    partitions: int = -1
+    replication_factor: int = -1
+
+
+@_kind(41)
+@dataclass(frozen=True, slots=True)
+class CreateTopicsResponse(Message):
+    topics: tuple[TopicResult, ...]
+
+
+@_kind(42)
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsRequest(Message):
+    topics: tuple[str, ...]
+    timeout_ms: int = 30_000
+
+
+@_kind(43)
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsResponse(Message):
+    topics: tuple[TopicResult, ...]
+
+
+@_kind(44)
+@dataclass(frozen=True, slots=True)
+class DescribeReplicasRequest(Message):
+    """What THIS node knows of the partitions it hosts (`admin describe --internal`). Empty: all."""
+
+    topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaProgress:
+    """A follower as its leader sees it."""
+
+    broker_id: BrokerId
+    log_end_offset: Offset
+    #: Milliseconds since it was last caught up; -1 never.
+    caught_up_ms_ago: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    topic: str
+    partition: int
+    topic_id: TopicId
+    is_leader: bool
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    partition_epoch: PartitionEpoch
+    high_watermark: Offset
+    log_start_offset: Offset
+    log_end_offset: Offset
+    size_bytes: int
+    directory: str
+    followers: tuple[ReplicaProgress, ...] = ()
+    error: int = 0
+
+
+@_kind(45)
+@dataclass(frozen=True, slots=True)
+class DescribeReplicasResponse(Message):
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    replicas: tuple[ReplicaDescription, ...]
+
+
+@_kind(46)
+@dataclass(frozen=True, slots=True)
+class DescribeClusterRequest(Message):
+    pass
+
+
+@_kind(47)
+@dataclass(frozen=True, slots=True)
+class DescribeClusterResponse(Message):
+    cluster_id: str
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    brokers: tuple[Broker, ...]
+
+
+@_kind(48)
+@dataclass(frozen=True, slots=True)
+class HealthRequest(Message):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class HealthProblem:
+    """One thing that is wrong. `since_ms` wall time; `what` a stable word such as partition.offline; `detail` for people."""
+
+    what: str
+    since_ms: int
+    detail: str
+    subject: str = ""
+
+
+@_kind(49)
+@dataclass(frozen=True, slots=True)
+class HealthResponse(Message):
+    """Problems that this node can see; ask every node for the whole picture."""
+
+    broker_id: BrokerId
+    problems: tuple[HealthProblem, ...]
+
+
+__all__ = ["NO_BROKER_EPOCH", "PROTOCOL_VERSION", "Message", "by_kind", "response_kind"]
