@@ -106,8 +106,17 @@ class _Tree:
             node = node.children.get(part)
         return node
 
+    def lookup(self, path: str) -> _Directory | _Node | None:
+        """As `find`, but a file in the middle of the path is an error, as in POSIX."""
+        node: _Directory | _Node | None = self.root
+        for part in _parts(path):
+            if isinstance(node, _Node):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path)
+            node = node.children.get(part) if node is not None else None
+        return node
+
     def directory(self, path: str) -> _Directory:
-        found = self.find(path)
+        found = self.lookup(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         if not isinstance(found, _Directory):
@@ -227,7 +236,7 @@ class SimDisk:
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         self.check(path)
-        node = self._tree.find(path)
+        node = self._tree.lookup(path)
         if isinstance(node, _Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if node is None:
@@ -263,7 +272,7 @@ class SimDisk:
 
     def makedirs(self, path: str) -> None:
         self.check(path)
-        if not isinstance(self._tree.find(path), _Directory):
+        if not isinstance(self._tree.lookup(path), _Directory):
             self._change(lambda tree: tree.make(path))
 
     def rename(self, old: str, new: str) -> None:
@@ -273,7 +282,7 @@ class SimDisk:
 
     def remove(self, path: str) -> None:
         self.check(path)
-        found = self._tree.find(path)
+        found = self._tree.lookup(path)
         if isinstance(found, _Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if found is not None:
@@ -281,7 +290,7 @@ class SimDisk:
 
     def remove_tree(self, path: str) -> None:
         self.check(path)
-        if self._tree.find(path) is not None:
+        if self._tree.lookup(path) is not None:
             self._change(lambda tree: tree.remove(path))
 
     def sync_dir(self, path: str) -> None:
@@ -298,7 +307,7 @@ class SimDisk:
 
     def modified_ms(self, path: str) -> int:
         self.check(path)
-        found = self._tree.find(path)
+        found = self._tree.lookup(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return found.modified_ms if isinstance(found, _Node) else 0

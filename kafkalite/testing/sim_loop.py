@@ -145,6 +145,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._running = False
         self._closed = False
         self._disposing = False
+        self._at_close: list[Callable[[], None]] = []
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self._trace = 0
         self._max_callbacks = max_callbacks
@@ -385,6 +386,10 @@ class SimLoop(asyncio.AbstractEventLoop):
     def is_closed(self) -> bool:
         return self._closed
 
+    def at_close(self, callback: Callable[[], None]) -> None:
+        """Call back when the loop closes, before what is left is disposed of."""
+        self._at_close.append(callback)
+
     def close(self) -> None:
         """End everything that is left, also the tasks of dead processes, without letting any of it act."""
         if self._closed:
@@ -396,6 +401,8 @@ class SimLoop(asyncio.AbstractEventLoop):
             process.held.clear()
         self._ready.clear()
         self._timers.clear()
+        for callback in self._at_close:
+            callback()
         for task in self._tasks:
             if not task.done():
                 task._log_destroy_pending = False

@@ -90,6 +90,12 @@ class SimNetwork:
         self._on_fatal = on_fatal
         # Packets travel outside of every process, whoever sends them.
         self.world = contextvars.Context()
+        loop.at_close(self._dispose)
+
+    def _dispose(self) -> None:
+        """The simulation is over: no connection is open any more, so that nothing complains of an unclosed one."""
+        for transport in list(self._transports.values()):
+            transport.vanish()
 
     # --- hosts and links -------------------------------------------------------------------------
 
