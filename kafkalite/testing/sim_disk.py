@@ -218,6 +218,16 @@ class SimDisk:
         assert isinstance(node, _Node)
         return sum(len(data) for _, data in node.pending if data is not None)
 
+    def peek(self, path: str) -> bytes:
+        """A file's content as programs see it, also of a failing disk; empty if there is none. For checkers."""
+        node = self._tree.find(path)
+        return bytes(node.cached) if isinstance(node, _Node) else b""
+
+    def peek_names(self, path: str) -> list[str]:
+        """The names in a directory, sorted; none if there is none. For checkers."""
+        found = self._tree.find(path)
+        return sorted(found.children) if isinstance(found, _Directory) else []
+
     def flip_bit(self, path: str, offset: int) -> None:
         """Rot: on the platter and in the cache, unseen by the programs."""
         node = self._tree.find(path)
