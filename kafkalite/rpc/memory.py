@@ -10,7 +10,7 @@ class RequestMemory:
 
     Readers of whole requests only ever wait for answers. Should incomplete frames alone fill the memory, none
     of them could ever end: then the reader that has waited longest in the middle of a frame goes on, one at
-    a time, so that the limit is exceeded by at most one frame.
+    a time, so that the limit is exceeded by at most one frame (and by what one read of each connection brought).
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -21,6 +21,11 @@ class RequestMemory:
         self._waiters: dict[int, tuple[asyncio.Future[None], bool]] = {}
         self._next_waiter = 0
         self._overdrawn_by: object | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether anybody may read on."""
+        return self.used_bytes < self.limit_bytes
 
     def take(self, size: int) -> None:
         """Count bytes that have come in."""
@@ -45,7 +50,7 @@ class RequestMemory:
 
     async def wait_for_room(self, owner: object, *, in_frame: bool) -> None:
         """Return when `owner` may read on."""
-        while self.used_bytes >= self.limit_bytes and self._overdrawn_by is not owner:
+        while not self.has_room and self._overdrawn_by is not owner:
             if in_frame and self._overdrawn_by is None and self.incomplete_bytes >= self.used_bytes:
                 self._overdrawn_by = owner
                 return
@@ -61,7 +66,7 @@ class RequestMemory:
     def _wake(self) -> None:
         if not self._waiters:
             return
-        room = self.used_bytes < self.limit_bytes
+        room = self.has_room
         stuck = self._overdrawn_by is None and self.incomplete_bytes >= self.used_bytes
         for waiter, in_frame in list(self._waiters.values()):
             if waiter.done():

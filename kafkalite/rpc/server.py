@@ -99,7 +99,7 @@ class Reply:
 
 #: Called in arrival order; None is no answer. A future may be cancelled when its connection is gone (check
 #: `done()` before setting it); a coroutine runs to its end, its answer is dropped then.
-Handler = Callable[[Request], Reply | None | Awaitable[Reply | None]]
+Handler = Callable[[Request], Reply | Awaitable[Reply | None] | None]
 
 
 class RpcServer:
@@ -217,8 +217,11 @@ class _Connection:
     async def run(self) -> None:
         try:
             while not self._closed:
-                await self.server.memory.wait_for_room(self, in_frame=self._incomplete > 0)
-                data = await self._reader.read(READ_BYTES)
+                memory = self.server.memory
+                if not memory.has_room:
+                    await memory.wait_for_room(self, in_frame=self._incomplete > 0)
+                # Beyond the limit a connection ends its frame and reads nothing further.
+                data = await self._reader.read(READ_BYTES if memory.has_room else self._frames.missing)
                 if not data:
                     self.shut("peer closed", quietly=True)
                     break
@@ -282,10 +285,8 @@ class _Connection:
         if self._stalled_since is None:
             self._stalled_since = self._loop.time()
         try:
+            # Waits down to the transport's own low mark (16 KiB), which is far below ours.
             await self._writer.drain()
-            # drain() returns at the transport's own (lower) mark, which may be above ours after one large write.
-            while self._peer_is_slow() and not self._closed:
-                await asyncio.sleep(0.01)
         finally:
             self._stalled_since = None
 

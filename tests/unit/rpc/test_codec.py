@@ -14,7 +14,10 @@ from kafkalite.rpc.codec import pack, unpack
 
 def test_nested_messages_survive_the_round_trip() -> None:
     request = m.CreateTopicsRequest(
-        (m.NewTopic("t", assignment={0: (m.BrokerId(1), m.BrokerId(2))}, configs={"retention.ms": "1"}), m.NewTopic("u"))
+        (
+            m.NewTopic("t", assignment={0: (m.BrokerId(1), m.BrokerId(2))}, configs={"retention.ms": "1"}),
+            m.NewTopic("u"),
+        )
     )
     assert unpack(m.CreateTopicsRequest.kind, pack(request)) == request
 
@@ -61,7 +64,9 @@ def test_whatever_differs_from_the_hints_is_refused(kind: int, fields: Any) -> N
         unpack(kind, msgpack.packb(fields))
 
 
-@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x92\x01", b"\x90\x90", b"\x91\x81\x90\x01", b"\x91\xd9\x02\xff\xfe"])
+@pytest.mark.parametrize(
+    "payload", [b"", b"\xc1", b"\x92\x01", b"\x90\x90", b"\x91\x81\x90\x01", b"\x91\xd9\x02\xff\xfe"]
+)
 def test_broken_msgpack_is_refused(payload: bytes) -> None:
     with pytest.raises(ProtocolError):
         unpack(36, payload)
