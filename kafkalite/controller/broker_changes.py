@@ -7,8 +7,8 @@ import dataclasses
 from kafkalite.controller.commands import announce_brokers, initialise
 from kafkalite.controller.events import (
     BrokersChanged,
-    ClusterRead,
     CloseChannel,
+    ClusterRead,
     CommandsLost,
     ControlledShutdown,
     ControlledShutdownReceived,
@@ -24,8 +24,9 @@ from kafkalite.controller.events import (
 )
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.topic_changes import begin_deletion
+from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, BrokerInfo, TopicPartition
 from kafkalite.rpc.messages import ControlledShutdownResponse
 
 Decision = tuple[ControllerState, list[Effect]]
@@ -53,17 +54,22 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
     effects.append(Post(DeletionsRequested(event.deletions)))
     assigned = [partition for partition, _ in state.assigned()]
     to_settle = {partition: state.partitions.get(partition) for partition in assigned}
-    unreadable = {partition for partition in assigned if _state_path(partition) in event.malformed}
+    unreadable = {partition for partition in assigned if paths.partition_state(partition) in event.malformed}
     for partition in unreadable:
         del to_settle[partition]
-    effects.append(Post(StatesRead(to_settle, Repair(), unclean_topics=event.unclean_topics, malformed={
-        partition: event.malformed[_state_path(partition)] for partition in sorted(unreadable)
-    })))
+    effects.append(
+        Post(
+            StatesRead(
+                to_settle,
+                Repair(),
+                unclean_topics=event.unclean_topics,
+                malformed={
+                    partition: event.malformed[paths.partition_state(partition)] for partition in sorted(unreadable)
+                },
+            )
+        )
+    )
     return state, effects
-
-
-def _state_path(partition: TopicPartition) -> str:
-    return f"/brokers/topics/{partition.topic}/partitions/{partition.partition}/state"
 
 
 def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decision:
@@ -94,7 +100,7 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
 
 
 def _on_brokers_gone(
-    state: ControllerState, gone: list[BrokerId], survivors: dict[BrokerId, object], event: BrokersChanged
+    state: ControllerState, gone: list[BrokerId], survivors: dict[BrokerId, BrokerInfo], event: BrokersChanged
 ) -> Decision:
     lost = frozenset(gone)
     affected = tuple(
@@ -102,15 +108,14 @@ def _on_brokers_gone(
         for partition, known in state.partitions.items()
         if known.leader in lost or not lost.isdisjoint(known.isr)
     )
-    brokers = {id_: event.brokers[id_] for id_ in survivors}
-    state = dataclasses.replace(state, brokers=brokers, shutting_down=state.shutting_down - lost)
+    state = dataclasses.replace(state, brokers=survivors, shutting_down=state.shutting_down - lost)
     effects: list[Effect] = [Note("broker.gone", str(id_)) for id_ in gone]
     effects += [CloseChannel(id_) for id_ in gone]
     if affected:
         effects.append(ReadStates(affected, Repair(announce=True)))
     else:
         effects += announce_brokers(state, state.brokers, "broker.failure")
-    if event.brokers.keys() != brokers.keys():
+    if event.brokers.keys() != survivors.keys():
         effects.append(Post(event))  # those that came (back) are new in the state that is left now
     return state, effects
 

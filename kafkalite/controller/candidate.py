@@ -8,6 +8,7 @@ znode with our broker id and another owner is that of an earlier session of ours
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 
 import structlog
@@ -51,9 +52,7 @@ class Candidate:
     Every method raises SessionExpiredError.
     """
 
-    def __init__(
-        self, coordinator: Coordinator, connectivity: Connectivity, broker_id: BrokerId, clock: Clock
-    ) -> None:
+    def __init__(self, coordinator: Coordinator, connectivity: Connectivity, broker_id: BrokerId, clock: Clock) -> None:
         self._zk = coordinator
         self._connectivity = connectivity
         self._broker_id = broker_id
@@ -61,6 +60,7 @@ class Candidate:
         self._changed = asyncio.Event()
         #: The controller's broker id as last seen, None if there is none.
         self.seen: BrokerId | None = None
+        coordinator.on_state(lambda _: self.on_change())  # also the end of the session wakes who waits
 
     def on_change(self) -> None:
         """Something about /controller has changed."""
@@ -109,10 +109,8 @@ class Candidate:
         try:
             data, stat = await self._zk.get(paths.CONTROLLER_EPOCH)
         except NoNodeError:
-            try:
+            with contextlib.suppress(NodeExistsError):
                 await self._zk.create(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(INITIAL_EPOCH))
-            except NodeExistsError:
-                pass
             return
         epoch = ControllerEpoch(znodes.decode_controller_epoch(data) + 1)
         try:

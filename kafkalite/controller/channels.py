@@ -17,9 +17,9 @@ from kafkalite.controller.events import Command, CommandsLost, Event, ReplicasSt
 from kafkalite.controller.queueing import enqueue
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import BrokerId, BrokerInfo, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, TopicPartition
 from kafkalite.rpc.client import RpcConnection, RpcError
 from kafkalite.rpc.messages import (
     HealthProblem,
@@ -89,7 +89,7 @@ class Channels:
         self._post = post
         self._on_stale = on_stale
         self._channels: dict[BrokerId, _Channel] = {}
-        self._awaited: list[tuple[dict[BrokerId, tuple[int, int]], Callable[[], None]]] = []
+        self._awaited: list[tuple[dict[BrokerId, tuple[BrokerEpoch, int]], Callable[[], None]]] = []
 
     def open(self, broker: BrokerInfo) -> None:
         """Start a sender for this life of the broker."""
@@ -145,7 +145,7 @@ class Channels:
             self._awaited.remove(entry)
             entry[1]()
 
-    def _settled(self, broker_id: BrokerId, mark: tuple[int, int]) -> bool:
+    def _settled(self, broker_id: BrokerId, mark: tuple[BrokerEpoch, int]) -> bool:
         channel = self._channels.get(broker_id)
         return channel is None or channel.broker.broker_epoch != mark[0] or channel.settled >= mark[1]
 
@@ -184,7 +184,7 @@ class Channels:
         backoff = BACKOFF_MIN_S
         timeout_s = self._config.controller_socket_timeout_ms / 1000
         while True:
-            while not self._may_send():
+            while not self._may_send():  # noqa: ASYNC110 - a lease runs out, and comes back, without an event
                 await asyncio.sleep(FENCED_POLL_S)
             try:
                 if channel.connection is None or channel.connection.closed:
@@ -240,7 +240,7 @@ class Channels:
             return
         now_ms = self._env.clock.wall_ms()
         refused = {(each.topic, each.partition): each.error for each in response.partitions}
-        for entry in command.partitions:  # type: ignore[union-attr]
+        for entry in command.partitions:
             partition = (entry.topic, entry.partition)
             code = refused.get(partition, ErrorCode.NONE)
             if code in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION):

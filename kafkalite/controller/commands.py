@@ -111,9 +111,7 @@ def announce_changes(
             for replica in entry.replicas:
                 if replica in state.brokers:
                     for_broker.setdefault(replica, []).append(entry)
-    effects: list[Effect] = [
-        _leader_and_isr(state, broker, for_broker[broker], cause) for broker in sorted(for_broker)
-    ]
+    effects: list[Effect] = [_leader_and_isr(state, broker, for_broker[broker], cause) for broker in sorted(for_broker)]
     if entries:
         told = tuple(entries)
         effects += [_update_metadata(state, broker, told, cause) for broker in sorted(state.brokers)]

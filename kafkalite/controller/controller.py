@@ -16,7 +16,7 @@ from kafkalite.controller.problems import find_problems
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Connectivity, DeposedError, Storage
-from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, SessionExpiredError
+from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode
@@ -61,7 +61,6 @@ class Controller:
         self._topic_config = topic_config
         self._leadership: Leadership | None = None
         self._candidate: Candidate | None = None
-        self._session: Coordinator | None = None
         #: (what, subject) of a problem -> wall time at which it was noticed.
         self._since: dict[tuple[str, str], int] = {}
 
@@ -93,7 +92,6 @@ class Controller:
         connectivity = Connectivity(coordinator)
         candidate = Candidate(coordinator, connectivity, self._identity()[0], self._env.clock)
         self._candidate = candidate
-        self._session = coordinator
         try:
             while True:
                 won = await candidate.win()
@@ -104,18 +102,15 @@ class Controller:
                     _log.warning("controller.resigned", epoch=won.epoch, reason=str(error))
                     await candidate.give_up()
         except SessionExpiredError:
-            _log.info("controller.session_over")
-        finally:
             self._candidate = None
-            self._session = None
+            _log.info("controller.session_over")
 
     async def resign(self) -> None:
         """Leave office in order, at the node's shutdown: the next controller need not wait for our session to end.
 
         Cancel `run_session` first.
         """
-        session = self._session
-        if session is not None and self._candidate is not None:
+        if self._candidate is not None:
             await self._candidate.give_up()
 
     async def _be_in_office(
@@ -219,6 +214,3 @@ class Controller:
         self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}
         own = [HealthProblem(what, self._since[what, subject], detail, subject) for what, subject, detail in found]
         return (*own, *leadership.channels.problems())
-
-
-__all__ = ["Controller", "CoordinatorError"]

@@ -149,9 +149,7 @@ class Leadership:
                 self._isr_changes[partition] = None
         self._wake.set()
 
-    async def controlled_shutdown(
-        self, broker_id: BrokerId, broker_epoch: BrokerEpoch
-    ) -> ControlledShutdownResponse:
+    async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> ControlledShutdownResponse:
         """Ask, and wait for the answer. Cancelled when the term ends."""
         self._next_token += 1
         token = self._next_token
@@ -190,9 +188,7 @@ class Leadership:
             await self._turn()
 
     def _has_work(self) -> bool:
-        return bool(
-            self._dirty or self._posted or self._isr_changes or self._deposed or self._expired or self._verify
-        )
+        return bool(self._dirty or self._posted or self._isr_changes or self._deposed or self._expired or self._verify)
 
     async def _turn(self) -> None:
         """One piece of news of each kind, so that none starves the others; the most urgent first."""

@@ -56,9 +56,7 @@ def _merge_leader_and_isr(earlier: LeaderAndIsrRequest, later: LeaderAndIsrReque
     for entry in later.partitions:
         is_new = entry.is_new or (entry.topic, entry.partition, entry.topic_id) in new
         states[entry.topic, entry.partition] = dataclasses.replace(entry, is_new=True) if is_new else entry
-    return dataclasses.replace(
-        later, partitions=tuple(states.values()), is_init=earlier.is_init or later.is_init
-    )
+    return dataclasses.replace(later, partitions=tuple(states.values()), is_init=earlier.is_init or later.is_init)
 
 
 def _by_partition(entries: Sequence[PartitionState]) -> dict[tuple[str, int], PartitionState]:

@@ -34,6 +34,7 @@ from kafkalite.coordination.coordinator import (
     SetData,
     Watch,
 )
+from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicPartition
 
@@ -239,9 +240,7 @@ class Storage:
         self._stats.zk_ops["conflict"] += len(conflicts)
         return written, conflicts
 
-    async def _operations(
-        self, writes: Mapping[TopicPartition, LeaderAndIsr]
-    ) -> list[tuple[TopicPartition, list[Op]]]:
+    async def _operations(self, writes: Mapping[TopicPartition, LeaderAndIsr]) -> list[tuple[TopicPartition, list[Op]]]:
         """Per partition its operations, the one on the state last; parents that are missing come first."""
         new = [partition for partition in writes if writes[partition].partition_epoch == NOT_CREATED]
         parents = list(dict.fromkeys(paths.topic_partitions(partition.topic) for partition in new))
@@ -329,9 +328,11 @@ class Storage:
             if not done:
                 continue  # something was there, or gone, unexpectedly: look again
             last = [paths.topic_partitions(name), paths.topic(name), paths.config_topic(name)]
-            found = await self.get_many(last)
+            *found, changes = await self.get_many([*last, paths.CONFIG_CHANGES])
             ops: list[Op] = [Delete(path) for path, each in zip(last, found, strict=True) if each is not None]
             ops += await self._without_orders(frozenset([name]))
+            if found[-1] is not None and changes is not None:
+                ops.append(notification(TOPICS, name))  # else a topic of the same name would inherit the settings
             if not ops or await self._fenced(ops):
                 return True
         _log.warning("controller.topic_not_removed", topic=name)
@@ -339,9 +340,9 @@ class Storage:
 
     async def _below_topic(self, name: str) -> list[str]:
         """The paths of a topic's partitions and all that is below them, children before parents."""
-        partitions = [f"{paths.topic_partitions(name)}/{child}" for child in await self._children(
-            paths.topic_partitions(name)
-        )]
+        partitions = [
+            f"{paths.topic_partitions(name)}/{child}" for child in await self._children(paths.topic_partitions(name))
+        ]
         doomed: list[str] = []
         states = await self.get_many([f"{path}/state" for path in partitions])
         for path, each in zip(partitions, states, strict=True):
@@ -368,6 +369,4 @@ def _size(op: Op) -> int:
 
 def _with_version(state: LeaderAndIsr, result: OpResult) -> LeaderAndIsr:
     version = result if isinstance(result, int) else 0  # a znode just made has version 0
-    return LeaderAndIsr(
-        state.leader, state.leader_epoch, state.isr, state.controller_epoch, PartitionEpoch(version)
-    )
+    return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.controller_epoch, PartitionEpoch(version))

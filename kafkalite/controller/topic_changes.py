@@ -28,7 +28,7 @@ from kafkalite.controller.events import (
 from kafkalite.controller.partition_changes import note_malformed
 from kafkalite.controller.state import ControllerState, Deletion
 from kafkalite.coordination import paths
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
 
 Decision = tuple[ControllerState, list[Effect]]
 
@@ -89,7 +89,7 @@ def _forget(state: ControllerState, name: str) -> ControllerState:
     )
 
 
-def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, object]:
+def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, LeaderAndIsr]:
     return {partition: known for partition, known in state.partitions.items() if partition.topic != name}
 
 
@@ -111,9 +111,7 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
 def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) -> Decision:
     """Take a topic out of service; `to`: the brokers to tell at once."""
     topic = state.topics[name]
-    waiting = frozenset(
-        (partition, broker) for partition, replicas in topic.assignment.items() for broker in replicas
-    )
+    waiting = frozenset((partition, broker) for partition, replicas in topic.assignment.items() for broker in replicas)
     state = dataclasses.replace(
         state,
         deletions={**state.deletions, name: Deletion(waiting, removing=not waiting)},
