@@ -118,4 +118,6 @@ def judge(proposal: Proposal, current: LeaderAndIsr | None) -> Verdict:
         return Verdict.RESIGN
     if current.partition_epoch == proposal.partition_epoch:
         return Verdict.RETRY
+    if current.partition_epoch < proposal.partition_epoch:  # another znode: the topic was deleted and made again
+        return Verdict.RESIGN
     return Verdict.ADOPT
