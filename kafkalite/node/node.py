@@ -111,6 +111,7 @@ class Node:
             metadata=self.metadata,
             notify_isr=self.link.notify_isr,
         )
+        self.logs.hw_of = self.replicas.high_watermark
         self.controller = Controller(
             config=config,
             env=env,
@@ -214,6 +215,7 @@ class Node:
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("controller.link", self.link.run())
+        self.session.on_lost(self.replicas.on_session_lost)
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
 
@@ -248,6 +250,8 @@ class Node:
                 dead_sessions=self._dead_sessions,
             )
             self.broker_epoch = epoch
+            if self._introduced is not None or not self.logs.unclean_start:
+                await self.replicas.on_session(coordinator)  # docs/adr/0008
             self._introduced = coordinator
             self._note_session(coordinator.session_id)
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
