@@ -43,7 +43,7 @@ from kafkalite.rpc.messages import (
     Message,
 )
 from kafkalite.rpc.server import Identity, RpcServer
-from kafkalite.telemetry.http import HttpServer
+from kafkalite.node.http_server import HttpServer
 
 _log = structlog.get_logger(__name__)
 
