@@ -71,7 +71,8 @@ class SimWorld:
     ) -> None:
         self.seed = seed
         self._sync_ms = sync_ms
-        self.loop = SimLoop(record=record)
+        # typeshed has them abstract; at run time each raises NotImplementedError, as it should here.
+        self.loop = SimLoop(record=record)  # type: ignore[abstract]
         self.network = SimNetwork(
             self.loop, self.random("network"), default_link=link, on_fatal=lambda *what: self.bugs.append(what)
         )
