@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.model import TopicPartition
@@ -31,20 +31,20 @@ class Fetched(Protocol):
 class LogClient(Protocol):
     """The part of kafkalite.client.blocking.BlockingClient that is used here. It follows leaders and retries."""
 
-    def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse: ...
+    def metadata(self, topics: Iterable[str] | None = None, /) -> MetadataResponse: ...
 
     def list_offsets(
-        self, partitions: Mapping[TopicPartition, int], *, isolation: int = 0
+        self, wanted: Mapping[TopicPartition, int], /, *, isolation: int = 0
     ) -> Mapping[TopicPartition, ListedOffset]: ...
 
     def fetch_raw(
-        self, tp: TopicPartition, offset: int, max_bytes: int, max_wait_ms: int, *, isolation: int = 0
+        self, key: TopicPartition, offset: int, max_bytes: int, max_wait_ms: int, /, *, isolation: int = 0
     ) -> Fetched: ...
 
     def init_producer_id(self) -> tuple[int, int]: ...
 
     def produce_many(
-        self, batches: Mapping[TopicPartition, bytes], *, acks: int = -1, timeout_ms: int = 30_000
+        self, batches: Mapping[TopicPartition, bytes | memoryview], /, *, acks: int = -1, timeout_ms: int | None = None
     ) -> Mapping[TopicPartition, ProducedPartition]: ...
 
     def close(self) -> None: ...
@@ -66,8 +66,8 @@ def shared(options: ClientOptions) -> LogClient:
 
 def connect(options: ClientOptions) -> LogClient:
     """A client of its own."""
-    from kafkalite.client.blocking import BlockingClient
+    from kafkalite.client.blocking import BlockingClient, BlockingClientConfig
 
-    return BlockingClient(
-        list(options.bootstrap), client_id=options.client_id, request_timeout_ms=options.request_timeout_ms
-    )
+    config = BlockingClientConfig(",".join(options.bootstrap), options.client_id, options.request_timeout_ms)
+    client: LogClient = BlockingClient(config)
+    return client

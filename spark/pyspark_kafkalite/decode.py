@@ -135,8 +135,6 @@ def record_starts(data: Buffer, array: npt.NDArray[np.uint8], start: int, end: i
     A guess is safe: if record n begins at p and its length bytes say that n+1 begins at q, then comparing the length
     bytes at q with those at p proves the next step, and so on by induction.
     """
-    if count > end - start:  # before memory is taken for them
-        raise CorruptRecords(f"{count} records cannot lie in {end - start} bytes")
     starts = np.empty(count, np.int64)
     done, position, walk = 0, start, _WALK_MIN
     while done < count:
@@ -192,6 +190,42 @@ def _walk(data: Buffer, position: int, end: int, steps: int, starts: Longs, at: 
     return position
 
 
+#: Small batches are walked side by side when there are at least so many of them; a step costs the same for all.
+_LANES_MIN, _LANE_RECORDS_MAX = 48, 1024
+
+
+def _all_starts(chunk: _Chunk, array: npt.NDArray[np.uint8], counts: Longs) -> Longs:
+    """`record_starts` of every batch of the chunk, one after the other."""
+    if any(span.count > end - begin for span, (begin, end) in zip(chunk.spans, chunk.bounds)):
+        raise CorruptRecords("a batch claims more records than it has bytes")  # before memory is taken for them
+    starts = np.empty(int(counts.sum()), np.int64)
+    into = np.cumsum(counts) - counts
+    small = counts <= _LANE_RECORDS_MAX
+    if int(small.sum()) < _LANES_MIN:
+        small[:] = False
+    for n in np.flatnonzero(~small).tolist():
+        begin, end = chunk.bounds[n]
+        count = int(counts[n])
+        starts[into[n] : into[n] + count] = record_starts(chunk.data, array, begin, end, count)
+    if small.any():
+        bounds = np.array(chunk.bounds, np.int64)[small]
+        _walk_side_by_side(array, bounds, counts[small], into[small], starts)
+    return starts
+
+
+def _walk_side_by_side(array: npt.NDArray[np.uint8], bounds: Longs, counts: Longs, into: Longs, starts: Longs) -> None:
+    """One step of every batch at a time; the longest come first, so that those still walking are the first ones."""
+    order = np.argsort(-counts, kind="stable")
+    position, into, counts = bounds[order, 0], into[order], counts[order]
+    walking = np.searchsorted(-counts, -np.arange(int(counts[0])), side="left")
+    for step, lanes in enumerate(walking.tolist()):
+        length, body = varints.decode(array, position[:lanes])
+        starts[into[:lanes] + step] = body
+        position[:lanes] = body + length
+    if (position != bounds[order, 1]).any():
+        raise CorruptRecords("the records of a batch do not end where it ends")
+
+
 # --- the fields of the records --------------------------------------------------------------------
 
 
@@ -219,8 +253,7 @@ class _Fields:
 def _fields(chunk: _Chunk, array: npt.NDArray[np.uint8]) -> _Fields:
     spans = chunk.spans
     counts = np.array([span.count for span in spans], np.int64)
-    found = [record_starts(chunk.data, array, *bounds, span.count) for span, bounds in zip(spans, chunk.bounds)]
-    starts = np.concatenate(found) if len(found) > 1 else found[0]
+    starts = _all_starts(chunk, array, counts)
     limits = np.empty(len(starts), np.int64)
     limits[:-1] = starts[1:]
     limits[np.cumsum(counts) - 1] = [end for _, end in chunk.bounds]

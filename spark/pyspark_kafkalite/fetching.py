@@ -46,9 +46,16 @@ class RangeReader:
         position = wanted.start
         deadline = self._deadline()
         while position < wanted.end:
-            fetched = self._fetch(wanted, position)
-            if fetched is None:
+            try:
+                fetched = self._fetch(wanted, position)
+            except ApiError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
                 position = self._resume(wanted, position, deadline)
+                continue
+            except (KafkaliteError, OSError) as error:  # no answer: the leader may be on its way to another node
+                self._check_patience(wanted, position, deadline, str(error))
+                self.sleep(_RETRY_S)
                 continue
             aborted = [(a.producer_id, a.first_offset) for a in fetched.aborted] if self.options.read_committed else []
             try:
@@ -67,20 +74,14 @@ class RangeReader:
     def _deadline(self) -> float:
         return self.clock() + self.options.poll_timeout_ms / 1000
 
-    def _fetch(self, wanted: OffsetRange, position: int) -> Fetched | None:
-        """None: the leader says that it has no such offset."""
-        try:
-            return self.client.fetch_raw(
-                wanted.topic_partition,
-                position,
-                self.options.max_bytes,
-                self.options.max_wait_ms,
-                isolation=int(self.options.read_committed),
-            )
-        except ApiError as error:
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
-                return None
-            raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
+    def _fetch(self, wanted: OffsetRange, position: int) -> Fetched:
+        return self.client.fetch_raw(
+            wanted.topic_partition,
+            position,
+            self.options.max_bytes,
+            self.options.max_wait_ms,
+            isolation=int(self.options.read_committed),
+        )
 
     def _resume(self, wanted: OffsetRange, position: int, deadline: float) -> int:
         """Where to go on after OFFSET_OUT_OF_RANGE.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
@@ -103,15 +103,16 @@ class RowWriter:
         }
         try:
             answers = self.client.produce_many(sealed, acks=-1, timeout_ms=self.options.delivery_timeout_ms)
+        except ApiError as error:
+            raise WriteFailed(_refusal(error, max(map(len, sealed.values())))) from error
         except (KafkaliteError, OSError) as error:
             raise WriteFailed(f"writing to {', '.join(map(str, sorted(sealed)))} failed: {error}") from error
         for tp, batch in batches.items():
             answer = answers[tp]
-            if answer.error:
-                raise WriteFailed(_refusal(tp, api_error(ErrorCode(answer.error), answer.message), len(sealed[tp])))
             self._sequences[tp] = add_to_sequence(self._sequences.get(tp, 0), batch.count)
-            first, _ = self._offsets.get(tp, (answer.base_offset, 0))
-            self._offsets[tp] = (first, answer.base_offset + batch.count)
+            if answer.base_offset >= 0:  # unknown when only a duplicate was confirmed
+                first, _ = self._offsets.get(tp, (answer.base_offset, 0))
+                self._offsets[tp] = (first, answer.base_offset + batch.count)
             self._rows += batch.count
             self._bytes += len(batch.records)
 
@@ -131,10 +132,10 @@ class _Counts(PartitionCounts):
         return count
 
 
-def _refusal(tp: TopicPartition, error: ApiError, size: int) -> str:
+def _refusal(error: ApiError, size: int) -> str:
     hint = ""
     if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-        hint = f" (a batch of {size} bytes; raise the topic's max.message.bytes, or lower kafkalite.batch.size if no row is that large)"
+        hint = f" (the largest has {size} bytes; raise the topic's max.message.bytes, or lower kafkalite.batch.size if no row is that large)"
     elif error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
         hint = " (fewer in-sync replicas than min.insync.replicas: kafkalite admin health)"
-    return f"{tp} refused a batch: {error.code.name} {error}{hint}"
+    return f"a batch was refused: {error.code.name}, {error}{hint}"

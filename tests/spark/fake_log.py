@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-import pytest
-
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.record.batch import parse_header, verify_crc
@@ -152,6 +150,9 @@ class FakeLog:
         answers = {tp: self.append(tp, batch) for tp, batch in batches.items()}
         if self.resend:
             answers = {tp: self.append(tp, batch) for tp, batch in batches.items()}
+        for tp, answer in answers.items():
+            if answer.error:
+                raise api_error(ErrorCode(answer.error), f"{tp}: {answer.message}")
         return answers
 
     def close(self) -> None:
@@ -163,8 +164,3 @@ class FakeLog:
         log = self.partitions[TopicPartition(topic, partition)]
         data = b"".join(log.batches)
         return [r for r in read_records(data) if r.offset >= log.log_start_offset]
-
-
-@pytest.fixture
-def fake() -> FakeLog:
-    return FakeLog()

@@ -121,6 +121,18 @@ def test_guessed_and_walked_lengths_agree(size: int) -> None:
     assert starts.tolist() == naive
 
 
+def test_many_small_batches_walked_side_by_side() -> None:
+    """Batches of every size from 1 to 200 records and one that is too large for it, in an order that is not sorted."""
+    data, base = b"", 0
+    for count in [*range(200, 0, -7), 2000, *range(1, 200, 3)]:
+        builder = RecordBatchBuilder(base_offset=base)
+        for n in range(count):
+            builder.append(b"%d" % n, b"v" * (n * count % 300), [("h", b"")] if n % 5 == 0 else ())
+        data += builder.build()
+        base += count
+    assert rows_of(data, wanted()) == expected(data)
+
+
 def _prefix(record: bytes) -> int:
     return next(n for n, byte in enumerate(record) if byte < 0x80) + 1
 

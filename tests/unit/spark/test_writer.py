@@ -154,11 +154,9 @@ def test_rows_that_cannot_be_written(topic, row: dict, says: str) -> None:
 
 
 def test_refusals_name_the_partition_and_what_to_do(topic, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = int(ErrorCode.MESSAGE_TOO_LARGE)
-    monkeypatch.setattr(
-        topic, "produce_many", lambda batches, **_: {tp: ProducedPartition(*tp, refused, -1) for tp in batches}
-    )
-    with pytest.raises(WriteFailed, match=r"u-0 refused a batch: MESSAGE_TOO_LARGE.*max\.message\.bytes"):
+    refused = ErrorCode.MESSAGE_TOO_LARGE
+    monkeypatch.setattr(topic, "append", lambda tp, batch: ProducedPartition(*tp, int(refused), -1))
+    with pytest.raises(WriteFailed, match=r"MESSAGE_TOO_LARGE, u-0.*max\.message\.bytes"):
         write(topic, [{"value": "v"}], topic="u")
 
 
