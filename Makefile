@@ -57,7 +57,8 @@ chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, res
 	$(PY) -m kafkalite.testing.chaos --seconds 120
 
 bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions
-	$(PY) -m bench.run
+	$(PY) -m bench.throughput
+	$(PY) -m bench.failover
 
 rewrite: $(VENV)/.complete ## write the present results into the scenario files; explain the diff in the commit
 	$(PY) -m pytest tests/unit tests/property --rewrite

@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kafkalite.client.asyncio_client import AsyncClient
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.rpc.messages import NewTopic
 from kafkalite.testing.chaos import wait_in_sync

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from kafkalite.controller.controller import Controller
-from kafkalite.controller.orders import Orders
 from kafkalite.coordination.coordinator import CoordinatorError
-from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_OFFSET, BrokerEpoch, BrokerId, ProducerId, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.node.topic_orders import TopicOrders
+from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.messages import (
@@ -21,29 +20,16 @@ from kafkalite.rpc.messages import (
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeClusterResponse,
-    DescribeReplicasRequest,
-    FetchedPartition,
-    FetchRequest,
-    FetchResponse,
     HealthProblem,
     HealthRequest,
     HealthResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     IsrChangedRequest,
-    LeaderAndIsrRequest,
-    ListOffsetsRequest,
     Message,
     MetadataRequest,
     MetadataResponse,
     NewTopic,
-    ProducedPartition,
-    ProduceRequest,
-    ProduceResponse,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
 )
 from kafkalite.rpc.server import Handler, Reply, Request
 
@@ -59,7 +45,7 @@ class Host(Protocol):
     replicas: ReplicaManager
     metadata: MetadataCache
     controller: Controller
-    orders: Orders
+    orders: TopicOrders
     auto_create_topics: bool
 
     @property
@@ -83,72 +69,20 @@ class Api:
         """For RpcServer."""
         host = self._host
         return {
-            LeaderAndIsrRequest: _answer(host.replicas.leader_and_isr),
-            StopReplicaRequest: _answer(host.replicas.stop_replica),
-            UpdateMetadataRequest: lambda request: Reply(host.replicas.update_metadata(request.message)),  # type: ignore[arg-type]
+            **rpc_handlers.handlers(host.replicas),
             IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
             ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
-            ReplicaFetchRequest: self._replica_fetch,
-            ProduceRequest: self._produce,
-            FetchRequest: self._fetch,
-            ListOffsetsRequest: lambda request: Reply(host.replicas.list_offsets(request.message)),  # type: ignore[arg-type]
             MetadataRequest: self._metadata,
             InitProducerIdRequest: self._init_producer_id,
             CreateTopicsRequest: _answer(host.orders.create_topics),
             DeleteTopicsRequest: _answer(host.orders.delete_topics),
-            DescribeReplicasRequest: lambda request: Reply(host.replicas.describe(request.message.topics)),  # type: ignore[attr-defined]
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
         }
 
-    # --- data ----------------------------------------------------------------
-
-    def _produce(self, request: Request) -> Reply | None | Awaitable[Reply | None]:
-        message = request.message
-        assert isinstance(message, ProduceRequest)
-        partitions: list[tuple[TopicPartition, Buffer]] = []
-        offset = 0
-        for entry in message.partitions:
-            end = offset + entry.records_size
-            if entry.records_size < 0 or end > len(request.body):
-                return Reply(_refused(message, ErrorCode.CORRUPT_MESSAGE))
-            partitions.append((TopicPartition(entry.topic, entry.partition), request.body[offset:end]))
-            offset = end
-        if message.acks not in (-1, 0, 1):
-            return Reply(_refused(message, ErrorCode.INVALID_REQUIRED_ACKS))
-        pending = _Pending()
-
-        def done(results: tuple[ProducedPartition, ...]) -> None:
-            pending.resolve(Reply(ProduceResponse(results)))
-
-        self._host.replicas.produce(message.acks, message.timeout_ms, partitions, done)
-        return None if message.acks == 0 else pending.outcome()
-
-    def _fetch(self, request: Request) -> Reply | None | Awaitable[Reply | None]:
-        message = request.message
-        assert isinstance(message, FetchRequest)
-        pending = _Pending()
-
-        def done(results: tuple[FetchedPartition, ...], body: list[Buffer]) -> None:
-            pending.resolve(Reply(FetchResponse(results), body))
-
-        self._host.replicas.fetch(message, done)
-        return pending.outcome()
-
-    def _replica_fetch(self, request: Request) -> Reply | None | Awaitable[Reply | None]:
-        message = request.message
-        assert isinstance(message, ReplicaFetchRequest)
-        pending = _Pending()
-
-        def done(response: ReplicaFetchResponse, body: list[Buffer]) -> None:
-            pending.resolve(Reply(response, body))
-
-        self._host.replicas.replica_fetch(message, done)
-        return pending.outcome()
-
     # --- metadata ------------------------------------------------------------
 
-    def _metadata(self, request: Request) -> Reply | None | Awaitable[Reply | None]:
+    def _metadata(self, request: Request) -> Reply | Awaitable[Reply | None] | None:
         message = request.message
         assert isinstance(message, MetadataRequest)
         found = self.metadata(message.topics)
@@ -191,28 +125,6 @@ class Api:
         return Reply(HealthResponse(self._host.identity()[0], self._host.problems()))
 
 
-class _Pending:
-    """An answer that may be there at once, or come later."""
-
-    __slots__ = ("_future", "_reply")
-
-    def __init__(self) -> None:
-        self._reply: Reply | None = None
-        self._future: asyncio.Future[Reply | None] | None = None
-
-    def resolve(self, reply: Reply) -> None:
-        if self._future is None:
-            self._reply = reply
-        elif not self._future.done():  # cancelled: the connection is gone
-            self._future.set_result(reply)
-
-    def outcome(self) -> Reply | asyncio.Future[Reply | None]:
-        if self._reply is not None:
-            return self._reply
-        self._future = asyncio.get_running_loop().create_future()
-        return self._future
-
-
 def _answer(serve: Callable[[Any], Coroutine[Any, Any, Message]]) -> Handler:
     """A handler from a coroutine that takes the message and returns the answer."""
 
@@ -220,7 +132,3 @@ def _answer(serve: Callable[[Any], Coroutine[Any, Any, Message]]) -> Handler:
         return Reply(await serve(request.message))
 
     return handle
-
-
-def _refused(message: ProduceRequest, error: ErrorCode) -> ProduceResponse:
-    return ProduceResponse(tuple(ProducedPartition(p.topic, p.partition, error, NO_OFFSET) for p in message.partitions))

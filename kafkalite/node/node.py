@@ -23,7 +23,7 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import TOPICS, TopicConfigs
 from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
-from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId
@@ -31,6 +31,7 @@ from kafkalite.node.api import Api
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.producer_ids import ProducerIds
 from kafkalite.node.status import StatusPages
+from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection
@@ -42,7 +43,7 @@ from kafkalite.rpc.messages import (
     Message,
 )
 from kafkalite.rpc.server import Identity, RpcServer
-from kafkalite.telemetry.http import HttpServer
+from kafkalite.node.http_server import HttpServer
 
 _log = structlog.get_logger(__name__)
 
@@ -83,6 +84,7 @@ class Node:
         self._dead_sessions: frozenset[int] = frozenset()
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
+        self._candidacy: asyncio.Task[None] | None = None
         self._build()
 
     # --- parts -----------------------------------------------------------------
@@ -109,17 +111,16 @@ class Node:
             metadata=self.metadata,
             notify_isr=self.link.notify_isr,
         )
+        self.logs.hw_of = self.replicas.high_watermark
         self.controller = Controller(
             config=config,
             env=env,
             supervisor=self.supervisor,
-            session=self.session,
             identity=self.identity,
             cluster_id=lambda: self.cluster_id,
+            topic_config=self.topic_config,
         )
-        self.orders = Orders(
-            session=self.session, metadata=self.metadata, config=config, random=env.random, clock=env.clock
-        )
+        self.orders = TopicOrders(Orders(self.session.wait, lambda: self.config, env.random), self.metadata)
         self.producer_ids = ProducerIds(self._reserve_producer_ids)
         self.rpc = RpcServer(
             network=env.network,
@@ -214,6 +215,7 @@ class Node:
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("controller.link", self.link.run())
+        self.session.on_lost(self.replicas.on_session_lost)
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
 
@@ -248,11 +250,13 @@ class Node:
                 dead_sessions=self._dead_sessions,
             )
             self.broker_epoch = epoch
+            if self._introduced is not None or not self.logs.unclean_start:
+                await self.replicas.on_session(coordinator)  # docs/adr/0008
             self._introduced = coordinator
             self._note_session(coordinator.session_id)
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
             self.supervisor.spawn("configs.follow", self.configs.follow(coordinator))
-            self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
+            self._candidacy = self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
 
     def _description(self) -> BrokerZnode:
         rpc = self.endpoints["rpc"]
@@ -277,11 +281,17 @@ class Node:
         await self._step("rpc", self.rpc.close())
         if self._link_connection is not None:
             await self._step("link", self._link_connection.close())
-        await self._step("controller", self.controller.resign())
+        await self._step("controller", self._leave_office())
         await self._step("logs", self.logs.close(clean=controlled))
         await self._step("session", self.session.close())
         await self._step("tasks", self.supervisor.stop())
         _log.info("node.stopped", clean=controlled)
+
+    async def _leave_office(self) -> None:
+        if self._candidacy is not None:
+            self._candidacy.cancel()
+            await asyncio.wait([self._candidacy])
+        await self.controller.resign()
 
     async def _step(self, name: str, action: Awaitable[None]) -> None:
         try:

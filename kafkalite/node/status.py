@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, generate_latest
 
 from kafkalite.node.metrics import NodeCollector
-from kafkalite.telemetry.http import Handler, Page
+from kafkalite.node.http_server import Handler, Page
 
 if TYPE_CHECKING:
     from kafkalite.node.node import Node

@@ -14,17 +14,17 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
-from kafkalite.client.asyncio_client import AsyncClient
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
-from kafkalite.model import TopicPartition
+from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.rpc.messages import NewTopic
 from kafkalite.testing.processes import ProcessCluster
 
@@ -174,27 +174,45 @@ async def produce(cluster: ProcessCluster, tally: Tally, until: float, *, rate: 
         await producer.close()
 
 
+async def read_all(
+    cluster: ProcessCluster, topic: str
+) -> AsyncIterator[tuple[TopicPartition, int, bytes | None, bytes | None]]:
+    """(partition, offset, key, value) of every committed record, up to the ends as they are at the beginning."""
+    async with AsyncClient.connect(cluster.bootstrap) as client, Consumer(client) as consumer:
+        count = await client.known_topic(topic)
+        partitions = [TopicPartition(topic, number) for number in range(count)]
+        ends = {
+            tp: listed.offset
+            for tp, listed in (await client.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))).items()
+        }
+        consumer.assign(dict.fromkeys((tp for tp in partitions if ends[tp] > 0), "earliest"))
+        left = {tp for tp in partitions if ends[tp] > 0}
+        while left:
+            for record in await consumer.poll(max_records=5_000, timeout_s=30.0):
+                tp = TopicPartition(record.topic, record.partition)
+                if record.offset < ends[tp]:
+                    yield tp, record.offset, record.key, record.value
+                if record.offset >= ends[tp] - 1:
+                    left.discard(tp)
+
+
 async def census(cluster: ProcessCluster, tally: Tally) -> Census:
     """Read every partition from its beginning to its end and compare with the tally."""
     seen: dict[int, tuple[int, int]] = {}
     duplicates: list[int] = []
     disordered: list[tuple[int, int]] = []
     read = 0
-    async with AsyncClient.connect(cluster.bootstrap) as client:
-        metadata = await client.metadata([TOPIC])
-        for partition in metadata.topics[0].partitions:
-            tp = TopicPartition(TOPIC, partition.partition)
-            last_of_key: dict[bytes, int] = {}
-            async for record in Consumer(client, [tp], start="beginning", stop_at_end=True):
-                read += 1
-                number = int(record.value or b"-1")
-                if number in seen:
-                    duplicates.append(number)
-                seen[number] = (tp.partition, record.offset)
-                key = record.key or b""
-                if last_of_key.get(key, -1) > number:
-                    disordered.append((last_of_key[key], number))
-                last_of_key[key] = number
+    last_of_key: dict[tuple[int, bytes], int] = {}
+    async for tp, offset, key, value in read_all(cluster, TOPIC):
+        read += 1
+        number = int(value or b"-1")
+        if number in seen:
+            duplicates.append(number)
+        seen[number] = (tp.partition, offset)
+        before = last_of_key.get((tp.partition, key or b""), -1)
+        if before > number:
+            disordered.append((before, number))
+        last_of_key[tp.partition, key or b""] = number
     lost = [number for number in tally.acked if number not in seen]
     moved = [number for number, where in tally.acked.items() if number in seen and seen[number] != where]
     return Census(read, lost, duplicates, disordered, moved)
