@@ -29,6 +29,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId
 from kafkalite.node.api import Api
 from kafkalite.node.controller_link import ControllerLink
+from kafkalite.node.http_server import HttpServer
 from kafkalite.node.producer_ids import ProducerIds
 from kafkalite.node.status import StatusPages
 from kafkalite.node.topic_orders import TopicOrders
@@ -43,7 +44,6 @@ from kafkalite.rpc.messages import (
     Message,
 )
 from kafkalite.rpc.server import Identity, RpcServer
-from kafkalite.node.http_server import HttpServer
 
 _log = structlog.get_logger(__name__)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
@@ -29,7 +31,6 @@ from kafkalite.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from collections.abc import Callable
 
 FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
 
@@ -115,7 +116,8 @@ class Consuming:
                 size_bytes = info.size_bytes
                 if isolation == 1 and size_bytes:
                     aborted = tuple(
-                        AbortedTransaction(producer_id, first) for producer_id, first in log.aborted_transactions(offset, limit)
+                        AbortedTransaction(aborted.producer_id, aborted.first_offset)
+                        for aborted in log.aborted_transactions(offset, limit)
                     )
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
