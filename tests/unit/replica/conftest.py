@@ -227,6 +227,8 @@ class TestCluster:
             BrokerId(leader), LeaderEpoch(epoch), members, self.controller_epoch, PartitionEpoch(0)
         )
         path = paths.partition_state(tp)
+        if self.zookeeper.peek(paths.partition(tp)) is None:
+            self.zookeeper.poke(Create(paths.partition(tp)))
         if self.zookeeper.peek(path) is None:
             self.zookeeper.poke(Create(path, encode_partition_state(state)))
         else:
