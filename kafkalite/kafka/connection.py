@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
@@ -117,8 +117,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     # --- the transport's calls ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are asyncio's in deed, not in type.
+        transport = self._transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=_FLUSH_BYTES)
         address = transport.get_extra_info("peername")
         if isinstance(address, tuple) and len(address) >= 2:

@@ -84,7 +84,7 @@ class InternalLog(Generic[State]):
 
     def state_of(self, partition: int) -> State:
         state = self._ready.get(partition)
-        led = self._services.partitions.led_partitions(self.topic).get(partition)
+        led = self._services.partitions.leader_epoch(TopicPartition(self.topic, partition))
         if state is not None and led == self._epochs.get(partition):
             return state
         raise api_error(ErrorCode.NOT_COORDINATOR if led is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -62,6 +62,10 @@ class Partitions(Protocol):
         """The partitions of `topic` that this node leads now, with the epochs."""
         ...
 
+    def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
+        """The epoch in which this node leads the partition now; None: it does not."""
+        ...
+
     async def leadership_changed(self) -> None:
         """Return when `led_partitions` may have changed since the last call, or after a while."""
         ...
