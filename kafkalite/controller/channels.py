@@ -1,0 +1,264 @@
+"""Commands to brokers: per broker one bounded queue and one sender, so that a hung broker delays no other (V3 Opt.1).
+
+A command is sent again and again, over a new connection each time, until the broker answers or its registration
+goes: the epochs in it make that safe. No answer within `controller.socket.timeout.ms` raises an alert.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from kafkalite.config import BrokerConfig
+from kafkalite.controller.events import Command, CommandsLost, Event, ReplicasStopped
+from kafkalite.controller.queueing import enqueue
+from kafkalite.controller.stats import ControllerStats
+from kafkalite.env.seams import Env
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, TopicPartition
+from kafkalite.rpc.client import RpcConnection, RpcError
+from kafkalite.rpc.messages import (
+    HealthProblem,
+    HelloRequest,
+    LeaderAndIsrResponse,
+    Message,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataResponse,
+)
+
+_log = structlog.get_logger(__name__)
+
+BACKOFF_MIN_S = 0.02
+BACKOFF_MAX_S = 1.0
+#: How long a sender that may not send (the session's lease has run out) waits before it looks again.
+FENCED_POLL_S = 0.1
+#: Refusals kept per broker for `admin health`.
+MAX_REFUSALS = 100
+
+
+@dataclass(slots=True)
+class _Channel:
+    broker: BrokerInfo
+    queue: list[Command] = field(default_factory=list)
+    #: How many commands were offered, and how many of those are known to have been answered.
+    offered: int = 0
+    settled: int = 0
+    wake: asyncio.Event = field(default_factory=asyncio.Event)
+    task: asyncio.Task[None] | None = None
+    connection: RpcConnection | None = None
+    #: Wall time since which a command has been unanswered; None: nothing is under way.
+    unanswered_since_ms: int | None = None
+    alerted: bool = False
+    #: (partition, error code) -> since wall ms: per-partition refusals of LeaderAndIsr, until the next success.
+    refusals: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+
+class Channels:
+    """The channels of one term of office.
+
+    Args:
+        hello: what our connections say of us.
+        may_send: False while the session's lease has run out: a controller that may have a successor is silent.
+        post: takes the events that answers cause.
+        on_stale: called when a broker knows a newer controller epoch, or the command was for an earlier life of it.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        env: Env,
+        supervisor: Supervisor,
+        stats: ControllerStats,
+        hello: Callable[[], HelloRequest],
+        may_send: Callable[[], bool],
+        post: Callable[[Event], None],
+        on_stale: Callable[[ErrorCode], None],
+    ) -> None:
+        self._config = config
+        self._env = env
+        self._supervisor = supervisor
+        self._stats = stats
+        self._hello = hello
+        self._may_send = may_send
+        self._post = post
+        self._on_stale = on_stale
+        self._channels: dict[BrokerId, _Channel] = {}
+        self._awaited: list[tuple[dict[BrokerId, tuple[BrokerEpoch, int]], Callable[[], None]]] = []
+
+    def open(self, broker: BrokerInfo) -> None:
+        """Start a sender for this life of the broker."""
+        self.close(broker.broker_id)
+        channel = _Channel(broker)
+        self._channels[broker.broker_id] = channel
+        channel.task = self._supervisor.spawn(f"controller.channel[{broker.broker_id}]", self._send_all(channel))
+
+    def close(self, broker_id: BrokerId) -> None:
+        """Forget the broker and what waits for it."""
+        channel = self._channels.pop(broker_id, None)
+        if channel is None:
+            return
+        assert channel.task is not None
+        channel.task.cancel()
+        if channel.connection is not None:
+            channel.connection.abort("channel closed")
+        self._check_awaited()
+
+    def close_all(self) -> None:
+        """At the end of a term of office."""
+        self._awaited.clear()
+        for broker_id in sorted(self._channels):
+            self.close(broker_id)
+
+    def offer(self, broker_id: BrokerId, command: Command) -> None:
+        """Queue a command. A broker without a channel has gone meanwhile: nothing to do."""
+        channel = self._channels.get(broker_id)
+        if channel is None or channel.broker.broker_epoch != command.broker_epoch:
+            return
+        channel.offered += 1
+        channel.queue = enqueue(channel.queue, command)
+        if len(channel.queue) > self._config.controller_queue_max_requests:
+            _log.error("controller.queue_overflow", broker=broker_id, waiting=len(channel.queue))
+            self._stats.queue_overflows += 1
+            channel.queue = []
+            self._post(CommandsLost(broker_id, channel.broker.broker_epoch))
+        channel.wake.set()
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once every command offered so far is answered, or its broker gone."""
+        marks = {
+            broker_id: (channel.broker.broker_epoch, channel.offered) for broker_id, channel in self._channels.items()
+        }
+        self._awaited.append((marks, callback))
+        if len(self._awaited) > 16:  # a hung broker: the oldest measurement is given up, the list stays small
+            self._awaited.pop(0)
+        self._check_awaited()
+
+    def _check_awaited(self) -> None:
+        ready = [entry for entry in self._awaited if all(self._settled(*item) for item in entry[0].items())]
+        for entry in ready:
+            self._awaited.remove(entry)
+            entry[1]()
+
+    def _settled(self, broker_id: BrokerId, mark: tuple[BrokerEpoch, int]) -> bool:
+        channel = self._channels.get(broker_id)
+        return channel is None or channel.broker.broker_epoch != mark[0] or channel.settled >= mark[1]
+
+    def problems(self) -> list[HealthProblem]:
+        """Brokers that do not answer, and what brokers have refused."""
+        result: list[HealthProblem] = []
+        now_ms = self._env.clock.wall_ms()
+        for broker_id in sorted(self._channels):
+            channel = self._channels[broker_id]
+            since = channel.unanswered_since_ms
+            if since is not None and now_ms - since >= self._config.controller_socket_timeout_ms:
+                detail = f"broker {broker_id} has not answered the controller's command for {now_ms - since} ms"
+                result.append(HealthProblem("command.unanswered", since, detail, f"broker-{broker_id}"))
+            for (topic, partition), (code, since_ms) in sorted(channel.refusals.items()):
+                detail = f"broker {broker_id} refused a command for {topic}-{partition}: error {code}"
+                result.append(HealthProblem("command.refused", since_ms, detail, f"{topic}-{partition}"))
+        return result
+
+    async def _send_all(self, channel: _Channel) -> None:
+        while True:
+            await channel.wake.wait()
+            channel.wake.clear()
+            while channel.queue:
+                # Taken out of the queue at once: what comes meanwhile must not be merged into what may have arrived.
+                command = channel.queue.pop(0)
+                covers = channel.offered if not channel.queue else channel.settled
+                response = await self._deliver(channel, command)
+                channel.settled = max(channel.settled, covers)
+                self._take_answer(channel, command, response)
+                self._check_awaited()
+
+    async def _deliver(self, channel: _Channel, command: Command) -> Message:
+        """Send until it is answered."""
+        kind = type(command).__name__
+        channel.unanswered_since_ms = self._env.clock.wall_ms()
+        backoff = BACKOFF_MIN_S
+        timeout_s = self._config.controller_socket_timeout_ms / 1000
+        while True:
+            while not self._may_send():  # noqa: ASYNC110 - a lease runs out, and comes back, without an event
+                await asyncio.sleep(FENCED_POLL_S)
+            try:
+                if channel.connection is None or channel.connection.closed:
+                    channel.connection = None
+                    channel.connection = await RpcConnection.open(
+                        self._env.network,
+                        channel.broker.rpc,
+                        self._hello(),
+                        supervisor=self._supervisor,
+                        max_frame_bytes=self._config.rpc_max_frame_bytes,
+                        timeout_s=timeout_s,
+                    )
+                response, _ = await channel.connection.call(command, timeout_s=timeout_s)
+            except (RpcError, ApiError) as error:
+                self._stats.rpcs_failed[kind] += 1
+                self._alert(channel, kind, error)
+                if channel.connection is not None:
+                    # After a timeout the answer might still come; a fresh connection knows of no earlier request.
+                    channel.connection.abort("no answer")
+                    channel.connection = None
+                await asyncio.sleep(backoff * (0.5 + self._env.random.random() / 2))
+                backoff = min(backoff * 2, BACKOFF_MAX_S)
+                continue
+            self._stats.rpcs_sent[kind] += 1
+            channel.unanswered_since_ms = None
+            channel.alerted = False
+            return response
+
+    def _alert(self, channel: _Channel, kind: str, error: Exception) -> None:
+        assert channel.unanswered_since_ms is not None
+        waited_ms = self._env.clock.wall_ms() - channel.unanswered_since_ms
+        broker_id = channel.broker.broker_id
+        if waited_ms >= self._config.controller_socket_timeout_ms and not channel.alerted:
+            channel.alerted = True
+            _log.error("controller.command_unanswered", broker=broker_id, kind=kind, ms=waited_ms, error=str(error))
+        else:
+            _log.info("controller.command_retried", broker=broker_id, kind=kind, error=str(error))
+
+    def _take_answer(self, channel: _Channel, command: Command, response: Message) -> None:
+        assert isinstance(response, LeaderAndIsrResponse | StopReplicaResponse | UpdateMetadataResponse)
+        broker = channel.broker
+        if response.error:
+            _log.warning(
+                "controller.command_refused",
+                broker=broker.broker_id,
+                kind=type(command).__name__,
+                error=response.error,
+            )
+            if response.error in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH):
+                self._on_stale(ErrorCode(response.error))
+            return
+        if isinstance(response, UpdateMetadataResponse):
+            return
+        now_ms = self._env.clock.wall_ms()
+        refused = {(each.topic, each.partition): each.error for each in response.partitions}
+        for entry in command.partitions:
+            partition = (entry.topic, entry.partition)
+            code = refused.get(partition, ErrorCode.NONE)
+            if code in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION):
+                channel.refusals.pop(partition, None)  # fenced: the broker knows more than this command told
+            elif partition in channel.refusals or len(channel.refusals) < MAX_REFUSALS:
+                since_ms = channel.refusals.get(partition, (0, now_ms))[1]
+                channel.refusals[partition] = (code, since_ms)
+        if refused:
+            _log.warning(
+                "controller.partitions_refused",
+                broker=broker.broker_id,
+                kind=type(command).__name__,
+                partitions=sorted(refused.items())[:10],
+                count=len(refused),
+            )
+        if isinstance(command, StopReplicaRequest):
+            deleted = [TopicPartition(stop.topic, stop.partition) for stop in command.partitions if stop.delete_files]
+            failed = tuple(each for each in deleted if refused.get((each.topic, each.partition)))
+            stopped = tuple(each for each in deleted if not refused.get((each.topic, each.partition)))
+            if deleted:
+                self._post(ReplicasStopped(broker.broker_id, broker.broker_epoch, stopped, failed))

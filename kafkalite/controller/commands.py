@@ -1,0 +1,235 @@
+"""The commands that follow from a state: at most one per kind and broker for one decision (V3 A.4, B). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from kafkalite.controller.events import Effect, Send
+from kafkalite.controller.state import ControllerState, Replicas
+from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, LeaderEpoch, TopicId, TopicPartition
+from kafkalite.rpc.messages import (
+    Broker,
+    LeaderAndIsrRequest,
+    PartitionState,
+    StopPartition,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+
+#: StopReplica with this leader epoch passes whatever the replica's own epoch is: the topic is deleted (KIP-570).
+EPOCH_DURING_DELETE = LeaderEpoch(-2)
+
+
+def wire_broker(info: BrokerInfo) -> Broker:
+    """A live broker as messages name it."""
+    kafka, rpc = info.kafka, info.rpc
+    return Broker(info.broker_id, info.broker_epoch, kafka.host, kafka.port, rpc.host, rpc.port, info.rack)
+
+
+def _brokers(state: ControllerState) -> tuple[Broker, ...]:
+    return tuple(wire_broker(state.brokers[broker]) for broker in sorted(state.brokers))
+
+
+def _entry(
+    state: ControllerState, partition: TopicPartition, leader_and_isr: LeaderAndIsr, *, is_new: bool = False
+) -> PartitionState:
+    topic = state.topics[partition.topic]
+    number = partition.partition
+    return PartitionState(
+        topic=partition.topic,
+        partition=number,
+        topic_id=topic.topic_id,
+        controller_epoch=leader_and_isr.controller_epoch,
+        leader=leader_and_isr.leader,
+        leader_epoch=leader_and_isr.leader_epoch,
+        isr=leader_and_isr.isr,
+        partition_epoch=leader_and_isr.partition_epoch,
+        replicas=topic.assignment[number],
+        adding_replicas=topic.adding.get(number, ()),
+        removing_replicas=topic.removing.get(number, ()),
+        is_new=is_new,
+    )
+
+
+def _leader_and_isr(
+    state: ControllerState, broker: BrokerId, entries: Iterable[PartitionState], cause: str, *, is_init: bool = False
+) -> Send:
+    request = LeaderAndIsrRequest(
+        controller_id=state.broker_id,
+        controller_epoch=state.epoch,
+        broker_epoch=state.brokers[broker].broker_epoch,
+        is_init=is_init,
+        partitions=tuple(entries),
+        brokers=_brokers(state),
+        cause=cause,
+    )
+    return Send(broker, request)
+
+
+def _update_metadata(
+    state: ControllerState,
+    broker: BrokerId,
+    entries: tuple[PartitionState, ...],
+    cause: str,
+    *,
+    is_full: bool = False,
+    deleted_topics: tuple[str, ...] = (),
+) -> Send:
+    request = UpdateMetadataRequest(
+        controller_id=state.broker_id,
+        controller_epoch=state.epoch,
+        broker_epoch=state.brokers[broker].broker_epoch,
+        is_full=is_full,
+        brokers=_brokers(state),
+        partitions=entries,
+        deleted_topics=deleted_topics,
+        cause=cause,
+    )
+    return Send(broker, request)
+
+
+def announce_changes(
+    state: ControllerState,
+    changes: Mapping[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]],
+    cause: str,
+) -> list[Effect]:
+    """Tell who is concerned of states that are in ZooKeeper now.
+
+    Args:
+        changes: partition -> (what the brokers were told last, what holds now).
+    Returns:
+        LeaderAndIsr to the live replicas of partitions with a new leader epoch (an ISR that the leader itself
+        changed leaves the epoch alone), then UpdateMetadata of all changes to every live broker.
+    """
+    for_broker: dict[BrokerId, list[PartitionState]] = {}
+    entries: list[PartitionState] = []
+    for partition in sorted(changes):
+        before, now = changes[partition]
+        entry = _entry(state, partition, now, is_new=before is None and now.leader_epoch == 0)
+        entries.append(entry)
+        if before is None or before.leader_epoch != now.leader_epoch:
+            for replica in entry.replicas:
+                if replica in state.brokers:
+                    for_broker.setdefault(replica, []).append(entry)
+    effects: list[Effect] = [_leader_and_isr(state, broker, for_broker[broker], cause) for broker in sorted(for_broker)]
+    if entries:
+        told = tuple(entries)
+        effects += [_update_metadata(state, broker, told, cause) for broker in sorted(state.brokers)]
+    return effects
+
+
+def announce_brokers(state: ControllerState, to: Collection[BrokerId], cause: str) -> list[Effect]:
+    """Tell the list of live brokers, and no partitions."""
+    return [_update_metadata(state, broker, (), cause) for broker in sorted(to)]
+
+
+def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str) -> list[Effect]:
+    """Everything that brokers which have just come must know (V3 C.3, D.5).
+
+    First what they have to remove for a deletion under way (else the next command would make it stray), then INIT
+    LeaderAndIsr with all that they host, then the full metadata. The INIT flag is left out where the controller
+    does not know all that the broker hosts (a malformed znode, a partition without a state): a broker must
+    not set replicas aside because of what the controller cannot see (F19).
+    """
+    hosted: dict[BrokerId, list[PartitionState]] = {broker: [] for broker in brokers}
+    incomplete: set[BrokerId] = set(brokers) if state.malformed else set()
+    entries: list[PartitionState] = []
+    for partition, replicas in state.assigned():
+        known = state.partitions.get(partition)
+        if known is None:
+            incomplete.update(replica for replica in replicas if replica in hosted)
+            continue
+        entry = _entry(state, partition, known)
+        entries.append(entry)
+        for replica in replicas:
+            if replica in hosted:
+                hosted[replica].append(entry)
+    effects: list[Effect] = []
+    for broker in sorted(hosted):
+        effects += [
+            stop
+            for topic in sorted(state.deletions)
+            for stop in delete_replicas(state, topic, state.deletions[topic].waiting, [broker], cause)
+        ]
+        effects.append(_leader_and_isr(state, broker, hosted[broker], cause, is_init=broker not in incomplete))
+    everything = tuple(entries)
+    gone = tuple(sorted(state.deletions))
+    effects += [
+        _update_metadata(state, broker, everything, cause, is_full=True, deleted_topics=gone)
+        for broker in sorted(hosted)
+    ]
+    return effects
+
+
+def delete_replicas(
+    state: ControllerState,
+    topic: str,
+    replicas: Collection[tuple[int, BrokerId]],
+    to: Collection[BrokerId],
+    cause: str,
+) -> list[Effect]:
+    """StopReplica with deletion, one per live broker of `to`, for the (partition, broker) pairs in `replicas`."""
+    topic_id = state.topics[topic].topic_id
+    by_broker: dict[BrokerId, list[int]] = {}
+    for partition, broker in sorted(replicas):
+        if broker in to and broker in state.brokers:
+            by_broker.setdefault(broker, []).append(partition)
+    return [
+        _stop(
+            state,
+            broker,
+            [
+                StopPartition(topic, partition, topic_id, EPOCH_DURING_DELETE, delete_files=True)
+                for partition in by_broker[broker]
+            ],
+            cause,
+        )
+        for broker in sorted(by_broker)
+    ]
+
+
+def _stop(state: ControllerState, broker: BrokerId, partitions: Iterable[StopPartition], cause: str) -> Send:
+    request = StopReplicaRequest(
+        controller_id=state.broker_id,
+        controller_epoch=state.epoch,
+        broker_epoch=state.brokers[broker].broker_epoch,
+        partitions=tuple(partitions),
+        cause=cause,
+    )
+    return Send(broker, request)
+
+
+def pause_replicas(state: ControllerState, broker: BrokerId, cause: str) -> list[Effect]:
+    """StopReplica without deletion for what a leaving broker follows, so that it does not fetch itself back in (F16)."""
+    stops = [
+        StopPartition(partition.topic, partition.partition, _topic_id(state, partition), known.leader_epoch, False)
+        for partition, replicas in state.assigned()
+        if broker in replicas
+        and (known := state.partitions.get(partition)) is not None
+        and known.leader != broker
+        and broker not in known.isr
+    ]
+    return [_stop(state, broker, stops, cause)] if stops else []
+
+
+def _topic_id(state: ControllerState, partition: TopicPartition) -> TopicId:
+    return state.topics[partition.topic].topic_id
+
+
+def announce_deletion(state: ControllerState, topics: Collection[str], cause: str) -> list[Effect]:
+    """Tell every live broker that these topics are gone for clients."""
+    gone = tuple(sorted(topics))
+    return [_update_metadata(state, broker, (), cause, deleted_topics=gone) for broker in sorted(state.brokers)]
+
+
+def delete_unknown_topic(
+    state: ControllerState, topic: str, topic_id: TopicId, assignment: Mapping[int, Replicas], cause: str
+) -> list[Effect]:
+    """StopReplica with deletion for a topic whose znode somebody has removed by hand (C19)."""
+    by_broker: dict[BrokerId, list[StopPartition]] = {}
+    for partition in sorted(assignment):
+        for broker in assignment[partition]:
+            if broker in state.brokers:
+                stop = StopPartition(topic, partition, topic_id, EPOCH_DURING_DELETE, delete_files=True)
+                by_broker.setdefault(broker, []).append(stop)
+    return [_stop(state, broker, by_broker[broker], cause) for broker in sorted(by_broker)]

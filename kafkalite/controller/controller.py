@@ -1,0 +1,216 @@
+"""The controller as the node sees it: dormant until its node wins the race, then in office until it loses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.controller.candidate import Candidate, Won
+from kafkalite.controller.channels import Channels
+from kafkalite.controller.events import Event
+from kafkalite.controller.leadership import Leadership
+from kafkalite.controller.problems import find_problems
+from kafkalite.controller.state import ControllerState
+from kafkalite.controller.stats import ControllerStats, FailoverPhases
+from kafkalite.controller.storage import Connectivity, DeposedError, Storage
+from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
+from kafkalite.env.seams import Env
+from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.errors import ErrorCode
+from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
+from kafkalite.rpc.messages import (
+    ControlledShutdownRequest,
+    ControlledShutdownResponse,
+    HealthProblem,
+    HelloRequest,
+    IsrChangedRequest,
+    IsrChangedResponse,
+)
+
+_log = structlog.get_logger(__name__)
+
+
+class Controller:
+    """One per node; does nothing while another node's is in office.
+
+    Args:
+        identity: this node's id and the broker epoch of its present registration.
+        cluster_id: for the hello of our connections.
+        topic_config: a topic's settings as last heard (unclean.leader.election.enable counts here).
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        env: Env,
+        supervisor: Supervisor,
+        identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
+        cluster_id: Callable[[], str],
+        topic_config: Callable[[str], TopicConfig],
+    ) -> None:
+        self.stats = ControllerStats()
+        self._config = config
+        self._env = env
+        self._supervisor = supervisor
+        self._identity = identity
+        self._cluster_id = cluster_id
+        self._topic_config = topic_config
+        self._leadership: Leadership | None = None
+        self._candidate: Candidate | None = None
+        #: (what, subject) of a problem -> wall time at which it was noticed.
+        self._since: dict[tuple[str, str], int] = {}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node's controller is in office and has told the brokers all that there was in ZooKeeper."""
+        return self._leadership is not None and self._leadership.ready
+
+    @property
+    def epoch(self) -> ControllerEpoch:
+        """The epoch of our term of office, -1 while dormant."""
+        return ControllerEpoch(-1) if self._leadership is None else self._leadership.state.epoch
+
+    @property
+    def controller_id(self) -> BrokerId:
+        """The controller as last seen in ZooKeeper, -1 if unknown."""
+        seen = None if self._candidate is None else self._candidate.seen
+        return NO_LEADER if seen is None else seen
+
+    @property
+    def state(self) -> ControllerState | None:
+        """What the controller in office knows; None while dormant. For metrics and the status page."""
+        return None if self._leadership is None else self._leadership.state
+
+    # --- one session -----------------------------------------------------------------------------------------
+
+    async def run_session(self, coordinator: Coordinator) -> None:
+        """Take part in the race for as long as this ZooKeeper session lasts. Cancelling leaves office."""
+        connectivity = Connectivity(coordinator)
+        candidate = Candidate(coordinator, connectivity, self._identity()[0], self._env.clock)
+        self._candidate = candidate
+        try:
+            while True:
+                won = await candidate.win()
+                try:
+                    await self._be_in_office(coordinator, connectivity, candidate, won)
+                except DeposedError as error:
+                    self.stats.resignations += 1
+                    _log.warning("controller.resigned", epoch=won.epoch, reason=str(error))
+                    await candidate.give_up()
+        except SessionExpiredError:
+            self._candidate = None
+            _log.info("controller.session_over")
+
+    async def resign(self) -> None:
+        """Leave office in order, at the node's shutdown: the next controller need not wait for our session to end.
+
+        Cancel `run_session` first.
+        """
+        if self._candidate is not None:
+            await self._candidate.give_up()
+
+    async def _be_in_office(
+        self, coordinator: Coordinator, connectivity: Connectivity, candidate: Candidate, won: Won
+    ) -> None:
+        self.stats.elections_won += 1
+        phases = FailoverPhases("controller", won.vacant_since)
+        phases.detected_ms = (self._env.clock.monotonic() - won.vacant_since) * 1000
+        _log.info("controller.elected", epoch=won.epoch)
+
+        def channels(post: Callable[[Event], None]) -> Channels:
+            return Channels(
+                config=self._config,
+                env=self._env,
+                supervisor=self._supervisor,
+                stats=self.stats,
+                hello=self._hello,
+                may_send=lambda: coordinator.lease_left() > 0,
+                post=post,
+                on_stale=self._on_stale,
+            )
+
+        leadership = Leadership(
+            state=ControllerState(self._identity()[0], won.epoch),
+            storage=Storage(coordinator, connectivity, won.epoch_version, self.stats),
+            channels=channels,
+            clock=self._env.clock,
+            stats=self.stats,
+            topic_config=self._topic_config,
+            phases=phases,
+            on_ready=lambda: _log.info("controller.ready", epoch=won.epoch),
+        )
+        self._leadership = leadership
+        watcher = self._supervisor.spawn(
+            "controller.incumbency", self._watch_incumbency(candidate, leadership), Policy.FATAL
+        )
+        try:
+            await leadership.run()
+        finally:
+            self._leadership = None
+            self._since.clear()
+            leadership.close()
+            watcher.cancel()
+
+    async def _watch_incumbency(self, candidate: Candidate, leadership: Leadership) -> None:
+        """End the term when /controller is not ours any more, whoever removed it."""
+        try:
+            await candidate.wait_until_lost()
+            leadership.depose("/controller is not ours any more")
+        except SessionExpiredError:
+            leadership.expire()
+
+    def _hello(self) -> HelloRequest:
+        broker_id, broker_epoch = self._identity()
+        return HelloRequest(self._cluster_id(), broker_id, broker_epoch, client_id="controller")
+
+    def _on_stale(self, code: ErrorCode) -> None:
+        leadership = self._leadership
+        if leadership is None:
+            return
+        if code is ErrorCode.STALE_CONTROLLER_EPOCH:
+            leadership.verify_incumbency()
+        else:
+            leadership.verify_brokers()
+
+    # --- requests of brokers ---------------------------------------------------------------------------------
+
+    def on_isr_changed(self, request: IsrChangedRequest) -> IsrChangedResponse:
+        """A leader has changed ISRs: they are read again, and told to everybody (F7)."""
+        leadership = self._leadership
+        if leadership is None or not leadership.ready:
+            return IsrChangedResponse(ErrorCode.NOT_CONTROLLER)
+        if not leadership.state.has_broker(request.broker_id, request.broker_epoch):
+            return IsrChangedResponse(ErrorCode.STALE_BROKER_EPOCH)
+        leadership.isr_changed(request)
+        return IsrChangedResponse(ErrorCode.NONE)
+
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
+        """Move leadership off a broker that is about to stop."""
+        leadership = self._leadership
+        if leadership is None or not leadership.ready:
+            return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER)
+        answer = leadership.controlled_shutdown(request.broker_id, request.broker_epoch)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # it is this request that was cancelled, not the term that ended
+            return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER)
+
+    # --- health ----------------------------------------------------------------------------------------------
+
+    def problems(self) -> tuple[HealthProblem, ...]:
+        """What is wrong in the cluster as far as the controller in office can see; nothing while dormant."""
+        leadership = self._leadership
+        if leadership is None:
+            return ()
+        found = find_problems(leadership.state, leadership.malformed_brokers)
+        now_ms = self._env.clock.wall_ms()
+        self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}
+        own = [HealthProblem(what, self._since[what, subject], detail, subject) for what, subject, detail in found]
+        return (*own, *leadership.channels.problems())

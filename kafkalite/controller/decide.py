@@ -1,0 +1,68 @@
+"""`decide(state, event) -> (state, effects)`: all of the controller's policy, by kind of event. Pure."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from kafkalite.controller import broker_changes, partition_changes, topic_changes
+from kafkalite.controller.events import (
+    BrokersChanged,
+    ClusterRead,
+    CommandsLost,
+    ControlledShutdownReceived,
+    DeletionsRequested,
+    Effect,
+    Event,
+    IsrsChanged,
+    PreferredElectionRequested,
+    ReplicasStopped,
+    StatesRead,
+    StatesWritten,
+    Ticked,
+    TopicRemoved,
+    TopicsChanged,
+)
+from kafkalite.controller.state import ControllerState
+
+Decision = tuple[ControllerState, list[Effect]]
+
+
+def decide(state: ControllerState, event: Event) -> Decision:
+    """What follows from an event.
+
+    Args:
+        state: as the last decision left it.
+        event: news with a full snapshot, or the outcome of an earlier effect.
+    Returns:
+        The next state, and effects to be performed in their order. Each effect that ends as an event (reads, writes,
+        Post) has that event, and all that follows from it, handled before the next one's and before any news.
+    """
+    match event:
+        case ClusterRead():
+            return broker_changes.on_cluster_read(state, event)
+        case BrokersChanged():
+            return broker_changes.on_brokers_changed(state, event)
+        case CommandsLost():
+            return broker_changes.on_commands_lost(state, event)
+        case ControlledShutdownReceived():
+            return broker_changes.on_controlled_shutdown(state, event)
+        case TopicsChanged():
+            return topic_changes.on_topics_changed(state, event)
+        case DeletionsRequested():
+            return topic_changes.on_deletions_requested(state, event)
+        case ReplicasStopped():
+            return topic_changes.on_replicas_stopped(state, event)
+        case TopicRemoved():
+            return topic_changes.on_topic_removed(state, event)
+        case PreferredElectionRequested():
+            return partition_changes.on_preferred_election(state, event)
+        case IsrsChanged():
+            return partition_changes.on_isrs_changed(state, event)
+        case StatesRead():
+            return partition_changes.on_states_read(state, event)
+        case StatesWritten():
+            return partition_changes.on_states_written(state, event)
+        case Ticked():
+            return topic_changes.on_tick(state)
+        case _:
+            assert_never(event)

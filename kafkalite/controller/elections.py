@@ -1,0 +1,126 @@
+"""Who leads a partition, and who is in sync, after something happened. Pure (V3 A.3.2, B; Kafka's Election.scala).
+
+Every function gets the AR in order and the current state, and returns the next state, or None where nothing is to
+change. A change always raises the leader epoch by one and stamps the controller's epoch (HA failover 3.3); the
+partition epoch stays that of the state it is based on: the conditional write fails if that is not the znode's any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from kafkalite.model import NO_LEADER, BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch
+
+#: The partition epoch of a state whose znode is still to be made.
+NOT_CREATED = PartitionEpoch(-1)
+
+
+def _next(
+    state: LeaderAndIsr, leader: BrokerId, isr: Sequence[BrokerId], epoch: ControllerEpoch
+) -> LeaderAndIsr | None:
+    """The state with another leader or ISR; None if both are as they were."""
+    if leader == state.leader and tuple(isr) == state.isr:
+        return None
+    assert leader == NO_LEADER or leader in isr, f"leader {leader} outside ISR {isr}"
+    assert isr, "an empty ISR forgets who has the committed records"
+    return LeaderAndIsr(leader, LeaderEpoch(state.leader_epoch + 1), tuple(isr), epoch, state.partition_epoch)
+
+
+def first_state(
+    replicas: Sequence[BrokerId], live: Collection[BrokerId], epoch: ControllerEpoch
+) -> LeaderAndIsr | None:
+    """A partition without a state znode: the first live replica leads, all live ones are in sync (V3 B init_leaders).
+
+    Returns:
+        None if no replica is live: the partition waits for one.
+    """
+    isr = tuple(replica for replica in replicas if replica in live)
+    if not isr:
+        return None
+    return LeaderAndIsr(isr[0], LeaderEpoch(0), isr, epoch, NOT_CREATED)
+
+
+def repair(
+    replicas: Sequence[BrokerId],
+    state: LeaderAndIsr,
+    live: Collection[BrokerId],
+    leaving: Collection[BrokerId],
+    epoch: ControllerEpoch,
+    *,
+    unclean: bool,
+) -> LeaderAndIsr | None:
+    """Bring a partition's state in line with who is alive (V3 A.3.2).
+
+    Args:
+        leaving: live brokers in a controlled shutdown; they are chosen only where nobody else can be.
+        unclean: may a replica outside the ISR lead (unclean.leader.election.enable); records can be lost.
+    Returns:
+        A live ISR member leads and the ISR is what is alive of it; else, if `unclean`, the first live replica
+        alone; else nobody, and the ISR stays, so that only its members may lead again (C7, F17).
+    """
+    in_sync = [replica for replica in state.isr if replica in live]
+    if not in_sync:
+        alive = _by_preference(replicas, live, leaving)
+        if unclean and alive:
+            return _next(state, alive[0], alive[:1], epoch)
+        return _next(state, NO_LEADER, state.isr, epoch)
+    if state.leader in in_sync:
+        return _next(state, state.leader, in_sync, epoch)
+    # A member of the ISR that is not assigned (a znode written by hand) still has every committed record.
+    order = [*replicas, *(replica for replica in in_sync if replica not in replicas)]
+    return _next(state, _by_preference(order, in_sync, leaving)[0], in_sync, epoch)
+
+
+def _by_preference(
+    replicas: Sequence[BrokerId], eligible: Collection[BrokerId], leaving: Collection[BrokerId]
+) -> list[BrokerId]:
+    """The eligible replicas in the AR's order, those that are about to leave last."""
+    candidates = [replica for replica in replicas if replica in eligible]
+    return sorted(candidates, key=lambda replica: replica in leaving)  # stable
+
+
+def preferred(
+    replicas: Sequence[BrokerId], state: LeaderAndIsr, live: Collection[BrokerId], epoch: ControllerEpoch
+) -> LeaderAndIsr | None:
+    """Give leadership to the first replica if it is alive and in sync; else leave it (HA preferred election)."""
+    leader = replicas[0]
+    if leader not in live or leader not in state.isr:
+        return None
+    return _next(state, leader, state.isr, epoch)
+
+
+def shut_down(
+    replicas: Sequence[BrokerId],
+    state: LeaderAndIsr,
+    live: Collection[BrokerId],
+    leaving: Collection[BrokerId],
+    epoch: ControllerEpoch,
+) -> LeaderAndIsr | None:
+    """Take the brokers that are leaving out of the lead and out of the ISR, as far as others can take over.
+
+    Where a leaving broker is the only live member of the ISR, nothing changes: availability first, and the record of
+    who is in sync is kept.
+    """
+    staying = [replica for replica in state.isr if replica in live and replica not in leaving]
+    if not staying:
+        return None
+    if state.leader in staying:
+        return _next(state, state.leader, staying, epoch)
+    order = [replica for replica in replicas if replica in staying]
+    return _next(state, (order or staying)[0], staying, epoch)
+
+
+def reassigned(
+    target: Sequence[BrokerId], state: LeaderAndIsr, live: Collection[BrokerId], epoch: ControllerEpoch
+) -> LeaderAndIsr | None:
+    """Move leadership into the target replicas (V3 F as corrected by CHECKLIST 44); the ISR stays.
+
+    Returns:
+        None if the leader is a target already, or no target is alive and in sync yet.
+    """
+    if state.leader in target and state.leader in live:
+        return None
+    for replica in target:
+        if replica in live and replica in state.isr:
+            return _next(state, replica, state.isr, epoch)
+    return None

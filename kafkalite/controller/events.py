@@ -1,0 +1,299 @@
+"""What a controller decides about, and what it decides. Pure data.
+
+News from outside carries full snapshots, because watches fire once and coalesce. The end of an effect is an event
+too (`StatesRead`, `StatesWritten`, `TopicRemoved`); the shell handles those before any further news (F23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kafkalite.controller.state import Topic
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
+from kafkalite.rpc.messages import (
+    ControlledShutdownResponse,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+
+Command = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
+
+
+# --- why partitions are looked at --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Make the states agree with who is alive. `announce`: the list of brokers has changed, tell it in any case."""
+
+    announce: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElection:
+    """The order in /admin/preferred_replica_election, whose znode goes when it is done."""
+
+    order_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown:
+    """A broker is about to stop; `token` names the request that waits for the answer."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    token: int
+
+
+Purpose = Repair | PreferredElection | ControlledShutdown
+
+
+# --- events ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRead:
+    """The first event of a term of office: everything that is in ZooKeeper (V3 D.3-9).
+
+    `states` has the partitions that have a state znode; `deletions` what /admin/delete_topics asks for.
+    """
+
+    brokers: Mapping[BrokerId, BrokerInfo]
+    topics: Mapping[str, Topic]
+    states: Mapping[TopicPartition, LeaderAndIsr]
+    malformed: Mapping[str, str] = field(default_factory=dict)
+    deletions: tuple[str, ...] = ()
+    unclean_topics: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged:
+    """All live brokers."""
+
+    brokers: Mapping[BrokerId, BrokerInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """All topics. `malformed`: path -> reason, of every topic znode that cannot be read."""
+
+    topics: Mapping[str, Topic]
+    malformed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionsRequested:
+    """What /admin/delete_topics holds; `malformed` says why it cannot be read, if so."""
+
+    topics: tuple[str, ...]
+    malformed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredElectionRequested:
+    """What /admin/preferred_replica_election holds. `version` -1: it is not there (any more)."""
+
+    partitions: tuple[TopicPartition, ...]
+    version: int
+    malformed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IsrsChanged:
+    """Leaders say that they have changed these ISRs in ZooKeeper (F7)."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownReceived:
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasStopped:
+    """A broker's answer to StopReplica: which replicas are gone from it, and which it could not remove."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    stopped: tuple[TopicPartition, ...]
+    failed: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CommandsLost:
+    """The queue of this broker overflowed and was emptied: it has to be told everything again."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Some time has passed: look again at what waits (deletions that failed, partitions that no notice told of)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatesRead:
+    """State znodes as they are now. None: there is none. `malformed`: those that cannot be read, by partition."""
+
+    states: Mapping[TopicPartition, LeaderAndIsr | None]
+    purpose: Purpose
+    malformed: Mapping[TopicPartition, str] = field(default_factory=dict)
+    unclean_topics: frozenset[str] = frozenset()
+    chunk: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class StatesWritten:
+    """`written` carries the new partition epochs; of `conflicts` it is only known that they have to be read again."""
+
+    written: Mapping[TopicPartition, LeaderAndIsr]
+    conflicts: tuple[TopicPartition, ...]
+    purpose: Purpose
+    chunk: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRemoved:
+    """The znodes of a deleted topic are gone; or not (`removed` False): try again later."""
+
+    topic: str
+    removed: bool
+
+
+Event = (
+    ClusterRead
+    | BrokersChanged
+    | TopicsChanged
+    | DeletionsRequested
+    | PreferredElectionRequested
+    | IsrsChanged
+    | ControlledShutdownReceived
+    | ReplicasStopped
+    | CommandsLost
+    | Ticked
+    | StatesRead
+    | StatesWritten
+    | TopicRemoved
+)
+
+
+# --- effects -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadStates:
+    """Read these state znodes; ends as StatesRead. `chunk` is handed on to the writes that follow."""
+
+    partitions: tuple[TopicPartition, ...]
+    purpose: Purpose
+    chunk: int = 500
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStates:
+    """Conditional writes, at most `chunk` operations a transaction; ends as StatesWritten.
+
+    A state with partition epoch NOT_CREATED makes the znode, and its parents where they are missing.
+    """
+
+    writes: Mapping[TopicPartition, LeaderAndIsr]
+    purpose: Purpose
+    chunk: int
+    #: How many of the writes elect a replica that was not in sync.
+    unclean: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Queue a command for a broker. Never waits for the broker."""
+
+    broker_id: BrokerId
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChannel:
+    """A broker has come, or has come back."""
+
+    broker: BrokerInfo
+
+
+@dataclass(frozen=True, slots=True)
+class CloseChannel:
+    """A broker's registration has gone: forget what waits for it."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveTopic:
+    """Remove a topic's znodes, children first, and its name from /admin/delete_topics; ends as TopicRemoved."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropDeletionOrders:
+    """Take names that are no topics out of /admin/delete_topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropPreferredElection:
+    """Remove /admin/preferred_replica_election if it still has this version."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyShutdown:
+    """Answer the controlled shutdown request `token`."""
+
+    token: int
+    response: ControlledShutdownResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Handle this event after the outcomes of the effects before it."""
+
+    event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that an operator wants to find in the log."""
+
+    event: str
+    subject: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resign:
+    """Another controller is in office."""
+
+    reason: str
+
+
+Effect = (
+    ReadStates
+    | WriteStates
+    | Send
+    | OpenChannel
+    | CloseChannel
+    | RemoveTopic
+    | DropDeletionOrders
+    | DropPreferredElection
+    | ReplyShutdown
+    | Post
+    | Note
+    | Resign
+)

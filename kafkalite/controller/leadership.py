@@ -1,0 +1,401 @@
+"""One term of office: one task, one inbox (C21). Reads news, decides, performs effects; contains no policy.
+
+Watches only mark what has to be read again: they fire once and coalesce, so the news is always a full snapshot, read
+when its turn comes. The outcomes of a decision's effects are handled before any other news (F23), and nothing is
+decided between the reading of a state and the effects of the decision about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import assert_never
+
+import structlog
+
+from kafkalite.config import TopicConfig
+from kafkalite.controller.channels import Channels
+from kafkalite.controller.decide import decide
+from kafkalite.controller.events import (
+    BrokersChanged,
+    CloseChannel,
+    ClusterRead,
+    ControlledShutdownReceived,
+    DeletionsRequested,
+    DropDeletionOrders,
+    DropPreferredElection,
+    Effect,
+    Event,
+    IsrsChanged,
+    Note,
+    OpenChannel,
+    Post,
+    PreferredElectionRequested,
+    ReadStates,
+    RemoveTopic,
+    Repair,
+    ReplyShutdown,
+    Resign,
+    Send,
+    StatesRead,
+    StatesWritten,
+    Ticked,
+    TopicRemoved,
+    TopicsChanged,
+    WriteStates,
+)
+from kafkalite.controller.state import ControllerState
+from kafkalite.controller.stats import ControllerStats, FailoverPhases
+from kafkalite.controller.storage import DeposedError, Storage
+from kafkalite.coordination import paths, znodes
+from kafkalite.coordination.coordinator import SessionExpiredError, Watch
+from kafkalite.env.seams import Clock
+from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.rpc.messages import ControlledShutdownResponse, IsrChangedRequest
+
+_log = structlog.get_logger(__name__)
+
+TICK_S = 5.0
+#: Every so many ticks all topic znodes are read again: what somebody changed by hand is seen.
+TICKS_PER_FULL_READ = 6
+
+
+class Source(IntEnum):
+    """What can have changed, in the order in which it is read."""
+
+    BROKERS = 1
+    TOPICS = 2
+    DELETIONS = 3
+    PREFERRED_ELECTION = 4
+    TICK = 5
+
+
+class Leadership:
+    """Runs until the session ends (SessionExpiredError) or another controller is in office (DeposedError)."""
+
+    def __init__(
+        self,
+        *,
+        state: ControllerState,
+        storage: Storage,
+        channels: Callable[[Callable[[Event], None]], Channels],
+        clock: Clock,
+        stats: ControllerStats,
+        topic_config: Callable[[str], TopicConfig],
+        phases: FailoverPhases,
+        on_ready: Callable[[], None],
+    ) -> None:
+        self.state = state
+        self.ready = False
+        #: Registrations that cannot be used: path -> reason.
+        self.malformed_brokers: Mapping[str, str] = {}
+        self.channels = channels(self.post)
+        self._storage = storage
+        self._clock = clock
+        self._stats = stats
+        self._topic_config = topic_config
+        self._on_ready = on_ready
+        self._wake = asyncio.Event()
+        #: What has to be read -> when (monotonic seconds) that became known first.
+        self._dirty: dict[Source, float] = {}
+        self._posted: list[Event] = []
+        self._isr_changes: dict[TopicPartition, None] = {}
+        self._shutdowns: dict[int, asyncio.Future[ControlledShutdownResponse]] = {}
+        self._next_token = 0
+        self._read_again = False
+        self._deposed: str | None = None
+        self._expired = False
+        self._verify = False
+        #: The failover that is being handled.
+        self._phases: FailoverPhases | None = phases
+
+    # --- from outside ----------------------------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """Handle this event when its turn comes. At most a few per command sent: bounded by the queues."""
+        self._posted.append(event)
+        self._wake.set()
+
+    def mark(self, source: Source) -> None:
+        """Something about this source may have changed."""
+        self._dirty.setdefault(source, self._clock.monotonic())
+        self._wake.set()
+
+    def depose(self, reason: str) -> None:
+        """There is a newer controller: end this term as soon as the current step is over."""
+        self._deposed = reason
+        self._wake.set()
+
+    def expire(self) -> None:
+        """The session is over."""
+        self._expired = True
+        self._wake.set()
+
+    def verify_incumbency(self) -> None:
+        """A broker says that it knows a newer controller: the next fenced write will tell; make one now."""
+        self._verify = True
+        self._wake.set()
+
+    def verify_brokers(self) -> None:
+        """A command met another life of its broker: look who is there."""
+        self.mark(Source.BROKERS)
+
+    def isr_changed(self, request: IsrChangedRequest) -> None:
+        """Remember which partitions to read; any number of notices becomes one reading."""
+        for change in request.partitions:
+            partition = TopicPartition(change.topic, change.partition)
+            if self.state.replicas(partition) is not None:  # bounds the inbox: strangers are not remembered
+                self._isr_changes[partition] = None
+        self._wake.set()
+
+    async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> ControlledShutdownResponse:
+        """Ask, and wait for the answer. Cancelled when the term ends."""
+        self._next_token += 1
+        token = self._next_token
+        future: asyncio.Future[ControlledShutdownResponse] = asyncio.get_running_loop().create_future()
+        self._shutdowns[token] = future
+        self.post(ControlledShutdownReceived(broker_id, broker_epoch, token))
+        try:
+            return await future
+        finally:
+            self._shutdowns.pop(token, None)
+
+    def close(self) -> None:
+        """The term is over: nothing waits for us any more."""
+        self.channels.close_all()
+        for token in sorted(self._shutdowns):
+            self._shutdowns[token].cancel()
+
+    # --- the task --------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Take office, then handle news."""
+        await self._take_office()
+        ticks = 0
+        while True:
+            if not self._has_work():
+                try:
+                    async with asyncio.timeout(TICK_S):
+                        await self._wake.wait()
+                except TimeoutError:
+                    ticks += 1
+                    self._read_again = ticks % TICKS_PER_FULL_READ == 0
+                    if self._read_again:
+                        self.mark(Source.TOPICS)
+                    self.mark(Source.TICK)
+            self._wake.clear()
+            await self._turn()
+
+    def _has_work(self) -> bool:
+        return bool(self._dirty or self._posted or self._isr_changes or self._deposed or self._expired or self._verify)
+
+    async def _turn(self) -> None:
+        """One piece of news of each kind, so that none starves the others; the most urgent first."""
+        if self._deposed is not None:
+            raise DeposedError(self._deposed)
+        if self._expired:
+            raise SessionExpiredError("the session is over")
+        if self._verify:
+            self._verify = False
+            await self._storage.verify()
+        if self._dirty:
+            source = min(self._dirty)
+            since = self._dirty.pop(source)
+            await self._read_source(source, since)
+        if self._isr_changes:
+            changed, self._isr_changes = tuple(self._isr_changes), {}
+            await self._handle(IsrsChanged(changed))
+        if self._posted:
+            await self._handle(self._posted.pop(0))
+
+    def _watch(self, source: Source) -> Watch:
+        return lambda: self.mark(source)
+
+    async def _take_office(self) -> None:
+        """V3 D.3-9: read everything, then one event."""
+        # The order of reading is that of need: who is alive, what was ordered, what there is.
+        brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
+        order = await self._storage.read_order(paths.DELETE_TOPICS, self._watch(Source.DELETIONS))
+        topics, malformed = await self._storage.read_topics({}, self._watch(Source.TOPICS), again=True)
+        assigned = [
+            TopicPartition(name, number) for name in sorted(topics) for number in sorted(topics[name].assignment)
+        ]
+        found, bad_states = await self._storage.read_states(assigned)
+        newest = max((state.controller_epoch for state in found.values() if state is not None), default=0)
+        if newest > self.state.epoch:
+            raise DeposedError(f"a state was written by controller epoch {newest}")
+        malformed |= {paths.partition_state(partition): reason for partition, reason in bad_states.items()}
+        deletions, order_error = _deletions(order)
+        if self._phases is not None:
+            self._phases.read_ms = self._since(self._phases)
+        await self._handle(
+            ClusterRead(
+                brokers=brokers,
+                topics=topics,
+                states={partition: state for partition, state in found.items() if state is not None},
+                malformed=malformed,
+                deletions=deletions,
+                unclean_topics=self._unclean(topics),
+            )
+        )
+        if order_error is not None:
+            await self._handle(DeletionsRequested((), order_error))
+        self.mark(Source.PREFERRED_ELECTION)
+        self.ready = True
+        self._on_ready()
+
+    async def _read_source(self, source: Source, since: float) -> None:
+        match source:
+            case Source.BROKERS:
+                brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
+                gone = [
+                    id_
+                    for id_, info in self.state.brokers.items()
+                    if id_ not in brokers or brokers[id_].broker_epoch != info.broker_epoch
+                ]
+                if gone:
+                    self._phases = FailoverPhases("broker", since)
+                    self._phases.detected_ms = self._since(self._phases)
+                await self._handle(BrokersChanged(brokers))
+            case Source.TOPICS:
+                await self._read_topics(again=self._read_again)
+                self._read_again = False
+            case Source.DELETIONS:
+                # An order may name a topic that is newer than our list: unknown names are dropped from the order.
+                await self._read_topics(again=False)
+                order = await self._storage.read_order(paths.DELETE_TOPICS, self._watch(Source.DELETIONS))
+                await self._handle(DeletionsRequested(*_deletions(order)))
+            case Source.PREFERRED_ELECTION:
+                await self._read_topics(again=False)
+                path = paths.PREFERRED_REPLICA_ELECTION
+                order = await self._storage.read_order(path, self._watch(Source.PREFERRED_ELECTION))
+                await self._handle(_preferred_election(order))
+            case Source.TICK:
+                await self._handle(Ticked())
+            case _:
+                assert_never(source)
+
+    async def _read_topics(self, *, again: bool) -> None:
+        unreadable = {path.rpartition("/")[2] for path in self.state.malformed if path.startswith(paths.TOPICS + "/")}
+        known = {name: topic for name, topic in self.state.topics.items() if name not in unreadable}
+        topics, malformed = await self._storage.read_topics(known, self._watch(Source.TOPICS), again=again)
+        vanished = sorted(name for name in self.state.topics if name not in topics and name not in self.state.deletions)
+        await self._handle(TopicsChanged(topics, malformed))
+        for name in vanished:
+            if paths.topic(name) not in malformed:
+                await self._storage.remove_config(name)
+
+    def _unclean(self, topics: Mapping[str, object] | set[str]) -> frozenset[str]:
+        return frozenset(name for name in topics if self._topic_config(name).unclean_leader_election_enable)
+
+    def _since(self, phases: FailoverPhases) -> float:
+        return (self._clock.monotonic() - phases.started) * 1000
+
+    # --- decisions and their effects -------------------------------------------------------------------------
+
+    async def _handle(self, event: Event) -> None:
+        """Decide, perform, and handle the outcomes depth first."""
+        pending: list[Event] = [event]
+        measured = self._phases
+        while pending:
+            current = pending.pop(0)
+            self._stats.events[type(current).__name__] += 1
+            self.state, effects = decide(self.state, current)  # synchronous, hence atomic
+            if measured is not None and isinstance(current, StatesRead) and measured.decided_ms < 0:
+                measured.decided_ms = self._since(measured)
+            outcomes = [outcome for effect in effects if (outcome := await self._perform(effect)) is not None]
+            pending[:0] = outcomes
+            if self._deposed is not None:
+                raise DeposedError(self._deposed)
+        if measured is not None:
+            self._phases = None
+            self._finish(measured)
+
+    def _finish(self, phases: FailoverPhases) -> None:
+        """All commands of a failover are queued; note when they are answered."""
+        phases.sent_ms = self._since(phases)
+
+        def acked() -> None:
+            phases.acked_ms = self._since(phases)
+            _log.info(
+                "controller.failover",
+                kind=phases.kind,
+                partitions=phases.partitions,
+                detected_ms=round(phases.detected_ms, 1),
+                read_ms=round(phases.read_ms, 1),
+                decided_ms=round(phases.decided_ms, 1),
+                written_ms=round(phases.written_ms, 1),
+                sent_ms=round(phases.sent_ms, 1),
+                acked_ms=round(phases.acked_ms, 1),
+            )
+
+        if phases.kind == "broker":
+            self._stats.last_broker_failover = phases
+        else:
+            self._stats.last_controller_failover = phases
+        self.channels.when_settled(acked)
+
+    async def _perform(self, effect: Effect) -> Event | None:
+        match effect:
+            case Send(broker_id, command):
+                self.channels.offer(broker_id, command)
+            case ReadStates(partitions, purpose, chunk):
+                states, malformed = await self._storage.read_states(partitions)
+                if self._phases is not None and self._phases.read_ms < 0 and isinstance(purpose, Repair):
+                    self._phases.read_ms = self._since(self._phases)
+                unclean = self._unclean({partition.topic for partition in partitions})
+                return StatesRead(states, purpose, malformed, unclean, chunk)
+            case WriteStates():
+                return await self._write(effect)
+            case OpenChannel(broker):
+                self.channels.open(broker)
+            case CloseChannel(broker_id):
+                self.channels.close(broker_id)
+            case RemoveTopic(topic):
+                return TopicRemoved(topic, await self._storage.remove_topic(topic))
+            case DropDeletionOrders(topics):
+                await self._storage.drop_deletion_orders(topics)
+            case DropPreferredElection(version):
+                await self._storage.drop_preferred_election(version)
+            case ReplyShutdown(token, response):
+                future = self._shutdowns.get(token)
+                if future is not None and not future.done():
+                    future.set_result(response)
+            case Post(event):
+                return event
+            case Note(event_name, subject, detail):
+                _log.info(f"controller.{event_name}", subject=subject, detail=detail)
+            case Resign(reason):
+                raise DeposedError(reason)
+            case _:
+                assert_never(effect)
+        return None
+
+    async def _write(self, effect: WriteStates) -> StatesWritten:
+        written, conflicts = await self._storage.write_states(effect.writes, effect.chunk)
+        self._stats.unclean_elections += effect.unclean
+        self._stats.leader_elections += len(written)
+        if self._phases is not None:
+            self._phases.written_ms = self._since(self._phases)
+            self._phases.partitions += len(written)
+        return StatesWritten(written, tuple(conflicts), effect.purpose, effect.chunk)
+
+
+def _deletions(order: tuple[bytes, int] | None) -> tuple[tuple[str, ...], str | None]:
+    if order is None:
+        return (), None
+    try:
+        return znodes.decode_delete_topics(order[0]), None
+    except znodes.ZnodeError as error:
+        return (), error.reason
+
+
+def _preferred_election(order: tuple[bytes, int] | None) -> PreferredElectionRequested:
+    if order is None:
+        return PreferredElectionRequested((), -1)
+    data, version = order
+    try:
+        return PreferredElectionRequested(znodes.decode_preferred_election(data), version)
+    except znodes.ZnodeError as error:
+        return PreferredElectionRequested((), version, error.reason)

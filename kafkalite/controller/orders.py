@@ -1,0 +1,347 @@
+"""Orders of administrators, on any node: validated, then written to ZooKeeper, where the controller finds them.
+
+So an order survives every crash, and is the same as one given with a ZooKeeper shell (DESIGN 4).
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from kafkalite.config import BrokerConfig, topic_config
+from kafkalite.controller import placement
+from kafkalite.coordination import paths, znodes
+from kafkalite.coordination.coordinator import (
+    BadVersionError,
+    Coordinator,
+    CoordinatorError,
+    Create,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    NotSentError,
+    Op,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    SetData,
+    TooBigError,
+)
+from kafkalite.coordination.topic_configs import TOPICS, notification
+from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId
+from kafkalite.rpc.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewTopic,
+    TopicResult,
+)
+
+_log = structlog.get_logger(__name__)
+
+Replicas = tuple[BrokerId, ...]
+
+MAX_NAME_LENGTH = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+#: Attempts at a conditional write that others keep winning.
+ATTEMPTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Existing:
+    """What a new topic must not clash with, and where it can live."""
+
+    topics: frozenset[str]
+    brokers: Mapping[BrokerId, str | None]
+
+
+def check_name(name: str) -> None:
+    """Kafka's rules for topic names. Raises ApiError INVALID_TOPIC_EXCEPTION."""
+    reason = None
+    if not name:
+        reason = "a topic name must not be empty"
+    elif name in (".", ".."):
+        reason = "a topic name must not be '.' or '..'"
+    elif len(name) > MAX_NAME_LENGTH:
+        reason = f"a topic name has at most {MAX_NAME_LENGTH} characters, this one {len(name)}"
+    elif _NAME.fullmatch(name) is None:
+        reason = f"{name!r}: a topic name consists of ASCII letters and digits, '.', '_' and '-'"
+    if reason is not None:
+        raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+
+
+def collision_key(name: str) -> str:
+    """Names with the same key would share metric names: '.' and '_' are one there."""
+    return name.replace(".", "_")
+
+
+class Orders:
+    """Writes orders of administrators.
+
+    Args:
+        session: the current ZooKeeper session, waiting for one if need be.
+        config: defaults for what a request leaves open; given anew each time because it may change.
+        rng: topic ids and where placement starts.
+    """
+
+    def __init__(
+        self,
+        session: Callable[[], Awaitable[Coordinator]],
+        config: Callable[[], BrokerConfig],
+        rng: random.Random,
+    ) -> None:
+        self._session = session
+        self._config = config
+        self._rng = rng
+
+    # --- create ----------------------------------------------------------------------------------------------
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """Create topics, each on its own: one bad topic does not fail the others. An error is a result, never raised."""
+        names = [topic.topic for topic in request.topics]
+        try:
+            zk = await self._session()
+            existing = await self._existing(zk)
+        except CoordinatorError as error:
+            return CreateTopicsResponse(tuple(_unavailable(name, error) for name in dict.fromkeys(names)))
+        results: list[TopicResult] = []
+        for topic in request.topics:
+            if names.count(topic.topic) > 1:
+                if all(result.topic != topic.topic for result in results):
+                    reason = "the topic is in the request more than once"
+                    results.append(TopicResult(topic.topic, ErrorCode.INVALID_REQUEST, reason))
+                continue
+            result = await self._create(zk, topic, existing, validate_only=request.validate_only)
+            if result.error == ErrorCode.NONE:
+                existing = _Existing(existing.topics | {topic.topic}, existing.brokers)
+            results.append(result)
+        return CreateTopicsResponse(tuple(results))
+
+    async def _existing(self, zk: Coordinator) -> _Existing:
+        topics, _ = await zk.children(paths.TOPICS)
+        ids, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
+        brokers: dict[BrokerId, str | None] = {}
+        for id_, each in zip(ids, await zk.get_many([paths.broker(id_) for id_ in ids]), strict=True):
+            if each is not None:
+                try:
+                    broker = znodes.decode_broker(each[0], paths.broker(id_))
+                    if broker.rpc is not None:  # else a Kafka broker on the same ZooKeeper: it can hold nothing of ours
+                        brokers[id_] = broker.rack
+                except znodes.ZnodeError as error:
+                    _log.warning("znode.malformed", path=error.path, reason=error.reason)
+        if len({rack is None for rack in brokers.values()}) > 1:
+            brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
+        return _Existing(frozenset(topics), brokers)
+
+    async def _create(
+        self, zk: Coordinator, topic: NewTopic, existing: _Existing, *, validate_only: bool
+    ) -> TopicResult:
+        try:
+            assignment = self._validated(topic, existing)
+            configs = self._validated_configs(topic)
+            topic_id = self._new_topic_id()
+            if not validate_only:
+                await self._write_topic(zk, topic.topic, topic_id, assignment, configs)
+        except ApiError as refusal:
+            return TopicResult(topic.topic, refusal.code, str(refusal))
+        except CoordinatorError as error:
+            return _unavailable(topic.topic, error)
+        _log.info("topic.ordered", topic=topic.topic, partitions=len(assignment), validate_only=validate_only)
+        replicas = len(assignment[0])
+        return TopicResult(
+            topic.topic,
+            ErrorCode.NONE,
+            topic_id=NO_TOPIC_ID if validate_only else topic_id,
+            partitions=len(assignment),
+            replication_factor=replicas,
+        )
+
+    def _validated(self, topic: NewTopic, existing: _Existing) -> dict[int, Replicas]:
+        """The assignment. Raises ApiError."""
+        check_name(topic.topic)
+        if topic.topic in existing.topics:
+            raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {topic.topic!r} already exists")
+        clashing = sorted(name for name in existing.topics if collision_key(name) == collision_key(topic.topic))
+        if clashing:
+            reason = f"topic {topic.topic!r} collides with {clashing[0]!r}: '.' and '_' are the same in metric names"
+            raise api_error(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
+        config = self._config()
+        if topic.assignment is not None:
+            if topic.partitions != -1 or topic.replication_factor != -1:
+                reason = "give an assignment, or the numbers of partitions and replicas, not both"
+                raise api_error(ErrorCode.INVALID_REQUEST, reason)
+            check_assignment(topic.assignment, existing.brokers)
+            check_partition_count(len(topic.assignment), config)
+            return dict(sorted(topic.assignment.items()))
+        partitions = config.num_partitions if topic.partitions == -1 else topic.partitions
+        replicas = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
+        check_partition_count(partitions, config)
+        return dict(enumerate(self._place(topic.placement, existing.brokers, partitions, replicas)))
+
+    def _place(
+        self, how: str, brokers: Mapping[BrokerId, str | None], partitions: int, replicas: int
+    ) -> list[Replicas]:
+        try:
+            if how == "mod":
+                return placement.mod(sorted(brokers), partitions, replicas)
+            if how != "shifted":
+                raise api_error(ErrorCode.INVALID_REQUEST, f"placement {how!r} is neither shifted nor mod")
+            count = max(1, len(brokers))
+            start, shift = self._rng.randrange(count), self._rng.randrange(count)
+            return placement.shifted(brokers, partitions, replicas, start=start, shift=shift)
+        except placement.PlacementError as error:
+            raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
+
+    def _validated_configs(self, topic: NewTopic) -> dict[str, str]:
+        configs = topic.configs or {}
+        try:
+            topic_config(self._config().topic, configs)
+        except ConfigError as error:
+            raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
+        return configs
+
+    def _new_topic_id(self) -> TopicId:
+        """A random UUID in Kafka's text form; never one with a leading dash, which command lines mistake (KAFKA-16010)."""
+        while True:
+            number = self._rng.getrandbits(128)
+            number = number & ~(0xF << 76) | (4 << 76)  # version 4
+            number = number & ~(0x3 << 62) | (2 << 62)  # variant 1
+            text = base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
+            if not text.startswith("-"):
+                return TopicId(text)
+
+    async def _write_topic(
+        self,
+        zk: Coordinator,
+        name: str,
+        topic_id: TopicId,
+        assignment: Mapping[int, Replicas],
+        configs: Mapping[str, str],
+    ) -> None:
+        """Settings, assignment and the notice of the settings in one transaction. Raises ApiError, CoordinatorError."""
+        value = znodes.encode_topic(znodes.TopicZnode(topic_id, assignment))
+        settings = znodes.encode_config(configs)
+        for _ in range(ATTEMPTS):
+            # Settings of an earlier topic of this name that somebody removed by hand are overwritten.
+            stale = await zk.exists(paths.config_topic(name))
+            config_op: Op = Create(paths.config_topic(name), settings)
+            if stale is not None:
+                config_op = SetData(paths.config_topic(name), settings, stale.version)
+            try:
+                await zk.multi([Create(paths.topic(name), value), config_op, notification(TOPICS, name)])
+                return
+            except TooBigError:
+                reason = f"{len(assignment)} partitions do not fit into one znode; create fewer and add the rest"
+                raise api_error(ErrorCode.INVALID_PARTITIONS, reason) from None
+            except (OutcomeUnknownError, NotSentError):
+                zk = await self._session()
+                if await self._is_written(zk, name, topic_id):
+                    return
+            except MultiFailedError as error:
+                if error.index == 0 and isinstance(error.error, NodeExistsError):
+                    if await self._is_written(zk, name, topic_id):
+                        return  # by an attempt of ours whose answer was lost
+                    raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists") from None
+                if isinstance(error.error, NoNodeError):
+                    for parent in (paths.TOPICS, paths.CONFIG_TOPICS, paths.CONFIG_CHANGES):
+                        await zk.ensure_path(parent)
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+
+    async def _is_written(self, zk: Coordinator, name: str, topic_id: TopicId) -> bool:
+        try:
+            data, _ = await zk.get(paths.topic(name))
+            return znodes.decode_topic(data, paths.topic(name)).topic_id == topic_id
+        except (NoNodeError, znodes.ZnodeError):
+            return False
+
+    # --- delete ----------------------------------------------------------------------------------------------
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """Order the deletion of topics. NONE means: the order stands, and will be carried out."""
+        names = tuple(dict.fromkeys(request.topics))
+        if not self._config().delete_topic_enable:
+            code, reason = ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false"
+            return DeleteTopicsResponse(tuple(TopicResult(name, code, reason) for name in names))
+        try:
+            zk = await self._session()
+            found = await zk.get_many([paths.topic(name) if _NAME.fullmatch(name) else "/" for name in names])
+            there = [
+                name for name, each in zip(names, found, strict=True) if each is not None and _NAME.fullmatch(name)
+            ]
+            if there:
+                await self._order_deletion(zk, there)
+        except ApiError as refusal:
+            return DeleteTopicsResponse(tuple(TopicResult(name, refusal.code, str(refusal)) for name in names))
+        except CoordinatorError as error:
+            return DeleteTopicsResponse(tuple(_unavailable(name, error) for name in names))
+        return DeleteTopicsResponse(
+            tuple(
+                TopicResult(name, ErrorCode.NONE)
+                if name in there
+                else TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+                for name in names
+            )
+        )
+
+    async def _order_deletion(self, zk: Coordinator, names: Sequence[str]) -> None:
+        """Add names to /admin/delete_topics. Raises ApiError, CoordinatorError."""
+        for _ in range(ATTEMPTS):
+            try:
+                try:
+                    data, stat = await zk.get(paths.DELETE_TOPICS)
+                except NoNodeError:
+                    await zk.ensure_path(paths.parent(paths.DELETE_TOPICS))
+                    await zk.create(paths.DELETE_TOPICS, znodes.encode_delete_topics(names))
+                    return
+                ordered = znodes.decode_delete_topics(data)
+                wanted = tuple(dict.fromkeys([*ordered, *names]))
+                if wanted != ordered:
+                    await zk.set(paths.DELETE_TOPICS, znodes.encode_delete_topics(wanted), stat.version)
+                return
+            except znodes.ZnodeError as error:
+                reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
+                raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
+            except (NodeExistsError, BadVersionError, NoNodeError):
+                continue  # somebody else has changed it
+            except (NotSentError, OutcomeUnknownError):
+                zk = await self._session()  # adding the same names again is harmless
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+
+
+def check_partition_count(partitions: int, config: BrokerConfig) -> None:
+    """Raises ApiError INVALID_PARTITIONS."""
+    if not 1 <= partitions <= config.max_partitions_per_topic:
+        reason = f"{partitions} partitions: not within 1..{config.max_partitions_per_topic}"
+        raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
+
+
+def check_assignment(assignment: Mapping[int, Sequence[BrokerId]], brokers: Mapping[BrokerId, str | None]) -> None:
+    """A replica assignment given by hand. Raises ApiError INVALID_REPLICA_ASSIGNMENT."""
+    reason = None
+    if sorted(assignment) != list(range(len(assignment))) or not assignment:
+        reason = "partitions must be numbered from 0 without a gap"
+    elif len({len(replicas) for replicas in assignment.values()}) != 1:
+        reason = "all partitions must have the same number of replicas"
+    for partition, replicas in sorted(assignment.items()):
+        unknown = sorted(set(replicas) - brokers.keys())
+        if not replicas:
+            reason = reason or f"partition {partition} has no replica"
+        elif len(set(replicas)) != len(replicas):
+            reason = reason or f"partition {partition} has a broker twice: {list(replicas)}"
+        elif unknown:
+            reason = reason or f"partition {partition} names brokers that are not alive: {unknown}"
+    if reason is not None:
+        raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+
+def _unavailable(name: str, error: CoordinatorError) -> TopicResult:
+    """ZooKeeper has not answered: whether the order stands is not known, unless it was never sent."""
+    if isinstance(error, NotSentError | SessionExpiredError | OutcomeUnknownError):
+        return TopicResult(name, ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper is not reachable: {error!r}")
+    return TopicResult(name, ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")

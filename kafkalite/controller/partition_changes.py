@@ -1,0 +1,179 @@
+"""From the state znodes as they are to the states that should be, and to the commands that tell of them. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from kafkalite.controller import elections
+from kafkalite.controller.commands import announce_brokers, announce_changes, pause_replicas
+from kafkalite.controller.events import (
+    ControlledShutdown,
+    DropPreferredElection,
+    Effect,
+    IsrsChanged,
+    Note,
+    PreferredElection,
+    PreferredElectionRequested,
+    Purpose,
+    ReadStates,
+    Repair,
+    ReplyShutdown,
+    Resign,
+    StatesRead,
+    StatesWritten,
+    WriteStates,
+)
+from kafkalite.controller.state import ControllerState, Replicas
+from kafkalite.coordination import paths
+from kafkalite.errors import ErrorCode
+from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.rpc.messages import ControlledShutdownResponse, PartitionError
+
+Decision = tuple[ControllerState, list[Effect]]
+
+
+def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
+    """Read again what leaders say they have changed; `Repair` because the notice may cross a broker's death."""
+    known = tuple(partition for partition in event.partitions if state.replicas(partition) is not None)
+    return state, [ReadStates(known, Repair())] if known else []
+
+
+def on_preferred_election(state: ControllerState, event: PreferredElectionRequested) -> Decision:
+    """An order to give leadership back to the first replicas."""
+    state, effects = note_malformed(state, paths.PREFERRED_REPLICA_ELECTION, event.malformed)
+    if event.malformed is not None or event.version < 0:
+        return state, effects
+    known = tuple(sorted(partition for partition in set(event.partitions) if state.replicas(partition) is not None))
+    effects += [
+        Note("election.skipped", str(partition), "no such partition")
+        for partition in sorted(set(event.partitions) - set(known))
+    ]
+    if not known:
+        return state, [*effects, DropPreferredElection(event.version)]
+    return state, [*effects, ReadStates(known, PreferredElection(event.version))]
+
+
+def note_malformed(state: ControllerState, path: str, reason: str | None) -> tuple[ControllerState, list[Effect]]:
+    """Remember, or forget, that a znode holds what does not belong there; a note when it is news."""
+    if state.malformed.get(path) == reason:
+        return state, []
+    malformed = {each: why for each, why in state.malformed.items() if each != path}
+    effects: list[Effect] = []
+    if reason is not None:
+        malformed[path] = reason
+        effects.append(Note("znode.malformed", path, reason))
+    return dataclasses.replace(state, malformed=malformed), effects
+
+
+def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
+    """Decide about each partition on the grounds of its znode as just read (V3 A.3)."""
+    for partition in event.states:
+        found = event.states[partition]
+        if found is not None and found.controller_epoch > state.epoch:
+            return state, [Resign(f"{partition} was written by controller epoch {found.controller_epoch}")]
+    state, effects = _note_states(state, event)
+    live = state.brokers.keys()
+    adopted: dict[TopicPartition, LeaderAndIsr] = {}
+    writes: dict[TopicPartition, LeaderAndIsr] = {}
+    unclean = 0
+    for partition in sorted(event.states):
+        replicas = state.replicas(partition)
+        if replicas is None:
+            continue  # removed, or being deleted, since the read was decided
+        found = event.states[partition]
+        if found is None:
+            wanted = elections.first_state(replicas, live, state.epoch)
+        else:
+            adopted[partition] = found
+            wanted = _wanted(state, replicas, found, event, unclean_ok=partition.topic in event.unclean_topics)
+            if wanted is not None and wanted.leader >= 0 and wanted.leader not in found.isr:
+                unclean += 1
+        if wanted is not None:
+            writes[partition] = wanted
+        elif found is not None and isinstance(event.purpose, PreferredElection):
+            effects += _skipped(replicas, found, partition)
+    # What is about to be changed is told once, when the change is durable.
+    changes = {
+        partition: (state.partitions.get(partition), found)
+        for partition, found in adopted.items()
+        if partition not in writes and state.partitions.get(partition) != found
+    }
+    state = dataclasses.replace(
+        state, partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}}
+    )
+    commands = announce_changes(state, changes, type(event.purpose).__name__)
+    effects += commands
+    if writes:
+        return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
+    return state, effects + _finished(state, event.purpose, told=bool(commands))
+
+
+def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
+    """Keep the list of malformed state znodes in line with what was read."""
+    effects: list[Effect] = []
+    if not state.malformed and not event.malformed:
+        return state, effects
+    for partition in [*event.states, *sorted(event.malformed)]:
+        state, notes = note_malformed(state, paths.partition_state(partition), event.malformed.get(partition))
+        effects += notes
+    return state, effects
+
+
+def _wanted(
+    state: ControllerState, replicas: Replicas, found: LeaderAndIsr, event: StatesRead, *, unclean_ok: bool
+) -> LeaderAndIsr | None:
+    live, leaving = state.brokers.keys(), state.shutting_down
+    repaired = elections.repair(replicas, found, live, leaving, state.epoch, unclean=unclean_ok)
+    if repaired is not None:
+        return repaired
+    match event.purpose:
+        case PreferredElection():
+            return elections.preferred(replicas, found, live, state.epoch)
+        case ControlledShutdown(broker_id):
+            if len(replicas) > 1 and broker_id in found.isr:
+                return elections.shut_down(replicas, found, live, leaving, state.epoch)
+    return None
+
+
+def _skipped(replicas: Replicas, found: LeaderAndIsr, partition: TopicPartition) -> list[Effect]:
+    if found.leader == replicas[0]:
+        return []
+    return [Note("election.skipped", str(partition), f"preferred leader {replicas[0]} is not in sync")]
+
+
+def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
+    """What is durable now is told; what could not be written is read and decided again (V3 A.3.3)."""
+    changes: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]] = {
+        partition: (state.partitions.get(partition), now) for partition, now in event.written.items()
+    }
+    state = dataclasses.replace(state, partitions={**state.partitions, **event.written})
+    effects = announce_changes(state, changes, type(event.purpose).__name__)
+    if event.conflicts:
+        # Halving makes sure of progress: in the end each partition has a transaction of its own (F31).
+        return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
+    return state, effects + _finished(state, event.purpose, told=bool(changes))
+
+
+def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[Effect]:
+    """What is due when all partitions of an undertaking are settled. `told`: metadata went out just now."""
+    match purpose:
+        case Repair(announce):
+            return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
+        case PreferredElection(version):
+            return [DropPreferredElection(version)]
+        case ControlledShutdown(broker_id, _, token):
+            paused = pause_replicas(state, broker_id, "ControlledShutdown") if broker_id in state.brokers else []
+            response = ControlledShutdownResponse(ErrorCode.NONE, still_led(state, broker_id, state.partitions))
+            return [*paused, ReplyShutdown(token, response)]
+
+
+def still_led(
+    state: ControllerState, broker_id: BrokerId, partitions: Mapping[TopicPartition, LeaderAndIsr]
+) -> tuple[PartitionError, ...]:
+    """The partitions that a leaving broker leads though they have other replicas."""
+    return tuple(
+        PartitionError(partition.topic, partition.partition, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        for partition in sorted(partitions)
+        if partitions[partition].leader == broker_id and len(state.replicas(partition) or ()) > 1
+    )

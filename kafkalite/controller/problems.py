@@ -1,0 +1,36 @@
+"""What an operator should know of the cluster, from the controller's state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkalite.controller.state import ControllerState
+
+#: (what: a stable word, subject, detail for people)
+Problem = tuple[str, str, str]
+
+#: Partitions without a leader that are named one by one; the rest is a number.
+MAX_NAMED = 100
+
+
+def find_problems(state: ControllerState, malformed_brokers: Mapping[str, str]) -> list[Problem]:
+    """Partitions nobody leads, znodes that cannot be used, deletions that wait for dead brokers."""
+    problems = [
+        ("znode.malformed", path, f"{path}: {reason}; left alone")
+        for path, reason in sorted({**state.malformed, **malformed_brokers}.items())
+    ]
+    offline = []
+    for partition, replicas in state.assigned():
+        known = state.partitions.get(partition)
+        if known is None:
+            offline.append((str(partition), f"{partition} has no state yet; none of {list(replicas)} is alive"))
+        elif known.leader not in state.brokers:
+            offline.append((str(partition), f"{partition} has no leader; only {list(known.isr)} may lead it"))
+    problems += [("partition.offline", subject, detail) for subject, detail in offline[:MAX_NAMED]]
+    if len(offline) > MAX_NAMED:
+        problems.append(("partition.offline", "", f"{len(offline) - MAX_NAMED} more partitions have no leader"))
+    for name in sorted(state.deletions):
+        dead = sorted({broker for _, broker in state.deletions[name].waiting if broker not in state.brokers})
+        if dead:
+            problems.append(("topic.deletion_waits", name, f"deletion of {name} waits for brokers {dead} to return"))
+    return problems

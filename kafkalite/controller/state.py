@@ -1,0 +1,78 @@
+"""What a controller knows while it is in office. Frozen; every decision returns a new one. Pure.
+
+ZooKeeper is the truth (V3 Overview): `partitions` is what was last read or written there, and serves to find out which
+partitions an event concerns and what has been told to the brokers. Decisions about a partition use its state znode
+as read for that decision (V3 A.3.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicId, TopicPartition
+
+Replicas = tuple[BrokerId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as its znode tells. `assignment`: partition -> AR, the preferred leader first."""
+
+    topic_id: TopicId
+    assignment: Mapping[int, Replicas]
+    adding: Mapping[int, Replicas] = field(default_factory=dict)
+    removing: Mapping[int, Replicas] = field(default_factory=dict)
+
+    def hosted_by(self, broker_id: BrokerId) -> list[int]:
+        """The partitions assigned to a broker."""
+        return [partition for partition, replicas in self.assignment.items() if broker_id in replicas]
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """A topic on its way out. `waiting`: (partition, broker) whose files are not known to be gone yet.
+
+    `removing` is set while its znodes are being removed, which is after `waiting` has become empty.
+    """
+
+    waiting: frozenset[tuple[int, BrokerId]]
+    removing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerState:
+    """One term of office.
+
+    Invariants: a topic in `deletions` has nothing in `partitions`; every key of `partitions` is a partition of a
+    topic in `topics`; `shutting_down` is a subset of `brokers`.
+    """
+
+    broker_id: BrokerId
+    epoch: ControllerEpoch
+    brokers: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
+    shutting_down: frozenset[BrokerId] = frozenset()
+    topics: Mapping[str, Topic] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    deletions: Mapping[str, Deletion] = field(default_factory=dict)
+    #: Path of a znode that holds what does not belong there -> the reason, in one line. Left alone, reported.
+    malformed: Mapping[str, str] = field(default_factory=dict)
+
+    def replicas(self, topic_partition: TopicPartition) -> Replicas | None:
+        """The AR; None if there is no such partition, or it is being deleted."""
+        topic = self.topics.get(topic_partition.topic)
+        if topic is None or topic_partition.topic in self.deletions:
+            return None
+        return topic.assignment.get(topic_partition.partition)
+
+    def assigned(self) -> Iterator[tuple[TopicPartition, Replicas]]:
+        """Every partition that is not being deleted, with its AR; by topic, then number as the znode orders them."""
+        for name in sorted(self.topics):
+            if name not in self.deletions:
+                for partition, replicas in self.topics[name].assignment.items():
+                    yield TopicPartition(name, partition), replicas
+
+    def has_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
+        """Whether this life of the broker is the live one."""
+        info = self.brokers.get(broker_id)
+        return info is not None and info.broker_epoch == broker_epoch

@@ -1,0 +1,372 @@
+"""ZooKeeper as the controller reads and writes it: pipelined, in chunks, every write fenced. No Kafka policy.
+
+Each transaction begins with a check of /controller_epoch: a controller that has been succeeded changes nothing any
+more (F4, KAFKA-6082). Reads are repeated until the session answers or ends; a write whose outcome is unknown is
+reported as a conflict, and the caller reads before it decides again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import structlog
+
+from kafkalite.controller.elections import NOT_CREATED
+from kafkalite.controller.state import Topic
+from kafkalite.controller.stats import ControllerStats
+from kafkalite.coordination import paths, znodes
+from kafkalite.coordination.coordinator import (
+    Check,
+    Coordinator,
+    CoordinatorError,
+    Create,
+    Delete,
+    MultiFailedError,
+    NoNodeError,
+    NotSentError,
+    Op,
+    OpResult,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    SessionState,
+    SetData,
+    Watch,
+)
+from kafkalite.coordination.topic_configs import TOPICS, notification
+from kafkalite.errors import KafkaliteError
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicPartition
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+#: Operations and bytes of one transaction (F31: larger ones cut the connection for everybody).
+MAX_OPS = 500
+MAX_BYTES = 512 * 1024
+#: How long a read that found no connection waits at most before it is tried again.
+RETRY_S = 0.25
+#: Attempts to remove a topic's znodes before the next tick takes it up again.
+REMOVE_ATTEMPTS = 5
+
+
+class DeposedError(KafkaliteError):
+    """/controller_epoch is not ours any more: another controller is in office."""
+
+
+class Connectivity:
+    """Wakes who waits for a session to be connected again, or to be over."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._changed = asyncio.Event()
+        coordinator.on_state(lambda _: self._changed.set())
+
+    async def wait(self) -> None:
+        """Wait for a change of state, but no longer than RETRY_S. Raises SessionExpiredError."""
+        if self._coordinator.state is SessionState.EXPIRED:
+            raise SessionExpiredError("the session is over")
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(RETRY_S):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+
+class Storage:
+    """One term of office's access to ZooKeeper.
+
+    Args:
+        epoch_version: zkVersion of /controller_epoch as our election left it.
+    Every method raises SessionExpiredError; those that write also DeposedError.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, connectivity: Connectivity, epoch_version: int, stats: ControllerStats
+    ) -> None:
+        self._zk = coordinator
+        self._connectivity = connectivity
+        self._fence = Check(paths.CONTROLLER_EPOCH, epoch_version)
+        self._stats = stats
+
+    async def read(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a read until it is answered."""
+        while True:
+            try:
+                return await call()
+            except (NotSentError, OutcomeUnknownError):
+                await self._connectivity.wait()
+
+    async def get_many(self, where: Sequence[str]) -> list[tuple[bytes, object] | None]:
+        """Data and stat by path, None where there is no znode."""
+        self._stats.zk_ops["read"] += len(where)
+        found = await self.read(lambda: self._zk.get_many(where))
+        return [None if each is None else (each[0], each[1]) for each in found]
+
+    # --- what there is ---------------------------------------------------------------------------------------
+
+    async def _children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """The names; empty if the znode is missing (it is made, so that the watch can be armed)."""
+        while True:
+            try:
+                self._stats.zk_ops["read"] += 1
+                return (await self.read(lambda: self._zk.children(path, watch)))[0]
+            except NoNodeError:
+                if watch is None:
+                    return []
+                await self.read(lambda: self._zk.ensure_path(path))
+
+    async def read_brokers(self, watch: Watch) -> tuple[dict[BrokerId, BrokerInfo], dict[str, str]]:
+        """Live brokers by id, and path -> reason for registrations that cannot be used."""
+        ids, strangers = paths.broker_ids(await self._children(paths.BROKER_IDS, watch))
+        malformed = {f"{paths.BROKER_IDS}/{name}": "not a broker id" for name in strangers}
+        brokers: dict[BrokerId, BrokerInfo] = {}
+        found = await self.read(lambda: self._zk.get_many([paths.broker(id_) for id_ in ids]))
+        for id_, each in zip(ids, found, strict=True):
+            if each is None:
+                continue  # gone since the names were read; the watch tells
+            data, stat = each
+            try:
+                brokers[id_] = znodes.decode_broker(data, paths.broker(id_)).info(id_, BrokerEpoch(stat.czxid))
+            except znodes.ZnodeError as error:
+                malformed[paths.broker(id_)] = error.reason
+        return brokers, malformed
+
+    async def read_topics(
+        self, known: Mapping[str, Topic], watch: Watch | None, *, again: bool
+    ) -> tuple[dict[str, Topic], dict[str, str]]:
+        """All topics, and path -> reason for those that cannot be read.
+
+        Args:
+            known: topics whose znode need not be read, unless `again`.
+        """
+        names = await self._children(paths.TOPICS, watch)
+        unread = [name for name in names if again or name not in known]
+        found = await self.get_many([paths.topic(name) for name in unread])
+        topics = {name: known[name] for name in names if not again and name in known}
+        malformed: dict[str, str] = {}
+        for name, each in zip(unread, found, strict=True):
+            if each is None:
+                continue
+            try:
+                topics[name] = _topic(znodes.decode_topic(each[0], paths.topic(name)))
+            except znodes.ZnodeError as error:
+                malformed[paths.topic(name)] = error.reason
+        return dict(sorted(topics.items())), malformed
+
+    async def read_states(
+        self, partitions: Sequence[TopicPartition]
+    ) -> tuple[dict[TopicPartition, LeaderAndIsr | None], dict[TopicPartition, str]]:
+        """State by partition, None where there is none, and the reasons for those that cannot be read.
+
+        Partitions of a topic whose own znode is gone are left out: nothing can be written there.
+        """
+        self._stats.zk_ops["read"] += len(partitions)
+        where = [paths.partition_state(partition) for partition in partitions]
+        found = await self.read(lambda: self._zk.get_many(where))
+        states: dict[TopicPartition, LeaderAndIsr | None] = {}
+        malformed: dict[TopicPartition, str] = {}
+        for partition, path, each in zip(partitions, where, found, strict=True):
+            try:
+                states[partition] = (
+                    None if each is None else znodes.decode_partition_state(each[0], each[1].version, path)
+                )
+            except znodes.ZnodeError as error:
+                malformed[partition] = error.reason
+        stateless = sorted({partition.topic for partition, state in states.items() if state is None})
+        if stateless:
+            there = await self.get_many([paths.topic(name) for name in stateless])
+            gone = {name for name, each in zip(stateless, there, strict=True) if each is None}
+            states = {partition: state for partition, state in states.items() if partition.topic not in gone}
+        return states, malformed
+
+    async def read_order(self, path: str, watch: Watch) -> tuple[bytes, int] | None:
+        """An admin znode's data and version, None if there is no order; the watch fires in both cases."""
+        while True:
+            self._stats.zk_ops["read"] += 2
+            if await self.read(lambda: self._zk.exists(path, watch)) is None:
+                return None
+            try:
+                data, stat = await self.read(lambda: self._zk.get(path))
+            except NoNodeError:
+                continue
+            return data, stat.version
+
+    # --- states ----------------------------------------------------------------------------------------------
+
+    async def write_states(
+        self, writes: Mapping[TopicPartition, LeaderAndIsr], chunk: int
+    ) -> tuple[dict[TopicPartition, LeaderAndIsr], list[TopicPartition]]:
+        """Conditional writes in pipelined transactions of at most `chunk` operations.
+
+        Returns:
+            What was written, with its new partition epochs; and the partitions of transactions that failed, or whose
+            outcome is unknown.
+        """
+        groups = await self._operations(writes)
+        transactions: list[list[Op]] = []
+        members: list[list[TopicPartition]] = []
+        size = MAX_BYTES
+        for partition, ops in groups:
+            bytes_needed = sum(_size(op) for op in ops)
+            if (
+                not transactions
+                or size + bytes_needed > MAX_BYTES
+                or len(transactions[-1]) + len(ops) > min(chunk, MAX_OPS)
+            ):
+                transactions.append([self._fence])
+                members.append([])
+                size = _size(self._fence)
+            transactions[-1] += ops
+            members[-1].append(partition)
+            size += bytes_needed
+        self._stats.zk_ops["transaction"] += len(transactions)
+        self._stats.zk_ops["write"] += len(writes)
+        results = await self._zk.multi_many(transactions)
+        written: dict[TopicPartition, LeaderAndIsr] = {}
+        conflicts: list[TopicPartition] = []
+        by_partition = dict(groups)
+        for partitions, result in zip(members, results, strict=True):
+            if isinstance(result, CoordinatorError):
+                self._judge(result)
+                conflicts += partitions
+                continue
+            at = 1
+            for partition in partitions:
+                at += len(by_partition[partition])
+                written[partition] = _with_version(writes[partition], result[at - 1])
+        self._stats.zk_ops["conflict"] += len(conflicts)
+        return written, conflicts
+
+    async def _operations(self, writes: Mapping[TopicPartition, LeaderAndIsr]) -> list[tuple[TopicPartition, list[Op]]]:
+        """Per partition its operations, the one on the state last; parents that are missing come first."""
+        new = [partition for partition in writes if writes[partition].partition_epoch == NOT_CREATED]
+        parents = list(dict.fromkeys(paths.topic_partitions(partition.topic) for partition in new))
+        parents += [paths.partition(partition) for partition in new]
+        found = await self.get_many(parents) if parents else []
+        missing = {path for path, each in zip(parents, found, strict=True) if each is None}
+        groups: list[tuple[TopicPartition, list[Op]]] = []
+        for partition, state in writes.items():
+            path, data = paths.partition_state(partition), znodes.encode_partition_state(state)
+            ops: list[Op] = []
+            if state.partition_epoch == NOT_CREATED:
+                for parent in (paths.topic_partitions(partition.topic), paths.partition(partition)):
+                    if parent in missing:
+                        missing.remove(parent)
+                        ops.append(Create(parent))
+                ops.append(Create(path, data))
+            else:
+                ops.append(SetData(path, data, state.partition_epoch))
+            groups.append((partition, ops))
+        return groups
+
+    def _judge(self, error: CoordinatorError) -> None:
+        """Raise what ends the term of office."""
+        if isinstance(error, SessionExpiredError):
+            raise error
+        if isinstance(error, MultiFailedError) and error.index == 0:
+            raise DeposedError(f"{paths.CONTROLLER_EPOCH} has changed: {error.error!r}")
+
+    async def _fenced(self, ops: Iterable[Op]) -> bool:
+        """One fenced transaction; False if it failed or nobody knows."""
+        self._stats.zk_ops["transaction"] += 1
+        try:
+            await self._zk.multi([self._fence, *ops])
+        except CoordinatorError as error:
+            self._judge(error)
+            return False
+        return True
+
+    async def verify(self) -> None:
+        """Raise DeposedError if there is a newer controller."""
+        await self._fenced([])
+
+    # --- orders ----------------------------------------------------------------------------------------------
+
+    async def drop_preferred_election(self, version: int) -> None:
+        """Remove the order; one that was written anew meanwhile stays, its watch has fired."""
+        for _ in range(REMOVE_ATTEMPTS):
+            if await self._fenced([Delete(paths.PREFERRED_REPLICA_ELECTION, version)]):
+                return
+            stat = await self.read(lambda: self._zk.exists(paths.PREFERRED_REPLICA_ELECTION))
+            if stat is None or stat.version != version:
+                return
+
+    async def drop_deletion_orders(self, names: Iterable[str]) -> None:
+        """Take names out of /admin/delete_topics; the znode goes with the last one."""
+        for _ in range(REMOVE_ATTEMPTS):
+            ops = await self._without_orders(frozenset(names))
+            if not ops or await self._fenced(ops):
+                return
+
+    async def _without_orders(self, names: frozenset[str]) -> list[Op]:
+        """What takes the names out of /admin/delete_topics; nothing if they are not there or it cannot be read."""
+        try:
+            data, stat = await self.read(lambda: self._zk.get(paths.DELETE_TOPICS))
+            ordered = znodes.decode_delete_topics(data)
+        except (NoNodeError, znodes.ZnodeError):
+            return []
+        left = [name for name in ordered if name not in names]
+        if len(left) == len(ordered):
+            return []
+        if not left:
+            return [Delete(paths.DELETE_TOPICS, stat.version)]
+        return [SetData(paths.DELETE_TOPICS, znodes.encode_delete_topics(left), stat.version)]
+
+    async def remove_topic(self, name: str) -> bool:
+        """Remove a topic's znodes: what is below first; the topic, its settings and the order for it in one go.
+
+        Whenever this stops half-way, the order still stands, so that the next attempt finishes it.
+        """
+        for _ in range(REMOVE_ATTEMPTS):
+            doomed = await self._below_topic(name)
+            done = True
+            for start in range(0, len(doomed), MAX_OPS - 1):
+                done = done and await self._fenced(Delete(path) for path in doomed[start : start + MAX_OPS - 1])
+            if not done:
+                continue  # something was there, or gone, unexpectedly: look again
+            last = [paths.topic_partitions(name), paths.topic(name), paths.config_topic(name)]
+            *found, changes = await self.get_many([*last, paths.CONFIG_CHANGES])
+            ops: list[Op] = [Delete(path) for path, each in zip(last, found, strict=True) if each is not None]
+            ops += await self._without_orders(frozenset([name]))
+            if found[-1] is not None and changes is not None:
+                ops.append(notification(TOPICS, name))  # else a topic of the same name would inherit the settings
+            if not ops or await self._fenced(ops):
+                return True
+        _log.warning("controller.topic_not_removed", topic=name)
+        return False
+
+    async def _below_topic(self, name: str) -> list[str]:
+        """The paths of a topic's partitions and all that is below them, children before parents."""
+        partitions = [
+            f"{paths.topic_partitions(name)}/{child}" for child in await self._children(paths.topic_partitions(name))
+        ]
+        doomed: list[str] = []
+        states = await self.get_many([f"{path}/state" for path in partitions])
+        for path, each in zip(partitions, states, strict=True):
+            if each is not None:
+                doomed.append(f"{path}/state")
+            doomed.append(path)
+        return doomed
+
+    async def remove_config(self, name: str) -> None:
+        """The settings of a topic that was removed by hand."""
+        if await self.read(lambda: self._zk.exists(paths.config_topic(name))) is not None:
+            await self._fenced([Delete(paths.config_topic(name))])
+
+
+def _topic(value: znodes.TopicZnode) -> Topic:
+    return Topic(value.topic_id, value.partitions, value.adding_replicas, value.removing_replicas)
+
+
+def _size(op: Op) -> int:
+    """Bytes of an operation on the wire, about."""
+    data = op.data if isinstance(op, Create | SetData) else b""
+    return len(op.path) + len(data) + 64
+
+
+def _with_version(state: LeaderAndIsr, result: OpResult) -> LeaderAndIsr:
+    version = result if isinstance(result, int) else 0  # a znode just made has version 0
+    return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.controller_epoch, PartitionEpoch(version))

@@ -1,0 +1,131 @@
+"""Where things are in ZooKeeper (Kafka's layout, DESIGN 4). Pure; all paths are without the chroot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkalite.model import BrokerId, TopicPartition
+
+CLUSTER_ID = "/cluster/id"
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
+DELETE_TOPICS = "/admin/delete_topics"
+PARTITIONS_ADD = "/admin/partitions_add"
+PARTITIONS_REMOVE = "/admin/partitions_remove"
+RESTART_PARTITIONS = "/restart_partitions"
+#: Create this one with sequential=True.
+RESTART_REQUEST_PREFIX = "/restart_partitions/req-"
+CONFIG_TOPICS = "/config/topics"
+CONFIG_BROKERS = "/config/brokers"
+CONFIG_CHANGES = "/config/changes"
+#: Create this one with sequential=True.
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+#: The entity name of settings that hold for every broker.
+DEFAULT_ENTITY = "<default>"
+
+#: Made by every node when it starts, so that watches on children can be armed.
+PERSISTENT = (
+    "/admin",
+    "/brokers",
+    BROKER_IDS,
+    TOPICS,
+    "/cluster",
+    "/config",
+    CONFIG_BROKERS,
+    CONFIG_CHANGES,
+    CONFIG_TOPICS,
+    PARTITIONS_ADD,
+    PARTITIONS_REMOVE,
+    RESTART_PARTITIONS,
+)
+
+
+def broker(broker_id: int) -> str:
+    """The registration of a broker (ephemeral)."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def broker_ids(children: Iterable[str]) -> tuple[list[BrokerId], list[str]]:
+    """Of the names under /brokers/ids: the ids, sorted, and the names that are none."""
+    ids: list[BrokerId] = []
+    strangers: list[str] = []
+    for name in children:
+        # Canonical decimals only: "01" or "１" would name a second znode for one broker.
+        if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) < 2**31:
+            ids.append(BrokerId(int(name)))
+        else:
+            strangers.append(name)
+    return sorted(ids), sorted(strangers)
+
+
+def topic(name: str) -> str:
+    """The assignment of a topic."""
+    return f"{TOPICS}/{name}"
+
+
+def topic_partitions(name: str) -> str:
+    """The parent of a topic's partitions."""
+    return f"{TOPICS}/{name}/partitions"
+
+
+def partition(topic_partition: TopicPartition) -> str:
+    """The parent of a partition's state."""
+    return f"{TOPICS}/{topic_partition.topic}/partitions/{topic_partition.partition}"
+
+
+def partition_state(topic_partition: TopicPartition) -> str:
+    """Leader and ISR of a partition."""
+    return f"{TOPICS}/{topic_partition.topic}/partitions/{topic_partition.partition}/state"
+
+
+def partition_of_state(path: str) -> TopicPartition | None:
+    """The partition whose state is at `path`; None for any other path."""
+    parts = path.split("/")
+    if len(parts) != 7 or parts[:3] != ["", "brokers", "topics"] or parts[4] != "partitions" or parts[6] != "state":
+        return None
+    return TopicPartition(parts[3], int(parts[5])) if parts[5].isascii() and parts[5].isdigit() else None
+
+
+def partitions_add(topic_name: str) -> str:
+    """The parent of a topic's partitions that are to be added."""
+    return f"{PARTITIONS_ADD}/{topic_name}"
+
+
+def partition_add(topic_partition: TopicPartition) -> str:
+    """The order to add one partition."""
+    return f"{PARTITIONS_ADD}/{topic_partition.topic}/{topic_partition.partition}"
+
+
+def partitions_remove(topic_name: str) -> str:
+    """The parent of a topic's partitions that are to be removed."""
+    return f"{PARTITIONS_REMOVE}/{topic_name}"
+
+
+def partition_remove(topic_partition: TopicPartition) -> str:
+    """The order to remove one partition."""
+    return f"{PARTITIONS_REMOVE}/{topic_partition.topic}/{topic_partition.partition}"
+
+
+def config_topic(name: str) -> str:
+    """A topic's own settings."""
+    return f"{CONFIG_TOPICS}/{name}"
+
+
+def config_broker(broker_id: int | None) -> str:
+    """A broker's dynamic settings; None names those of all brokers."""
+    return f"{CONFIG_BROKERS}/{DEFAULT_ENTITY if broker_id is None else broker_id}"
+
+
+def config_entity(entity_type: str, entity_name: str) -> str:
+    """The settings of any entity, as a change notification names it ("topics", "t")."""
+    return f"/config/{entity_type}/{entity_name}"
+
+
+def parent(path: str) -> str:
+    """The path of the znode above; "/" for those at the top."""
+    return path[: path.rfind("/")] or "/"

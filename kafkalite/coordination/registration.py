@@ -1,0 +1,191 @@
+"""What a node says about itself in ZooKeeper: the cluster's id, its registration, its blocks of producer ids."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Container
+
+import structlog
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import (
+    BadVersionError,
+    Coordinator,
+    CoordinatorError,
+    NodeExistsError,
+    NoNodeError,
+    OutcomeUnknownError,
+    Stat,
+)
+from kafkalite.coordination.retry import retrying
+from kafkalite.coordination.znodes import (
+    BrokerZnode,
+    ProducerIdBlock,
+    ZnodeError,
+    decode_broker,
+    decode_cluster_id,
+    decode_producer_id_block,
+    encode_broker,
+    encode_cluster_id,
+    encode_producer_id_block,
+)
+from kafkalite.errors import StartupRefused
+from kafkalite.model import BrokerEpoch, BrokerId
+
+_log = structlog.get_logger(__name__)
+
+#: Producer ids in one block (Kafka's number).
+PRODUCER_ID_BLOCK_SIZE = 1000
+_LAST_PRODUCER_ID = 2**63 - 1
+
+#: A dead owner's registration goes when its session does: within its timeout and a tick of the server. Its timeout
+#: is taken to be ours.
+_OWNER_PATIENCE = 1.25
+_OWNER_PATIENCE_EXTRA_S = 2.0
+
+
+def new_uuid(rng: random.Random) -> str:
+    """A random UUID as Kafka writes it: URL-safe base64, 22 characters, no dash in front (a shell's option)."""
+    while True:
+        number = rng.getrandbits(128) & ~(0xF << 76) | 4 << 76  # version 4
+        number = number & ~(0x3 << 62) | 2 << 62  # the RFC's variant
+        text = base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
+
+
+async def ensure_layout(coordinator: Coordinator) -> None:
+    """Make the persistent parents of everything."""
+    for path in paths.PERSISTENT:
+        await retrying(lambda path=path: coordinator.ensure_path(path))  # type: ignore[misc]
+
+
+async def cluster_id(coordinator: Coordinator, rng: random.Random) -> str:
+    """The cluster's id, made by whoever comes first. Raises ZnodeError."""
+    await retrying(lambda: coordinator.ensure_path(paths.parent(paths.CLUSTER_ID)))
+    while True:
+        try:
+            data, _ = await retrying(lambda: coordinator.get(paths.CLUSTER_ID))
+            return decode_cluster_id(data)
+        except NoNodeError:
+            mine = encode_cluster_id(new_uuid(rng))
+        try:
+            await retrying(lambda: coordinator.create(paths.CLUSTER_ID, mine))  # noqa: B023 - awaited here
+        except NodeExistsError:
+            continue  # whatever is there now is the id
+
+
+async def register_broker(
+    coordinator: Coordinator,
+    broker_id: BrokerId,
+    broker: BrokerZnode,
+    *,
+    session_timeout_ms: int,
+    dead_sessions: Container[int] = (),
+) -> BrokerEpoch:
+    """Create /brokers/ids/N for this session and return its czxid.
+
+    Args:
+        session_timeout_ms: how long a registration of a dead process can stay.
+        dead_sessions: sessions that are surely nobody's any more (our own earlier ones, read from a data
+            directory whose lock we hold): their registration is removed at once instead of waited for.
+    Raises:
+        StartupRefused: another live process holds the id.
+    """
+    path = paths.broker(broker_id)
+    data = encode_broker(broker)
+    patience = session_timeout_ms / 1000 * _OWNER_PATIENCE + _OWNER_PATIENCE_EXTRA_S
+    await retrying(lambda: coordinator.ensure_path(paths.BROKER_IDS))
+    try:
+        async with asyncio.timeout(patience):
+            while True:
+                stat = await _claim(coordinator, path, data)
+                if stat.ephemeral_owner == coordinator.session_id:
+                    return BrokerEpoch(stat.czxid)
+                if stat.ephemeral_owner in dead_sessions or stat.ephemeral_owner == 0:
+                    _log.info("registration.removed_stale", path=path, owner=f"{stat.ephemeral_owner:x}")
+                    await _remove(coordinator, path, stat.version)
+                else:
+                    _log.info("registration.waiting_for_owner", path=path, owner=f"{stat.ephemeral_owner:x}")
+                    await _gone(coordinator, path, stat.czxid)
+    except TimeoutError:
+        owner = await _describe_owner(coordinator, path)
+        raise StartupRefused(
+            f"broker id {broker_id} is in use{owner}: it was still registered in ZooKeeper after {patience:.1f} s"
+        ) from None
+
+
+async def _claim(coordinator: Coordinator, path: str, data: bytes) -> Stat:
+    """The stat of the znode at `path`: ours if we could create it, or have before without learning of it."""
+    while True:
+        try:
+            # Repeating is safe: our own znode of an attempt without answer has our session as its owner.
+            _, stat = await retrying(lambda: coordinator.create(path, data, ephemeral=True))
+            return stat
+        except NodeExistsError:
+            found = await retrying(lambda: coordinator.exists(path))
+            if found is not None:
+                return found
+
+
+async def _remove(coordinator: Coordinator, path: str, version: int) -> None:
+    try:
+        await retrying(lambda: coordinator.delete(path, version))
+    except (NoNodeError, BadVersionError):
+        return  # looked at again by the caller
+
+
+async def _gone(coordinator: Coordinator, path: str, czxid: int) -> None:
+    """Wait until the znode created at `czxid` is there no more."""
+    while True:
+        changed = asyncio.Event()
+        stat = await retrying(lambda changed=changed: coordinator.exists(path, changed.set))  # type: ignore[misc]
+        if stat is None or stat.czxid != czxid:
+            return
+        await changed.wait()
+
+
+async def _describe_owner(coordinator: Coordinator, path: str) -> str:
+    try:
+        data, _ = await coordinator.get(path)
+        owner = decode_broker(data, path)
+    except (CoordinatorError, ZnodeError):
+        return ""
+    return f" by {owner.rpc or owner.host}"
+
+
+async def unregister_broker(coordinator: Coordinator, broker_id: BrokerId) -> None:
+    """Remove our registration, if it is this session's (the end of a controlled shutdown)."""
+    path = paths.broker(broker_id)
+    stat = await retrying(lambda: coordinator.exists(path))
+    if stat is not None and stat.ephemeral_owner == coordinator.session_id:
+        await _remove(coordinator, path, stat.version)
+
+
+async def allocate_producer_ids(coordinator: Coordinator, broker_id: BrokerId) -> ProducerIdBlock:
+    """A block of producer ids that nobody else has. A block whose write has an unknown outcome is given up.
+
+    Raises ZnodeError (what is there cannot be read, or no ids are left) and the seam's errors.
+    """
+    path = paths.LATEST_PRODUCER_ID_BLOCK
+    while True:
+        try:
+            data, stat = await retrying(lambda: coordinator.get(path))
+        except NoNodeError:
+            first, version = 0, None
+        else:
+            first, version = decode_producer_id_block(data).last + 1, stat.version
+        last = first + PRODUCER_ID_BLOCK_SIZE - 1
+        if last > _LAST_PRODUCER_ID:
+            raise ZnodeError(path, "no producer ids are left")
+        block = ProducerIdBlock(broker_id, first, last)
+        try:
+            if version is None:
+                await coordinator.create(path, encode_producer_id_block(block))
+            else:
+                await coordinator.set(path, encode_producer_id_block(block), version)
+        except (BadVersionError, NodeExistsError, NoNodeError, OutcomeUnknownError):
+            continue
+        return block

@@ -1,0 +1,28 @@
+"""Repeating what is safe to repeat."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from kafkalite.coordination.coordinator import NotSentError, OutcomeUnknownError
+
+_FIRST_WAIT_S = 0.02
+_LONGEST_WAIT_S = 0.5
+
+_Result = TypeVar("_Result")
+
+
+async def retrying(operation: Callable[[], Awaitable[_Result]]) -> _Result:
+    """Repeat `operation` until ZooKeeper answers it: for reads, and for writes that may be applied twice.
+
+    It ends for sure when the session does (SessionExpiredError); every other answer is the caller's too.
+    """
+    wait = _FIRST_WAIT_S
+    while True:
+        try:
+            return await operation()
+        except (NotSentError, OutcomeUnknownError):
+            await asyncio.sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT_S)

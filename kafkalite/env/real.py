@@ -1,0 +1,352 @@
+"""The seams on the operating system: asyncio's sockets, POSIX files, the kernel's clocks."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import importlib
+import os
+import random
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalite.env.seams import Buffer, Clock, ConnectionHandler, Disk, Env, Listener, Network
+from kafkalite.env.supervisor import Policy, Supervisor
+
+if TYPE_CHECKING:
+    from kafkalite.coordination.coordinator import Coordinator
+
+_log = structlog.get_logger(__name__)
+
+#: Of a StreamReader: it stops reading from the socket at twice this. A replica fetch of 1 MiB fits whole.
+STREAM_LIMIT_BYTES = 4 * 1024 * 1024
+#: Buffers per pwritev (Linux's UIO_MAXIOV).
+_IOV_MAX = 1024
+#: Threads that wait for fdatasync: one per disk would do; a few more, so that one slow disk delays no other.
+_SYNC_THREADS = 8
+#: Threads for recovery and deletion, apart from the others: hours of recovery must not delay an fsync.
+_BLOCKING_THREADS = 4
+
+
+class RealClock:
+    """The kernel's clocks."""
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def boottime(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class RealListener:
+    """A listening asyncio server."""
+
+    def __init__(self, server: asyncio.Server) -> None:
+        name = server.sockets[0].getsockname()
+        self.host: str = name[0]
+        self.port: int = name[1]
+        self._server = server
+
+    async def close(self) -> None:
+        # Not wait_closed(): since Python 3.12 that waits for the connections too, and they go on.
+        self._server.close()
+
+
+def _die(error: BaseException) -> None:
+    """An AssertionError in a connection's task is a bug: the process ends (errors.py)."""
+    _log.critical("process.aborted", error=repr(error), exc_info=error)
+    os._exit(70)
+
+
+class RealNetwork:
+    """TCP through asyncio streams, without Nagle's delay.
+
+    Args:
+        on_fatal: told of an AssertionError in a connection handler; any other exception ends that connection only.
+    """
+
+    def __init__(self, on_fatal: Callable[[BaseException], None] = _die) -> None:
+        self._supervisor = Supervisor(on_fatal)
+
+    async def dial(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(host, port, limit=STREAM_LIMIT_BYTES)
+        _no_delay(writer.transport)
+        return reader, writer
+
+    async def listen(self, host: str, port: int, handler: ConnectionHandler) -> Listener:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            try:
+                await handler(reader, writer)
+            finally:
+                writer.close()
+
+        def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            _no_delay(writer.transport)
+            self._supervisor.spawn("connection", serve(reader, writer), Policy.ISOLATED)
+
+        return RealListener(await asyncio.start_server(accepted, host, port, limit=STREAM_LIMIT_BYTES))
+
+    async def listen_protocol(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
+        # asyncio's and uvloop's transports set TCP_NODELAY themselves.
+        return RealListener(await asyncio.get_running_loop().create_server(factory, host, port))
+
+
+def _no_delay(transport: asyncio.BaseTransport) -> None:
+    sock = transport.get_extra_info("socket")
+    if sock is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+class RealFile:
+    """A file descriptor and the length that we know the file to have: we are its only writer."""
+
+    __slots__ = ("_closed", "_descriptor", "_lock", "_pool", "_size", "_syncing", "path")
+
+    def __init__(self, path: str, descriptor: int, pool: ThreadPoolExecutor) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._size = os.fstat(descriptor).st_size
+        self._pool = pool
+        #: Guards the two below: a sync ends in its thread, and a descriptor closed under it may be somebody else's next.
+        self._lock = threading.Lock()
+        self._syncing = 0
+        self._closed = False
+
+    def size(self) -> int:
+        return self._size
+
+    def append(self, buffers: Sequence[Buffer]) -> int:
+        """All or nothing, as far as the disk lets us: what a failed write left behind is cut off again."""
+        self._assert_open()
+        start = self._size
+        try:
+            for first in range(0, len(buffers), _IOV_MAX):
+                self._write_fully(buffers[first : first + _IOV_MAX])
+        except OSError:
+            self._size = start
+            self._cut_off(start)
+            raise
+        return self._size - start
+
+    def _write_fully(self, buffers: Sequence[Buffer]) -> None:
+        total = sum(map(_length, buffers))
+        while total:
+            written = os.pwritev(self._descriptor, buffers, self._size)
+            self._size += written
+            total -= written
+            if total:  # a short write: signals do that, and disks that run full
+                buffers = _without_head(buffers, written)
+
+    def _cut_off(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:  # the write's own error matters more; the next append overwrites the rest anyway
+            _log.warning("file.cut_off_failed", path=self.path, error=repr(error))
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self._assert_open()
+        data = os.pread(self._descriptor, size, offset)
+        while len(data) < size:  # short only at the end of the file
+            more = os.pread(self._descriptor, size - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        self._assert_open()
+        view = memoryview(data).cast("B")
+        while view:
+            written = os.pwrite(self._descriptor, view, offset)
+            offset += written
+            view = view[written:]
+        self._size = max(self._size, offset)
+
+    def truncate(self, size: int) -> None:
+        self._assert_open()
+        os.ftruncate(self._descriptor, size)
+        self._size = size
+
+    async def sync(self) -> None:
+        self._assert_open()
+        with self._lock:
+            self._syncing += 1
+        future = self._pool.submit(os.fdatasync, self._descriptor)
+        # On the thread's future, not asyncio's: a cancelled waiter does not stop the thread.
+        future.add_done_callback(self._synced)
+        await asyncio.wrap_future(future)
+
+    def _synced(self, _future: Future[None]) -> None:
+        with self._lock:
+            self._syncing -= 1
+            last = self._closed and self._syncing == 0
+        if last:
+            os.close(self._descriptor)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            now = self._syncing == 0
+        if now:
+            os.close(self._descriptor)
+
+    def _assert_open(self) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, "file is closed", self.path)
+
+
+def _length(buffer: Buffer) -> int:
+    return buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
+
+
+def _without_head(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
+    """`buffers` less their first `size` bytes, nothing copied."""
+    rest: list[Buffer] = []
+    for buffer in buffers:
+        length = _length(buffer)
+        if size >= length:
+            size -= length
+            continue
+        rest.append(memoryview(buffer).cast("B")[size:] if size else buffer)
+        size = 0
+    return rest
+
+
+class RealDisk:
+    """POSIX files. Two small thread pools do what must not block the loop."""
+
+    def __init__(self) -> None:
+        self._sync_pool = ThreadPoolExecutor(_SYNC_THREADS, "disk-sync")
+        self._blocking_pool = ThreadPoolExecutor(_BLOCKING_THREADS, "disk-work")
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return RealFile(path, os.open(path, flags, 0o644), self._sync_pool)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def read_file(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        beside = path + ".tmp"
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(descriptor, view) :]
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.replace(beside, path)
+        if durable:
+            self.sync_dir(os.path.dirname(path))
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))
+
+    def makedirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+
+    def remove_tree(self, path: str) -> None:
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            return
+
+    def sync_dir(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def free_bytes(self, path: str) -> int:
+        stat = os.statvfs(path)
+        return stat.f_bavail * stat.f_frsize
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def lock(self, path: str) -> Callable[[], None]:
+        # flock, not lockf: two opens within one process exclude each other too, and the kernel
+        # releases it with the process, however that ends.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        held = [descriptor]
+
+        def release() -> None:
+            while held:
+                os.close(held.pop())
+
+        return release
+
+    async def run_blocking(self, function: Callable[[], object]) -> object:
+        return await asyncio.wrap_future(self._blocking_pool.submit(function))
+
+    def close(self) -> None:
+        """End the threads when their work is done. The disk cannot be used after this."""
+        self._sync_pool.shutdown(wait=False)
+        self._blocking_pool.shutdown(wait=False)
+
+
+def real_env(
+    *,
+    connect_coordinator: Callable[[str, int], Awaitable[Coordinator]] | None = None,
+    on_fatal: Callable[[BaseException], None] = _die,
+) -> Env:
+    """The environment of a process on this machine.
+
+    Args:
+        connect_coordinator: opens one session; by default the aiozk adapter on this environment's own seams.
+        on_fatal: told of an AssertionError in a connection handler.
+    """
+    clock: Clock = RealClock()
+    network: Network = RealNetwork(on_fatal)
+    disk: Disk = RealDisk()
+    source = random.Random()
+
+    async def connect(connect_string: str, session_timeout_ms: int) -> Coordinator:
+        # By name and late: `coordination` is above `env`, and tools that never connect need not load aiozk.
+        adapter = importlib.import_module("kafkalite.coordination.aiozk_adapter")
+        session: Coordinator = await adapter.connect(
+            connect_string, session_timeout_ms, clock=clock, network=network, rng=source
+        )
+        return session
+
+    return Env(
+        clock=clock,
+        network=network,
+        disk=disk,
+        random=source,
+        connect_coordinator=connect_coordinator or connect,
+    )

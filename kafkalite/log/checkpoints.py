@@ -1,0 +1,102 @@
+"""The small text files of a log directory and of a partition, in Kafka's formats. Pure: bytes in, values out.
+
+offset checkpoints        "0\\n<N>\\n" and N lines "<topic> <partition> <offset>"
+leader-epoch-checkpoint   "0\\n<N>\\n" and N lines "<epoch> <start offset>"
+partition.metadata        "version: 0\\ntopic_id: <id>"
+meta.properties           "version=0", "broker.id=<id>", "cluster.id=<id>", a line each, # comments
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkalite.model import TopicId, TopicPartition
+
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+META_PROPERTIES = "meta.properties"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+LOCK = ".lock"
+
+
+class MalformedCheckpoint(ValueError):
+    """The file is not what its name says."""
+
+
+def _encode_lines(lines: list[str]) -> bytes:
+    return "\n".join(["0", str(len(lines)), *lines, ""]).encode()
+
+
+def _decode_lines(data: bytes, fields: int) -> list[list[str]]:
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
+        raise MalformedCheckpoint("not text") from None
+    if len(lines) < 2 or lines[0] != "0":
+        raise MalformedCheckpoint(f"version line {lines[:1]}")
+    rows = [line.split() for line in lines[2:] if line]
+    if lines[1] != str(len(rows)) or any(len(row) != fields for row in rows):
+        raise MalformedCheckpoint(f"{len(rows)} lines, the file says {lines[1]!r}")
+    return rows
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """Sorted, so that equal content is equal bytes."""
+    return _encode_lines([f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())])
+
+
+def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """Raises MalformedCheckpoint."""
+    try:
+        return {
+            TopicPartition(topic, int(partition)): int(offset) for topic, partition, offset in _decode_lines(data, 3)
+        }
+    except ValueError as error:
+        raise MalformedCheckpoint(str(error)) from None
+
+
+def encode_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
+    return _encode_lines([f"{epoch} {start}" for epoch, start in entries])
+
+
+def decode_epochs(data: bytes) -> list[tuple[int, int]]:
+    """Raises MalformedCheckpoint."""
+    try:
+        return [(int(epoch), int(start)) for epoch, start in _decode_lines(data, 2)]
+    except ValueError as error:
+        raise MalformedCheckpoint(str(error)) from None
+
+
+def encode_partition_metadata(topic_id: TopicId) -> bytes:
+    return f"version: 0\ntopic_id: {topic_id}".encode()
+
+
+def decode_partition_metadata(data: bytes) -> TopicId:
+    """Raises MalformedCheckpoint."""
+    fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
+    topic_id = fields.get("topic_id", "")
+    if fields.get("version") != "0" or not topic_id:
+        raise MalformedCheckpoint(f"{data[:80]!r}")
+    return TopicId(topic_id)
+
+
+def encode_meta_properties(cluster_id: str, broker_id: int) -> bytes:
+    return f"#\nbroker.id={broker_id}\ncluster.id={cluster_id}\nversion=0\n".encode()
+
+
+def decode_meta_properties(data: bytes) -> tuple[str, int]:
+    """(cluster id, broker id). Raises MalformedCheckpoint."""
+    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
+    fields = dict(line.split("=", 1) for line in lines if "=" in line and not line.startswith("#"))
+    try:
+        return fields["cluster.id"].replace("\\", ""), int(fields["broker.id"])
+    except (KeyError, ValueError):
+        raise MalformedCheckpoint(f"{data[:80]!r}") from None
+
+
+def encode_clean_shutdown(broker_epoch: int) -> bytes:
+    """Kafka 3.7 and later put the epoch of the last registration there (KIP-966); older ones leave it empty."""
+    return f'{{"version":0,"brokerEpoch":{broker_epoch}}}'.encode()

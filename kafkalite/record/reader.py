@@ -1,0 +1,117 @@
+"""Reading records out of batches: clients, compaction, the coordinators, timestamp look-ups. Never the append path."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.record.batch import HEADER_SIZE, BatchHeader, split_batches, verify_crc
+from kafkalite.record.compression import DEFAULT_LIMIT_BYTES, decompress
+from kafkalite.record.varint import decode_varint
+
+Buffer = bytes | bytearray | memoryview
+
+_CONTROL_KEY = struct.Struct(">hh")
+_END_TXN_VALUE = struct.Struct(">hi")
+
+
+class Record(NamedTuple):
+    """One record; `timestamp` in ms since 1970."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndTransactionMarker:
+    """What a control batch says: the end of its producer's transaction."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def _field(view: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+    size, position = decode_varint(view, position)
+    if size < 0:
+        return None, position
+    if position + size > end:
+        raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's field reaches beyond the record")
+    return bytes(view[position : position + size]), position + size
+
+
+def records_of(
+    buffer: Buffer, position: int, header: BatchHeader, *, limit_bytes: int = DEFAULT_LIMIT_BYTES
+) -> Iterator[Record]:
+    """The records of the batch at `position`, control records too.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE when the records are not what the header says.
+    """
+    payload = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
+    view = decompress(header.compression, payload, limit_bytes=limit_bytes)
+    at, end = 0, len(view)
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    for _ in range(header.record_count):
+        size, at = decode_varint(view, at)
+        record_end = at + size
+        if size < 0 or record_end > end:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record reaches beyond its batch")
+        timestamp_delta, at = decode_varint(view, at + 1)
+        offset_delta, at = decode_varint(view, at)
+        key, at = _field(view, at, record_end)
+        value, at = _field(view, at, record_end)
+        count, at = decode_varint(view, at)
+        if not 0 <= count <= record_end - at:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"a record with {count} headers")
+        headers: list[tuple[str, bytes | None]] = []
+        for _ in range(count):
+            name, at = _field(view, at, record_end)
+            content, at = _field(view, at, record_end)
+            if name is None:
+                raise api_error(ErrorCode.CORRUPT_MESSAGE, "a header without a name")
+            headers.append((name.decode("utf-8", "replace"), content))
+        if at != record_end:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's length is not that of its fields")
+        timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+        yield Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
+    if at != end:
+        raise api_error(ErrorCode.CORRUPT_MESSAGE, "bytes behind the last record of a batch")
+
+
+def read_records(buffer: Buffer, *, check_crc: bool = True, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
+    """The data records of all batches in `buffer`; control batches are passed over.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE.
+    """
+    for position, header in split_batches(buffer):
+        if check_crc:
+            verify_crc(buffer, position, header)
+        if not header.is_control:
+            yield from records_of(buffer, position, header, limit_bytes=limit_bytes)
+
+
+def end_transaction_marker_of(buffer: Buffer, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """The marker in a control batch; None for control records of another type.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE.
+    """
+    assert header.is_control
+    for record in records_of(buffer, position, header):
+        if record.key is None or len(record.key) < _CONTROL_KEY.size:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, "a control record without a type")
+        _, kind = _CONTROL_KEY.unpack_from(record.key)
+        if kind not in (0, 1):
+            return None
+        if record.value is None or len(record.value) < _END_TXN_VALUE.size:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, "an end-of-transaction marker without a coordinator epoch")
+        _, coordinator_epoch = _END_TXN_VALUE.unpack_from(record.value)
+        return EndTransactionMarker(commit=kind == 1, coordinator_epoch=coordinator_epoch)
+    return None

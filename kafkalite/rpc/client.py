@@ -1,0 +1,232 @@
+"""One connection to a node: requests pipelined, answers matched by correlation id."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from kafkalite.env.seams import Buffer, Network
+from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.errors import KafkaliteError, ProtocolError
+from kafkalite.model import Endpoint
+from kafkalite.rpc.answers import (
+    Answer,
+    RpcDisconnected,
+    RpcError,
+    RpcNotSent,
+    RpcTimeout,
+    answer_of,
+    error_code,
+    judge_hello,
+)
+from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
+from kafkalite.rpc.messages import HelloRequest, HelloResponse, Message
+
+__all__ = [
+    "Answer", "RpcConnection", "RpcDisconnected", "RpcError", "RpcNotSent", "RpcTimeout", "error_code",
+]  # fmt: skip
+
+_log = structlog.get_logger(__name__)
+
+READ_BYTES = 1024 * 1024
+#: `call` waits for the peer to take what is written before it adds more than this.
+WRITE_HIGH_BYTES = 8 * 1024 * 1024
+
+
+class RpcConnection:
+    """Made by `open`. Safe for many concurrent callers of one loop.
+
+    Attributes:
+        peer: what the other end said in its hello.
+        on_closed: called once when the connection is over, whoever ended it.
+    """
+
+    peer: HelloResponse
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        endpoint: Endpoint,
+        *,
+        max_frame_bytes: int,
+    ) -> None:
+        self.endpoint = endpoint
+        self.closed = False
+        self.on_closed: Callable[[], None] | None = None
+        self._reader = reader
+        self._writer = writer
+        self._frames = FrameReader(max_frame_bytes=max_frame_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[int, tuple[type[Message], asyncio.Future[Answer]]] = {}
+        self._next_id = 0
+        self._unsent: list[Buffer] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @staticmethod
+    async def open(
+        network: Network,
+        endpoint: Endpoint,
+        hello: HelloRequest,
+        *,
+        supervisor: Supervisor,
+        max_frame_bytes: int = 134_217_728,
+        timeout_s: float = 10.0,
+    ) -> RpcConnection:
+        """Connect and exchange hellos.
+
+        Raises:
+            RpcNotSent: nobody answers there, or not in time.
+            ApiError: the peer will not talk to us (INCONSISTENT_CLUSTER_ID, UNSUPPORTED_VERSION, BROKER_NOT_AVAILABLE).
+        """
+        connection: RpcConnection | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                reader, writer = await network.dial(endpoint.host, endpoint.port)
+                connection = RpcConnection(reader, writer, endpoint, max_frame_bytes=max_frame_bytes)
+                connection._task = supervisor.spawn(f"rpc.client[{endpoint}]", connection._read(), Policy.ISOLATED)
+                connection.peer = judge_hello((await connection.send_nowait(hello))[0])
+                opened, connection = connection, None
+                return opened
+        except TimeoutError:
+            raise RpcNotSent(f"{endpoint}: no connection within {timeout_s:g} s") from None
+        except OSError as error:
+            raise RpcNotSent(f"{endpoint}: {error}") from None
+        except RpcDisconnected as error:
+            raise RpcNotSent(f"{endpoint}: {error}") from None
+        finally:
+            if connection is not None:
+                connection.abort("hello failed")
+
+    @property
+    def inflight(self) -> int:
+        """Requests that wait for their answers."""
+        return len(self._waiting)
+
+    @property
+    def write_backlog(self) -> int:
+        """Bytes that the peer has not taken yet."""
+        return 0 if self.closed else int(self._writer.transport.get_write_buffer_size())
+
+    def send_nowait(self, message: Message, body: Sequence[Buffer] = ()) -> asyncio.Future[Answer]:
+        """Send in the order of calls; the future fails as `call` does. Raises RpcNotSent at once.
+
+        Who does not want the answer any more cancels the future: the answer is dropped when it comes.
+        """
+        correlation_id = self._write(message, body)
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[correlation_id] = (type(message), future)
+        return future
+
+    def oneway(self, message: Message, body: Sequence[Buffer] = ()) -> None:
+        """Send a request that has no answer (acks=0). Raises RpcNotSent."""
+        self._write(message, body)
+
+    async def call(self, message: Message, body: Sequence[Buffer] = (), *, timeout_s: float) -> Answer:
+        """Send, and wait for the answer.
+
+        Raises:
+            RpcNotSent: certainly not executed.
+            RpcDisconnected, RpcTimeout: not known. After a timeout the connection still stands.
+            ApiError: the peer refused.
+        """
+        future: asyncio.Future[Answer] | None = None
+        try:
+            async with asyncio.timeout(timeout_s):
+                if self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES:
+                    await self._drain()
+                future = self.send_nowait(message, body)
+                return await future
+        except TimeoutError:
+            kind = RpcNotSent if future is None else RpcTimeout
+            raise kind(f"{self.endpoint}: {type(message).__name__} not answered within {timeout_s:g} s") from None
+
+    async def drain(self) -> None:
+        """Wait until the peer has taken most of what was sent. Raises RpcNotSent when the connection is over."""
+        if self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES:
+            await self._drain()
+
+    async def _drain(self) -> None:
+        try:
+            await self._writer.drain()
+        except OSError as error:
+            raise RpcNotSent(f"{self.endpoint}: {error}") from None
+
+    async def close(self) -> None:
+        """Send what is waiting to be sent, then close; unanswered calls fail with RpcDisconnected."""
+        self._flush()
+        self._end("closed", abort=False)
+        if self._task is not None:
+            self._task.cancel()
+
+    def abort(self, reason: str) -> None:
+        """Cut the connection now."""
+        self._end(reason, abort=True)
+        if self._task is not None:
+            self._task.cancel()
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _write(self, message: Message, body: Sequence[Buffer]) -> int:
+        if self.closed or self._writer.transport.is_closing():
+            raise RpcNotSent(f"{self.endpoint}: not connected")
+        self._next_id += 1
+        buffers = encode_frame(self._next_id, message, body)
+        if not self._unsent:
+            # What one wake-up sends goes out in one system call.
+            self._loop.call_soon(self._flush)
+        self._unsent += buffers
+        return self._next_id
+
+    def _flush(self) -> None:
+        if self._unsent and not self.closed and not self._writer.transport.is_closing():
+            buffers, self._unsent = self._unsent, []
+            self._writer.writelines(buffers)
+
+    async def _read(self) -> None:
+        reason = "the peer closed the connection"
+        try:
+            while data := await self._reader.read(READ_BYTES):
+                for frame in self._frames.feed(data):
+                    self._take(frame)
+        except ProtocolError as error:
+            reason = str(error)
+            _log.warning("rpc.bad_answer", peer=str(self.endpoint), reason=reason)
+        except OSError as error:
+            reason = str(error)
+        finally:
+            self._end(reason, abort=False)
+
+    def _take(self, frame: Frame) -> None:
+        entry = self._waiting.pop(frame.correlation_id, None)
+        if entry is None:
+            raise ProtocolError(f"answer to {frame.correlation_id}, which was not asked")
+        request, future = entry
+        if future.done():
+            return
+        try:
+            future.set_result(answer_of(request, frame))
+        except ProtocolError as error:
+            future.set_exception(RpcDisconnected(f"{self.endpoint}: {error}"))
+            raise
+        except KafkaliteError as error:
+            future.set_exception(error)
+
+    def _end(self, reason: str, *, abort: bool) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if abort:
+            self._writer.transport.abort()
+        else:
+            self._writer.close()
+        waiting, self._waiting = self._waiting, {}
+        for request, future in waiting.values():
+            if not future.done():
+                future.set_exception(RpcDisconnected(f"{self.endpoint}: {request.__name__}: {reason}"))
+                # Nobody may be waiting any more: that is no error.
+                future.exception()
+        if self.on_closed is not None:
+            self.on_closed()

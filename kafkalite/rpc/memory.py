@@ -1,0 +1,78 @@
+"""The bound on the memory of requests under way, over all connections of a listener."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class RequestMemory:
+    """Counts bytes that were received and not yet answered; makes readers wait above the limit.
+
+    Readers of whole requests only ever wait for answers. Should incomplete frames alone fill the memory, none
+    of them could ever end: then the reader that has waited longest in the middle of a frame goes on, one at
+    a time, so that the limit is exceeded by at most one frame (and by what one read of each connection brought).
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.used_bytes = 0
+        #: Bytes of `used_bytes` that belong to incomplete frames.
+        self.incomplete_bytes = 0
+        self._waiters: dict[int, tuple[asyncio.Future[None], bool]] = {}
+        self._next_waiter = 0
+        self._overdrawn_by: object | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether anybody may read on."""
+        return self.used_bytes < self.limit_bytes
+
+    def take(self, size: int) -> None:
+        """Count bytes that have come in."""
+        self.used_bytes += size
+
+    def give_back(self, size: int) -> None:
+        """Uncount bytes whose request is answered or whose connection is gone."""
+        self.used_bytes -= size
+        assert self.used_bytes >= 0
+        self._wake()
+
+    def mark_incomplete(self, change: int) -> None:
+        """Tell how the bytes of incomplete frames changed."""
+        self.incomplete_bytes += change
+        self._wake()
+
+    def end_overdraft(self, owner: object) -> None:
+        """`owner`'s frame is complete, or its connection gone: the next may exceed the limit."""
+        if self._overdrawn_by is owner:
+            self._overdrawn_by = None
+            self._wake()
+
+    async def wait_for_room(self, owner: object, *, in_frame: bool) -> None:
+        """Return when `owner` may read on."""
+        while not self.has_room and self._overdrawn_by is not owner:
+            if in_frame and self._overdrawn_by is None and self.incomplete_bytes >= self.used_bytes:
+                self._overdrawn_by = owner
+                return
+            number = self._next_waiter
+            self._next_waiter += 1
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters[number] = (waiter, in_frame)
+            try:
+                await waiter
+            finally:
+                del self._waiters[number]
+
+    def _wake(self) -> None:
+        if not self._waiters:
+            return
+        room = self.has_room
+        stuck = self._overdrawn_by is None and self.incomplete_bytes >= self.used_bytes
+        for waiter, in_frame in list(self._waiters.values()):
+            if waiter.done():
+                continue
+            if room:
+                waiter.set_result(None)
+            elif stuck and in_frame:
+                waiter.set_result(None)
+                return

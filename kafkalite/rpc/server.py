@@ -1,0 +1,480 @@
+"""The RPC listener: reads requests in big chunks, dispatches them in arrival order, answers in that order.
+
+Handlers are called synchronously, so what they do at once (appending to a log) happens in the order of
+arrival; what takes time is a future or a coroutine, and later requests go on meanwhile. Every connection is
+bounded on its own (requests under way, bytes not yet taken by the peer, time for a frame), and all together
+(number, memory): a slow or hostile peer costs only itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from kafkalite.config import BrokerConfig
+from kafkalite.env.seams import Buffer, Listener, Network
+from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.errors import ApiError, ErrorCode, ProtocolError
+from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint
+from kafkalite.rpc.codec import from_fields
+from kafkalite.rpc.framing import (
+    CLIENT_HEADER_BYTES,
+    HELLO_FRAME_BYTES,
+    NODE_HEADER_BYTES,
+    Frame,
+    FrameReader,
+    encode_frame,
+)
+from kafkalite.rpc.memory import RequestMemory
+from kafkalite.rpc.messages import (
+    MIN_PROTOCOL_VERSION,
+    PROTOCOL_VERSION,
+    ErrorResponse,
+    FetchRequest,
+    HelloRequest,
+    HelloResponse,
+    Message,
+    ReplicaFetchRequest,
+    by_kind,
+)
+
+_log = structlog.get_logger(__name__)
+
+#: One read takes at most this much off the stream; small frames cost one wake-up per chunk, not one each.
+READ_BYTES = 256 * 1024
+#: After so many requests of one chunk other connections get their turn.
+DISPATCH_SLICE = 64
+#: No further request is read while the peer leaves more than this unread.
+WRITE_HIGH_BYTES = 4 * 1024 * 1024
+#: Fetches hold whole answers: fewer of them may be under way on one connection.
+MAX_INFLIGHT_FETCHES = 8
+#: The first frame of a connection has to be here in time, ...
+HELLO_TIMEOUT_S = 10.0
+#: ... and the rest of any frame that has begun, and room for answers.
+STALL_TIMEOUT_S = 30.0
+SWEEP_INTERVAL_S = 1.0
+_FETCHES = (FetchRequest, ReplicaFetchRequest)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this node is, as its hello tells. An empty cluster id: not known yet, every hello is put off."""
+
+    cluster_id: str
+    node_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end. `node_id` -1 is a client."""
+
+    node_id: BrokerId
+    broker_epoch: BrokerEpoch
+    client_id: str
+    address: str
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. `body` is valid until the answer is given; whoever keeps it longer copies it."""
+
+    message: Message
+    body: memoryview
+    peer: Peer
+
+
+@dataclass(slots=True)
+class Reply:
+    """One answer. The buffers of `body` must not change until they are written."""
+
+    message: Message
+    body: Sequence[Buffer] = ()
+
+
+#: Called in arrival order; None is no answer. A future may be cancelled when its connection is gone (check
+#: `done()` before setting it); a coroutine runs to its end, its answer is dropped then.
+Handler = Callable[[Request], Reply | Awaitable[Reply | None] | None]
+
+
+class RpcServer:
+    """Serves the handlers on one address.
+
+    Args:
+        identity: asked at each hello.
+        handlers: by class of request.
+    """
+
+    def __init__(
+        self,
+        *,
+        network: Network,
+        supervisor: Supervisor,
+        config: BrokerConfig,
+        identity: Callable[[], Identity],
+        handlers: Mapping[type[Message], Handler],
+    ) -> None:
+        self.network = network
+        self.supervisor = supervisor
+        self.config = config
+        self.identity = identity
+        self.handlers = dict(handlers)
+        self.memory = RequestMemory(config.queued_max_request_bytes)
+        self.connections: dict[int, _Connection] = {}
+        self._next_connection = 0
+        self._listener: Listener | None = None
+        self._sweeper: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def start(self, host: str, port: int) -> Endpoint:
+        """Listen; returns the address as bound (port 0 picks a free one). Raises OSError."""
+        self._listener = await self.network.listen(host, port, self._accept)
+        self._sweeper = self.supervisor.spawn("rpc.sweeper", self._sweep())
+        return Endpoint(self._listener.host, self._listener.port)
+
+    async def close(self) -> None:
+        """Stop listening and close every connection; answers already given are flushed as far as peers read."""
+        self._closing = True
+        if self._listener is not None:
+            await self._listener.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self.connections.values()):
+            connection.shut("server is closing", quietly=True)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address = _address(writer)
+        if self._closing or len(self.connections) >= self.config.max_connections:
+            if not self._closing:
+                _log.warning("rpc.refused", peer=address, reason="max.connections reached")
+            writer.transport.abort()
+            return
+        number = self._next_connection
+        self._next_connection += 1
+        connection = _Connection(self, reader, writer, address)
+        self.connections[number] = connection
+        # Supervised, so that a bug in a handler is told and costs this connection only.
+        task = self.supervisor.spawn(f"rpc.connection[{address}]", connection.run(), Policy.ISOLATED)
+        task.add_done_callback(lambda _: self.connections.pop(number, None))
+        await connection.ended
+
+    async def _sweep(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_INTERVAL_S)
+            now = loop.time()
+            for connection in list(self.connections.values()):
+                connection.check_deadlines(now)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A request under way: its place in the order of answers."""
+
+    correlation_id: int
+    size: int
+    is_fetch: bool
+    done: bool = False
+    reply: Reply | None = None
+    waiting: asyncio.Future[Reply | None] | None = None
+
+
+class _Connection:
+    """One peer's connection."""
+
+    def __init__(
+        self, server: RpcServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
+    ) -> None:
+        self.server = server
+        self.peer = Peer(BrokerId(-1), NO_BROKER_EPOCH, "", address)
+        self.greeted = False
+        self._reader = reader
+        self._writer = writer
+        self._frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
+        self._slots: deque[_Slot] = deque()
+        self._fetches = 0
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._flush_due = False
+        #: Set whenever a request is answered: a reader that waits for room looks again.
+        self._progress: asyncio.Future[None] | None = None
+        self._charged = 0
+        self._incomplete = 0
+        now = self._loop.time()
+        self._last_active = now
+        self._frame_since: float | None = now
+        self._stalled_since: float | None = None
+        #: Done when `run` is over.
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    # --- reading -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            while not self._closed:
+                memory = self.server.memory
+                if not memory.has_room:
+                    await memory.wait_for_room(self, in_frame=self._incomplete > 0)
+                # Beyond the limit a connection ends its frame and reads nothing further.
+                data = await self._reader.read(READ_BYTES if memory.has_room else self._frames.missing)
+                if not data:
+                    self.shut("peer closed", quietly=True)
+                    break
+                self._last_active = self._loop.time()
+                self._charge(len(data))
+                frames = self._frames.feed(data)
+                self._note_incomplete()
+                await self._dispatch(frames)
+        except ProtocolError as error:
+            self.shut(str(error))
+        except OSError as error:
+            self.shut(f"connection lost: {error}", quietly=True)
+        finally:
+            self.shut("handler failed")
+            self._release_all()
+            if not self.ended.done():
+                self.ended.set_result(None)
+
+    async def _dispatch(self, frames: list[Frame]) -> None:
+        count = 0
+        for frame in frames:
+            if self._closed:
+                return
+            if not self.greeted:
+                self._greet(frame)
+                continue
+            await self._wait_until_may_dispatch(frame)
+            if self._closed:
+                return
+            self._handle(frame)
+            count += 1
+            if count % DISPATCH_SLICE == 0:
+                self._flush()
+                await asyncio.sleep(0)
+        self._flush()
+
+    async def _wait_until_may_dispatch(self, frame: Frame) -> None:
+        is_fetch = by_kind.get(frame.kind) in _FETCHES
+        while not self._closed:
+            if self._peer_is_slow():
+                self._flush()
+                await self._drain()
+            elif not self._is_full(is_fetch=is_fetch):
+                return
+            else:
+                self._flush()
+                if self._is_full(is_fetch=is_fetch):
+                    self._progress = self._loop.create_future()
+                    await self._progress
+
+    def _is_full(self, *, is_fetch: bool) -> bool:
+        if is_fetch and self._fetches >= MAX_INFLIGHT_FETCHES:
+            return True
+        return len(self._slots) >= self.server.config.max_inflight_requests_per_connection
+
+    def _peer_is_slow(self) -> bool:
+        return bool(self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES)
+
+    async def _drain(self) -> None:
+        """Wait until the peer has taken most of its answers; the sweeper cuts one that does not."""
+        if self._stalled_since is None:
+            self._stalled_since = self._loop.time()
+        try:
+            # Waits down to the transport's own low mark (16 KiB), which is far below ours.
+            await self._writer.drain()
+        finally:
+            self._stalled_since = None
+
+    # --- one frame ---------------------------------------------------------------------------
+
+    def _greet(self, frame: Frame) -> None:
+        if frame.kind != HelloRequest.kind:
+            raise ProtocolError("the first frame is not a hello")
+        hello = from_fields(HelloRequest, frame.fields)
+        assert isinstance(hello, HelloRequest)
+        own = self.server.identity()
+        error, message = _judge(hello, own)
+        answer = HelloResponse(
+            int(error),
+            message,
+            own.cluster_id,
+            own.node_id,
+            own.broker_epoch,
+            min(PROTOCOL_VERSION, hello.max_version),
+        )
+        self._writer.writelines(encode_frame(frame.correlation_id, answer))
+        self._uncharge(frame.size)
+        if error:
+            self.shut(f"hello of {hello.client_id or hello.node_id} refused: {message}")
+            return
+        self.peer = Peer(hello.node_id, hello.broker_epoch, hello.client_id[:256], self.peer.address)
+        self._frames.max_frame_bytes = self.server.config.rpc_max_frame_bytes
+        self._frames.max_header_bytes = NODE_HEADER_BYTES if hello.node_id >= 0 else CLIENT_HEADER_BYTES
+        self.greeted = True
+        self._frame_since = None
+        self._note_incomplete()
+
+    def _handle(self, frame: Frame) -> None:
+        cls = by_kind.get(frame.kind)
+        handler = self.server.handlers.get(cls) if cls is not None else None
+        slot = _Slot(frame.correlation_id, frame.size, cls in _FETCHES)
+        if cls is None or handler is None:
+            if frame.kind % 2 or frame.kind == HelloRequest.kind:
+                raise ProtocolError(f"message of kind {frame.kind} is no request")
+            # A newer peer may ask for what this node does not know: refused, and the connection stays.
+            text = f"api {frame.kind} is not served here"
+            slot.done, slot.reply = True, Reply(ErrorResponse(int(ErrorCode.UNSUPPORTED_VERSION), text))
+            self._slots.append(slot)
+            return
+        message = from_fields(cls, frame.fields)
+        self._slots.append(slot)
+        self._fetches += slot.is_fetch
+        try:
+            outcome = handler(Request(message, frame.body, self.peer))
+        except ApiError as error:
+            outcome = _refusal(error)
+        if outcome is None or isinstance(outcome, Reply):
+            slot.done, slot.reply = True, outcome
+            return
+        if inspect.iscoroutine(outcome):
+            name = f"rpc.{cls.__name__}[{self.peer.address}]"
+            slot.waiting = self.server.supervisor.spawn(name, outcome, Policy.ISOLATED)
+        else:
+            assert isinstance(outcome, asyncio.Future), f"{cls.__name__}: {type(outcome)} is no answer"
+            slot.waiting = outcome
+        slot.waiting.add_done_callback(lambda future: self._answered(slot, future))
+
+    def _answered(self, slot: _Slot, future: asyncio.Future[Reply | None]) -> None:
+        if future.cancelled():
+            # A cancelled answer means that its server part is stopping.
+            slot.reply = Reply(ErrorResponse(int(ErrorCode.BROKER_NOT_AVAILABLE), "stopping"))
+        elif (error := future.exception()) is None:
+            slot.reply = future.result()
+        elif isinstance(error, ApiError):
+            slot.reply = _refusal(error)
+        else:
+            # Of a coroutine the supervisor tells; of a future its owner has to.
+            slot.reply = Reply(ErrorResponse(int(ErrorCode.UNKNOWN_SERVER_ERROR), type(error).__name__))
+        slot.done = True
+        if not self._flush_due and not self._closed:
+            self._flush_due = True
+            self._loop.call_soon(self._flush_now)
+
+    # --- answering ---------------------------------------------------------------------------
+
+    def _flush_now(self) -> None:
+        self._flush_due = False
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write the answers that are next in order, in one call."""
+        if self._closed:
+            return
+        if self._writer.transport.is_closing():
+            self.shut("connection lost", quietly=True)
+            return
+        buffers: list[Buffer] = []
+        slots = self._slots
+        released = 0
+        while slots and slots[0].done:
+            slot = slots.popleft()
+            released += slot.size
+            self._fetches -= slot.is_fetch
+            if slot.reply is not None:
+                buffers += encode_frame(slot.correlation_id, slot.reply.message, slot.reply.body)
+        if released:
+            self._uncharge(released)
+            self._last_active = self._loop.time()
+            if self._progress is not None and not self._progress.done():
+                self._progress.set_result(None)
+        if buffers:
+            self._writer.writelines(buffers)
+            if self._stalled_since is None and self._peer_is_slow():
+                self._stalled_since = self._last_active
+
+    # --- bounds ------------------------------------------------------------------------------
+
+    def _charge(self, size: int) -> None:
+        self._charged += size
+        self.server.memory.take(size)
+
+    def _uncharge(self, size: int) -> None:
+        self._charged -= size
+        self.server.memory.give_back(size)
+
+    def _note_incomplete(self) -> None:
+        change = self._frames.buffered - self._incomplete
+        self._incomplete = self._frames.buffered
+        if change:
+            self.server.memory.mark_incomplete(change)
+        if not self._incomplete:
+            if self.greeted:
+                self._frame_since = None
+            self.server.memory.end_overdraft(self)
+        elif self._frame_since is None:
+            self._frame_since = self._last_active
+
+    def _release_all(self) -> None:
+        memory = self.server.memory
+        memory.mark_incomplete(-self._incomplete)
+        memory.give_back(self._charged)
+        memory.end_overdraft(self)
+        self._charged = self._incomplete = 0
+
+    def check_deadlines(self, now: float) -> None:
+        """Close the connection if it has used up somebody's patience."""
+        if self._stalled_since is not None and not self._peer_is_slow():
+            self._stalled_since = None
+        if self._frame_since is not None and not self.greeted and now - self._frame_since > HELLO_TIMEOUT_S:
+            self.shut("no hello in time", at_once=True)
+        elif self._frame_since is not None and self.greeted and now - self._frame_since > STALL_TIMEOUT_S:
+            self.shut("a frame took too long", at_once=True)
+        elif self._stalled_since is not None and now - self._stalled_since > STALL_TIMEOUT_S:
+            self.shut("the peer does not read its answers", at_once=True)
+        elif not self._slots and now - self._last_active > self.server.config.connections_max_idle_ms / 1000:
+            self.shut("idle", quietly=True, at_once=True)
+
+    def shut(self, reason: str, *, quietly: bool = False, at_once: bool = False) -> None:
+        """Close the connection, once; one log line. `at_once` drops what the peer has not read."""
+        if self._closed:
+            return
+        self._closed = True
+        tell = _log.debug if quietly else _log.warning
+        tell("rpc.closed", peer=self.peer.address, client=self.peer.client_id, node=self.peer.node_id, reason=reason)
+        for slot in self._slots:
+            # A coroutine is not cancelled: half a command would be worse than an answer that nobody takes.
+            if slot.waiting is not None and not isinstance(slot.waiting, asyncio.Task):
+                slot.waiting.cancel()
+        self._slots.clear()
+        if self._progress is not None and not self._progress.done():
+            self._progress.set_result(None)
+        if at_once:
+            self._writer.transport.abort()
+        else:
+            self._writer.close()
+
+
+def _refusal(error: ApiError) -> Reply:
+    return Reply(ErrorResponse(int(error.code), str(error)))
+
+
+def _judge(hello: HelloRequest, own: Identity) -> tuple[ErrorCode, str]:
+    """Whether to talk to this peer: NONE, or why not."""
+    if hello.max_version < MIN_PROTOCOL_VERSION or hello.min_version > PROTOCOL_VERSION:
+        spoken = f"{MIN_PROTOCOL_VERSION}..{PROTOCOL_VERSION}"
+        return ErrorCode.UNSUPPORTED_VERSION, f"versions {hello.min_version}..{hello.max_version}, here {spoken}"
+    if not own.cluster_id:
+        return ErrorCode.BROKER_NOT_AVAILABLE, "starting"
+    if hello.cluster_id != own.cluster_id and (hello.cluster_id or hello.node_id >= 0):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID, f"cluster {hello.cluster_id!r}, here {own.cluster_id!r}"
+    return ErrorCode.NONE, ""
+
+
+def _address(writer: asyncio.StreamWriter) -> str:
+    name = writer.get_extra_info("peername")
+    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) and len(name) >= 2 else str(name)

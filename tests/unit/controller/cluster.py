@@ -1,0 +1,241 @@
+"""A cluster for the controller's tests: a ZooKeeper in memory, brokers that only record their commands, controllers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from kafkalite.config import BrokerConfig, TopicConfig, broker_config
+from kafkalite.controller.controller import Controller
+from kafkalite.coordination import paths, znodes
+from kafkalite.coordination.coordinator import Coordinator, Create, SetData
+from kafkalite.env.real import RealClock, RealDisk, RealNetwork
+from kafkalite.env.seams import Env
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, Endpoint, LeaderAndIsr, LeaderEpoch, PartitionEpoch
+from kafkalite.model import TopicId, TopicPartition
+from kafkalite.rpc.messages import (
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    Message,
+    PartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+from kafkalite.rpc.server import Identity, Reply, Request, RpcServer
+from kafkalite.testing.sim_zookeeper import SimZooKeeper
+
+CLUSTER_ID = "test-cluster"
+
+
+@dataclass
+class FakeBroker:
+    """Records the commands it gets, in order, and what follows from them."""
+
+    broker_id: BrokerId
+    server: RpcServer
+    epoch: BrokerEpoch = BrokerEpoch(-1)
+    coordinator: Coordinator | None = None
+    commands: list[Message] = field(default_factory=list)
+    roles: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    metadata: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    brokers: tuple[int, ...] = ()
+    controller_epoch: int = 0
+    #: While set, no command is answered.
+    hung: asyncio.Event | None = None
+
+    def of(self, kind: type[Message]) -> list[Message]:
+        return [command for command in self.commands if isinstance(command, kind)]
+
+
+class Cluster:
+    """Everything runs on the test's loop."""
+
+    def __init__(self, **settings: object) -> None:
+        self.failures: list[BaseException] = []
+        self.supervisor = Supervisor(self.failures.append)
+        self.zookeeper = SimZooKeeper(random.Random(1), min_latency_s=0, max_latency_s=0)
+        self.settings = {"zookeeper.session.timeout.ms": 3000, **{k.replace("_", "."): v for k, v in settings.items()}}
+        self.config: BrokerConfig = broker_config(self.settings)[0]
+        self.brokers: dict[int, FakeBroker] = {}
+        self.controllers: dict[int, Controller] = {}
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+        self.sessions: dict[int, Coordinator] = {}
+        self.topic_configs: dict[str, TopicConfig] = {}
+        self.network = RealNetwork()
+        self.disk = RealDisk()
+        for path in paths.PERSISTENT:
+            self.zookeeper.poke(Create(path))
+
+    async def close(self) -> None:
+        await self.supervisor.stop()
+        for session in self.sessions.values():
+            await session.close()
+        for broker in self.brokers.values():
+            await broker.server.close()
+            if broker.coordinator is not None:
+                await broker.coordinator.close()
+        self.disk.close()
+        assert not self.failures, self.failures
+
+    def env(self, host: str) -> Env:
+        return Env(RealClock(), self.network, self.disk, random.Random(2), self.zookeeper.connector(host))
+
+    async def connect(self, host: str) -> Coordinator:
+        return await self.zookeeper.connector(host)("zk", self.config.zookeeper_session_timeout_ms)
+
+    # --- brokers ---------------------------------------------------------------------------------------------
+
+    async def start_broker(self, number: int, rack: str | None = None) -> FakeBroker:
+        """Listen, then register; an earlier life of it is gone."""
+        broker_id = BrokerId(number)
+        broker: FakeBroker
+
+        def identity() -> Identity:
+            return Identity(CLUSTER_ID, broker_id, broker.epoch)
+
+        handlers = {
+            kind: lambda request: self._answer(broker, request)
+            for kind in (LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest)
+        }
+        server = RpcServer(
+            network=self.network, supervisor=self.supervisor, config=self.config, identity=identity, handlers=handlers
+        )
+        broker = FakeBroker(broker_id, server)
+        endpoint = await server.start("127.0.0.1", 0)
+        broker.coordinator = await self.connect(f"broker-{number}")
+        value = znodes.BrokerZnode(host="127.0.0.1", port=9092, rpc=Endpoint("127.0.0.1", endpoint.port), rack=rack)
+        _, stat = await broker.coordinator.create(
+            paths.broker(broker_id), znodes.encode_broker(value), ephemeral=True
+        )
+        broker.epoch = BrokerEpoch(stat.czxid)
+        self.brokers[number] = broker
+        return broker
+
+    def _answer(self, broker: FakeBroker, request: Request) -> object:
+        if broker.hung is not None:
+            return self._answer_later(broker, request, broker.hung)
+        return Reply(self._apply(broker, request.message))
+
+    async def _answer_later(self, broker: FakeBroker, request: Request, hung: asyncio.Event) -> Reply:
+        await hung.wait()
+        return Reply(self._apply(broker, request.message))
+
+    def _apply(self, broker: FakeBroker, command: Message) -> Message:
+        assert isinstance(command, LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest)
+        broker.commands.append(command)
+        code = 0
+        if command.controller_epoch < broker.controller_epoch:
+            code = 11
+        elif command.broker_epoch != broker.epoch:
+            code = 77
+        else:
+            broker.controller_epoch = command.controller_epoch
+        match command:
+            case LeaderAndIsrRequest():
+                if not code:
+                    if command.is_init:
+                        broker.roles.clear()
+                    for entry in command.partitions:
+                        partition = TopicPartition(entry.topic, entry.partition)
+                        known = broker.roles.get(partition)
+                        if known is None or known.leader_epoch < entry.leader_epoch:
+                            broker.roles[partition] = entry
+                return LeaderAndIsrResponse(code)
+            case StopReplicaRequest():
+                if not code:
+                    for stop in command.partitions:
+                        broker.roles.pop(TopicPartition(stop.topic, stop.partition), None)
+                return StopReplicaResponse(code)
+            case UpdateMetadataRequest():
+                if not code:
+                    if command.is_full:
+                        broker.metadata.clear()
+                    for name in command.deleted_topics:
+                        for partition in [each for each in broker.metadata if each.topic == name]:
+                            del broker.metadata[partition]
+                    for entry in command.partitions:
+                        broker.metadata[TopicPartition(entry.topic, entry.partition)] = entry
+                    broker.brokers = tuple(each.broker_id for each in command.brokers)
+                return UpdateMetadataResponse(code)
+
+    async def stop_broker(self, number: int) -> None:
+        """Its session ends and its listener closes (a crash, as others see it once the session is over)."""
+        broker = self.brokers.pop(number)
+        self.zookeeper.expire(f"broker-{number}")
+        assert broker.coordinator is not None
+        await broker.coordinator.close()
+        await broker.server.close()
+
+    # --- controllers -----------------------------------------------------------------------------------------
+
+    async def start_controller(self, number: int) -> Controller:
+        host = f"controller-{number}"
+        controller = Controller(
+            config=self.config,
+            env=self.env(host),
+            supervisor=self.supervisor,
+            identity=lambda: (BrokerId(number), BrokerEpoch(1)),
+            cluster_id=lambda: CLUSTER_ID,
+            topic_config=lambda name: self.topic_configs.get(name, TopicConfig()),
+        )
+        self.controllers[number] = controller
+        session = await self.connect(host)
+        self.sessions[number] = session
+        self.tasks[number] = self.supervisor.spawn(host, controller.run_session(session))
+        return controller
+
+    async def stop_controller(self, number: int) -> None:
+        """As a crash, once the session is over."""
+        self.tasks.pop(number).cancel()
+        self.zookeeper.expire(f"controller-{number}")
+        await self.sessions.pop(number).close()
+        self.controllers.pop(number)
+
+    # --- topics ----------------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, assignment: dict[int, tuple[int, ...]], topic_id: str = "") -> None:
+        """As an order does: assignment and settings; no states."""
+        value = znodes.TopicZnode(TopicId(topic_id or f"id-{name}"), assignment)  # type: ignore[arg-type]
+        self.zookeeper.poke(
+            Create(paths.topic(name), znodes.encode_topic(value)),
+            Create(paths.config_topic(name), znodes.encode_config({})),
+        )
+
+    def put_state(self, partition: TopicPartition, leader: int, isr: tuple[int, ...], leader_epoch: int = 0) -> None:
+        """Write a state behind the controller's back, making the znode if need be."""
+        state = LeaderAndIsr(
+            BrokerId(leader),
+            LeaderEpoch(leader_epoch),
+            tuple(map(BrokerId, isr)),
+            ControllerEpoch(0),
+            PartitionEpoch(0),
+        )
+        path = paths.partition_state(partition)
+        if self.zookeeper.peek(path) is not None:
+            self.zookeeper.poke(SetData(path, znodes.encode_partition_state(state)))
+            return
+        for parent in (paths.topic_partitions(partition.topic), paths.partition(partition)):
+            if self.zookeeper.peek(parent) is None:
+                self.zookeeper.poke(Create(parent))
+        self.zookeeper.poke(Create(path, znodes.encode_partition_state(state)))
+
+    def state(self, partition: TopicPartition) -> LeaderAndIsr | None:
+        path = paths.partition_state(partition)
+        found = self.zookeeper.peek(path)
+        return None if found is None else znodes.decode_partition_state(found[0], found[1].version, path)
+
+    def leader_and_isr(self, topic: str, partition: int = 0) -> tuple[int, tuple[int, ...], int] | None:
+        state = self.state(TopicPartition(topic, partition))
+        return None if state is None else (state.leader, state.isr, state.leader_epoch)
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    """Let the loop turn until the condition holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.002)

@@ -1,0 +1,86 @@
+"""KIP-435's steps against the vectors, and what must hold of any run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.controller.reassignment_steps import next_step
+from kafkalite.model import BrokerId
+
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "kip435_steps.json").read_text())
+
+
+def brokers(ids: list[int]) -> tuple[BrokerId, ...]:
+    return tuple(BrokerId(each) for each in ids)
+
+
+@pytest.mark.checklist(72)
+@pytest.mark.checklist(73)
+@pytest.mark.checklist(74)
+@pytest.mark.checklist("C14")
+@pytest.mark.checklist("C15")
+@pytest.mark.parametrize("vector", VECTORS, ids=lambda vector: vector["name"])
+def test_vectors(vector: dict[str, object]) -> None:
+    final, current = brokers(vector["final_target_replicas"]), brokers(vector["current_replicas"])  # type: ignore[arg-type]
+    isr = brokers(vector["isr"])  # type: ignore[arg-type]
+    steps = [list(current)]
+    while current != final:
+        current = next_step(
+            final,
+            current,
+            isr,
+            {*final, *current},
+            max_replicas=vector["max_concurrent_replicas"],  # type: ignore[arg-type]
+            min_insync_replicas=vector["min_insync_replicas"],  # type: ignore[arg-type]
+        )
+        isr = current  # each step ends when all its replicas are in sync
+        steps.append(list(current))
+    assert steps == vector["steps"]
+
+
+replica_lists = st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True)
+
+
+@pytest.mark.checklist(67)
+@pytest.mark.checklist(71)
+@given(replica_lists, replica_lists, st.integers(1, 4), st.integers(1, 3))
+def test_every_run_ends_at_the_target_within_the_caps(
+    final_ids: list[int], current_ids: list[int], cap: int, min_isr: int
+) -> None:
+    final, current = brokers(final_ids), brokers(current_ids)
+    floor, ceiling = min(len(final), len(current)), max(len(final), len(current))
+    before = current
+    for _ in range(20):
+        if current == final:
+            break
+        after = next_step(
+            final, current, current, {*final, *current}, max_replicas=cap, min_insync_replicas=min(min_isr, floor)
+        )
+        assert after != current
+        assert len(after) >= floor
+        assert len(set(after)) == len(after)
+        assert len(set(after) - set(current)) <= cap and len(set(current) - set(after)) <= cap
+        assert len(after) <= ceiling + 1
+        assert set(after) <= set(before) | set(final)
+        current = after
+    assert current == final
+
+
+@pytest.mark.checklist(76)
+def test_waits_while_the_targets_are_offline() -> None:
+    current = brokers([1, 2, 3])
+    step = next_step(brokers([4, 5, 6]), current, current, {*current}, max_replicas=1, min_insync_replicas=1)
+    assert step == current
+
+
+@pytest.mark.checklist(76)
+def test_goes_on_with_the_targets_that_are_alive() -> None:
+    current = brokers([1, 2, 3])
+    live = brokers([1, 2, 3, 6])
+    step = next_step(brokers([4, 5, 6]), current, current, live, max_replicas=3, min_insync_replicas=1)
+    assert step == brokers([6, 2, 3])  # one came, hence only one goes

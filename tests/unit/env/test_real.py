@@ -1,0 +1,290 @@
+"""The real seams do what `seams.py` promises."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite.env import real
+from kafkalite.env.real import RealClock, RealDisk, RealNetwork, real_env
+
+
+@pytest.fixture
+def disk() -> Iterator[RealDisk]:
+    disk = RealDisk()
+    yield disk
+    disk.close()
+
+
+def _fatal(error: BaseException) -> None:
+    raise AssertionError from error
+
+
+def test_append_returns_bytes_and_read_at_sees_them(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    assert file.append([b"abc", bytearray(b"de"), memoryview(b"fgh")]) == 8
+    assert file.append([]) == 0
+    assert file.size() == 8
+    assert file.read_at(2, 4) == b"cdef"
+    assert file.read_at(6, 100) == b"gh"
+    assert file.read_at(8, 10) == b""
+    file.close()
+
+
+def test_more_buffers_than_one_system_call_takes(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    buffers = [bytes([i % 251]) * (i % 7) for i in range(3000)]
+    assert file.append(buffers) == len(b"".join(buffers))
+    assert file.read_at(0, 1 << 20) == b"".join(buffers)
+    file.close()
+
+
+def test_short_writes_are_carried_on(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    monkeypatch.setattr(os, "pwritev", lambda fd, buffers, at: os.pwrite(fd, b"".join(buffers)[:3], at))
+    data = [b"ab", b"", b"cdefg", memoryview(b"hijk")]
+    assert file.append(data) == 11
+    assert file.read_at(0, 20) == b"abcdefghijk"
+    file.close()
+
+
+def test_a_failed_append_leaves_the_file_as_it_was(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f"
+    file = disk.open(str(path), create=True)
+    file.append([b"keep"])
+
+    def full(fd: int, buffers: list[bytes], at: int) -> int:
+        if at > 4:
+            raise OSError(errno.ENOSPC, "no space")
+        return os.pwrite(fd, b"".join(buffers)[:2], at)
+
+    monkeypatch.setattr(os, "pwritev", full)
+    with pytest.raises(OSError, match="no space"):
+        file.append([b"lost"])
+    assert file.size() == 4
+    assert path.read_bytes() == b"keep"
+    file.close()
+
+
+def test_write_at_and_truncate_move_the_end(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.append([b"0123456789"])
+    file.write_at(8, b"XYZ")
+    assert file.size() == 11
+    file.truncate(3)
+    file.append([b"end"])
+    assert file.read_at(0, 99) == b"012end"
+    file.close()
+
+
+def test_opening_what_is_not_there(disk: RealDisk, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        disk.open(str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError):
+        disk.read_file(str(tmp_path / "none"))
+
+
+async def test_sync_survives_a_close_in_between(disk: RealDisk, tmp_path: Path) -> None:
+    """The descriptor must stay ours until the thread is through with it."""
+    file = disk.open(str(tmp_path / "f"), create=True)
+    file.append([b"x"])
+    async with asyncio.TaskGroup() as group:
+        for _ in range(5):
+            group.create_task(file.sync())
+        await asyncio.sleep(0)
+        file.close()
+        file.close()
+    with pytest.raises(OSError) as closed:
+        await file.sync()
+    assert closed.value.errno == errno.EBADF
+
+
+async def test_a_cancelled_sync_still_lets_the_descriptor_go(disk: RealDisk, tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        file = disk.open(str(tmp_path / "f"), create=True)
+        waiting = asyncio.create_task(file.sync())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        file.close()
+    await disk.run_blocking(lambda: disk._sync_pool.shutdown(wait=True))
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_write_file_atomic_replaces_and_leaves_nothing_beside(disk: RealDisk, tmp_path: Path) -> None:
+    path = str(tmp_path / "meta")
+    disk.write_file_atomic(path, b"one")
+    disk.write_file_atomic(path, b"two", durable=False)
+    assert disk.read_file(path) == b"two"
+    assert disk.listdir(str(tmp_path)) == ["meta"]
+
+
+def test_directories(disk: RealDisk, tmp_path: Path) -> None:
+    base = str(tmp_path / "a" / "b")
+    disk.makedirs(base)
+    disk.makedirs(base)
+    for name in ("z", "m", "a"):
+        disk.open(f"{base}/{name}", create=True).close()
+    assert disk.listdir(base) == ["a", "m", "z"]
+    disk.rename(f"{base}/z", f"{base}/b")
+    disk.remove(f"{base}/m")
+    disk.remove(f"{base}/m")
+    assert disk.listdir(base) == ["a", "b"]
+    assert disk.modified_ms(f"{base}/a") > 1_600_000_000_000
+    assert disk.free_bytes(base) > 0
+    disk.sync_dir(base)
+    disk.remove_tree(base)
+    disk.remove_tree(base)
+    assert not disk.exists(base)
+
+
+def test_lock_excludes_a_second_taker(disk: RealDisk, tmp_path: Path) -> None:
+    path = str(tmp_path / ".lock")
+    release = disk.lock(path)
+    with pytest.raises(BlockingIOError):
+        disk.lock(path)
+    release()
+    release()
+    disk.lock(path)()
+
+
+async def test_run_blocking_leaves_the_loop(disk: RealDisk) -> None:
+    import threading
+
+    assert await disk.run_blocking(threading.get_ident) != threading.get_ident()
+
+
+def test_clocks() -> None:
+    clock = RealClock()
+    assert clock.wall_ms() > 1_600_000_000_000
+    first, second = clock.monotonic(), clock.monotonic()
+    assert second >= first
+    assert clock.boottime() >= first - 1
+
+
+async def test_streams_both_ways_without_delay() -> None:
+    network = RealNetwork(_fatal)
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        while data := await reader.read(1 << 20):
+            writer.write(data)
+            await writer.drain()
+
+    listener = await network.listen("127.0.0.1", 0, echo)
+    reader, writer = await network.dial(listener.host, listener.port)
+    assert writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    block = os.urandom(3 << 20)
+    writer.write(block)
+    assert await reader.readexactly(len(block)) == block
+    await listener.close()
+    with pytest.raises(OSError):
+        await network.dial(listener.host, listener.port)
+    writer.write(b"still")
+    assert await reader.readexactly(5) == b"still"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_failing_handler_ends_its_connection_only() -> None:
+    network = RealNetwork(_fatal)
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if await reader.readexactly(1) == b"!":
+            raise ValueError("bad peer")
+        writer.write(b"ok")
+        await writer.drain()
+
+    listener = await network.listen("127.0.0.1", 0, handler)
+    for sent, answer in ((b"!", b""), (b".", b"ok")):
+        reader, writer = await network.dial(listener.host, listener.port)
+        writer.write(sent)
+        assert await reader.read() == answer
+        writer.close()
+        await writer.wait_closed()
+    await listener.close()
+
+
+async def test_an_assertion_in_a_handler_is_fatal() -> None:
+    died: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+    network = RealNetwork(died.set_result)
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise AssertionError("a bug")
+
+    listener = await network.listen("127.0.0.1", 0, handler)
+    _, writer = await network.dial(listener.host, listener.port)
+    assert isinstance(await died, AssertionError)
+    writer.close()
+    await writer.wait_closed()
+    await listener.close()
+
+
+async def test_protocol_listener() -> None:
+    class Upper(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            self.transport = transport
+
+        def data_received(self, data: bytes) -> None:
+            self.transport.write(data.upper())
+
+    network = RealNetwork(_fatal)
+    listener = await network.listen_protocol("127.0.0.1", 0, Upper)
+    reader, writer = await network.dial("127.0.0.1", listener.port)
+    writer.write(b"hello")
+    assert await reader.readexactly(5) == b"HELLO"
+    writer.close()
+    await writer.wait_closed()
+    await listener.close()
+
+
+async def test_a_taken_port_is_an_oserror() -> None:
+    network = RealNetwork(_fatal)
+
+    async def nobody(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None: ...
+
+    listener = await network.listen("127.0.0.1", 0, nobody)
+    with pytest.raises(OSError) as taken:
+        await network.listen("127.0.0.1", listener.port, nobody)
+    assert taken.value.errno == errno.EADDRINUSE
+    await listener.close()
+
+
+async def test_real_env_opens_sessions_with_what_it_was_given() -> None:
+    asked: list[tuple[str, int]] = []
+
+    async def connect(where: str, timeout_ms: int) -> object:
+        asked.append((where, timeout_ms))
+        return None
+
+    env = real_env(connect_coordinator=connect, on_fatal=_fatal)  # type: ignore[arg-type]
+    await env.connect_coordinator("h:1/chroot", 6000)
+    assert asked == [("h:1/chroot", 6000)]
+    assert isinstance(env.disk, RealDisk)
+    assert 0 <= env.random.random() < 1
+
+
+def test_without_head_copies_nothing() -> None:
+    first, second = b"abc", memoryview(b"defg")
+    rest = real._without_head([first, second], 4)
+    assert [bytes(part) for part in rest] == [b"efg"]
+    assert isinstance(rest[0], memoryview) and rest[0].obj is second.obj
+    assert real._without_head([first, second], 3) == [second]
+
+
+def test_a_file_carries_no_dict(disk: RealDisk, tmp_path: Path) -> None:
+    """Ten thousand partitions hold thousands of these."""
+    file = disk.open(str(tmp_path / "f"), create=True)
+    assert not hasattr(file, "__dict__")
+    file.close()

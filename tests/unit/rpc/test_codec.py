@@ -1,0 +1,78 @@
+"""The codec: what goes out comes back; what differs from the hints is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+
+from kafkalite.errors import ProtocolError
+from kafkalite.rpc import messages as m
+from kafkalite.rpc.codec import pack, unpack
+
+
+def test_nested_messages_survive_the_round_trip() -> None:
+    request = m.CreateTopicsRequest(
+        (
+            m.NewTopic("t", assignment={0: (m.BrokerId(1), m.BrokerId(2))}, configs={"retention.ms": "1"}),
+            m.NewTopic("u"),
+        )
+    )
+    assert unpack(m.CreateTopicsRequest.kind, pack(request)) == request
+
+
+def test_pairs_and_none_survive_the_round_trip() -> None:
+    request = m.ReplicaFetchRequest(m.BrokerId(1), m.BrokerEpoch(2), 3, 4, 5, 6, 7, (), (("t", 0), ("u", 1)))
+    assert unpack(request.kind, pack(request)) == request
+    assert unpack(36, pack(m.MetadataRequest(None))) == m.MetadataRequest(None)
+
+
+def test_fields_an_older_peer_does_not_send_take_their_defaults() -> None:
+    assert unpack(36, msgpack.packb([["t"]])) == m.MetadataRequest(("t",), allow_auto_create=False)
+    assert unpack(38, msgpack.packb([])) == m.InitProducerIdRequest()
+
+
+def test_fields_a_newer_peer_adds_are_ignored() -> None:
+    assert unpack(36, msgpack.packb([["t"], True, "new", 7])) == m.MetadataRequest(("t",), allow_auto_create=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (36, "text"),
+        (36, {"topics": []}),
+        (36, []),
+        (36, [["t", 1]]),
+        (36, [["t"], 1]),
+        (36, [b"t"]),
+        (30, [1, 1.0, []]),
+        (30, [True, 1, []]),
+        (30, [2**63, 1, []]),
+        (30, [1, 1, [["t", 0]]]),
+        (30, [1, 1, [["t", 0, None]]]),
+        (20, [1, 2, 3, 4, 5, 6, 7, [], [["t"]]]),
+        (20, [1, 2, 3, 4, 5, 6, 7, [], [["t", "0"]]]),
+        (40, [[["t", 1, 1, {"0": [1]}]]]),
+        (40, [[["t", 1, 1, [1]]]]),
+        (41, [None]),
+        (9999, []),
+    ],
+)
+def test_whatever_differs_from_the_hints_is_refused(kind: int, fields: Any) -> None:
+    with pytest.raises(ProtocolError):
+        unpack(kind, msgpack.packb(fields))
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"\xc1", b"\x92\x01", b"\x90\x90", b"\x91\x81\x90\x01", b"\x91\xd9\x02\xff\xfe"]
+)
+def test_broken_msgpack_is_refused(payload: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        unpack(36, payload)
+
+
+def test_every_request_has_its_response() -> None:
+    for kind, cls in m.by_kind.items():
+        if kind % 2 == 0:
+            assert m.by_kind[m.response_kind(cls)].__name__ == cls.__name__.replace("Request", "Response")

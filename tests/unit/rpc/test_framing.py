@@ -1,0 +1,97 @@
+"""Framing without a loop: bytes in, frames out."""
+
+from __future__ import annotations
+
+import struct
+
+import msgpack
+import pytest
+
+from kafkalite.errors import ProtocolError
+from kafkalite.rpc.codec import from_fields
+from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
+from kafkalite.rpc.messages import MetadataRequest, ProducePartition, ProduceRequest
+
+
+def reader() -> FrameReader:
+    return FrameReader(max_frame_bytes=100_000, max_header_bytes=10_000)
+
+
+def raw(header: bytes, body: bytes = b"") -> bytes:
+    return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def sample() -> bytes:
+    first = encode_frame(1, ProduceRequest(-1, 30_000, (ProducePartition("t", 0, 5),)), [b"ab", memoryview(b"cde")])
+    second = encode_frame(2, MetadataRequest(None))
+    return b"".join([*first, *second, *encode_frame(3, MetadataRequest(("t",)))])
+
+
+def told(frames: list[Frame]) -> list[tuple[int, int, bytes]]:
+    return [(frame.kind, frame.correlation_id, bytes(frame.body)) for frame in frames]
+
+
+EXPECTED = [(30, 1, b"abcde"), (36, 2, b""), (36, 3, b"")]
+
+
+def test_frames_in_one_piece() -> None:
+    frames = reader().feed(sample())
+    assert told(frames) == EXPECTED
+    assert from_fields(MetadataRequest, frames[2].fields) == MetadataRequest(("t",))
+    assert sum(frame.size for frame in frames) == len(sample())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 30, 50])
+def test_frames_in_pieces_of(size: int) -> None:
+    frames: list[Frame] = []
+    under_test = reader()
+    for start in range(0, len(sample()), size):
+        frames += under_test.feed(sample()[start : start + size])
+        assert under_test.missing > 0
+    assert told(frames) == EXPECTED
+    assert under_test.buffered == 0
+
+
+def test_the_body_of_a_frame_in_one_piece_is_not_copied() -> None:
+    data = sample()
+    assert reader().feed(data)[0].body.obj is data
+
+
+def test_encoding_passes_the_bodys_buffers_through() -> None:
+    body = memoryview(b"records")
+    assert encode_frame(1, MetadataRequest(None), [body])[1] is body
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">II", 100_001, 4),
+        struct.pack(">II", 50_000, 10_001),
+        struct.pack(">II", 10, 7),
+        struct.pack(">II", 0, 0),
+        struct.pack(">II", 0xFFFFFFFF, 0xFFFFFFFF),
+        b"GET / HTTP/1.1\r\n\r\n",
+        raw(b""),
+        raw(b"\xc1"),
+        raw(msgpack.packb([1, 2])),
+        raw(msgpack.packb({1: 2})),
+        raw(msgpack.packb([1, 2, 3])),
+        raw(msgpack.packb(["1", 2, []])),
+        raw(msgpack.packb([1, None, []])),
+        raw(msgpack.packb([True, 1, []])),
+        raw(msgpack.packb([-2, 1, []])),
+        raw(msgpack.packb([2, -1, []])),
+        raw(msgpack.packb([2, 2**64 - 1, []])),
+        raw(msgpack.packb([2, 1, []]) + b"\x00"),
+    ],
+)
+def test_what_is_no_frame_is_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        reader().feed(data)
+
+
+def test_a_giant_length_is_refused_before_its_bytes_come() -> None:
+    under_test = reader()
+    assert under_test.feed(b"\x7f\xff\xff\xff\x00\x00\x00") == []
+    with pytest.raises(ProtocolError, match="limit"):
+        under_test.feed(b"\x10")

@@ -1,0 +1,451 @@
+"""The server and the client connection over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import TYPE_CHECKING, cast
+
+import msgpack
+import pytest
+
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, Offset
+from kafkalite.rpc import server as server_module
+from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
+from kafkalite.rpc.framing import encode_frame
+from kafkalite.rpc.messages import (
+    DescribeClusterRequest,
+    ErrorResponse,
+    FetchRequest,
+    HealthProblem,
+    HealthRequest,
+    HealthResponse,
+    HelloRequest,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    MetadataRequest,
+    ProducedPartition,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kafkalite.rpc.server import Identity, Reply, Request
+
+if TYPE_CHECKING:
+    from tests.unit.rpc.conftest import Rig
+
+NODE_OF_OTHER = HelloRequest("cluster-b", BrokerId(1), BrokerEpoch(1))
+
+
+def healthy(request: Request) -> Reply:
+    return Reply(HealthResponse(BrokerId(7), ()))
+
+
+def stored(request: Request) -> Reply:
+    """Answers a produce with the size of its body as offset, and the body itself."""
+    assert isinstance(request.message, ProduceRequest)
+    entry = request.message.partitions[0]
+    answer = ProducedPartition(entry.topic, entry.partition, 0, Offset(len(request.body)))
+    return Reply(ProduceResponse((answer,)), [bytes(request.body)])
+
+
+def produce(size: int = 0) -> ProduceRequest:
+    return ProduceRequest(-1, 1000, (ProducePartition("t", 0, size),))
+
+
+async def closed(connection: RpcConnection) -> None:
+    """Wait for the connection's end without looking at a clock."""
+    over = asyncio.get_running_loop().create_future()
+    if not connection.closed:
+        connection.on_closed = lambda: over.set_result(None)
+        await over
+
+
+async def test_a_call_and_its_body(rig: Rig) -> None:
+    _, endpoint = await rig.serve({ProduceRequest: stored})
+    connection = await rig.connect(endpoint)
+    assert (connection.peer.node_id, connection.peer.cluster_id) == (7, "cluster-a")
+    message, body = await connection.call(produce(6), [b"abc", memoryview(b"def")], timeout_s=5)
+    assert cast(ProduceResponse, message).partitions[0].base_offset == 6
+    assert bytes(body) == b"abcdef"
+
+
+async def test_large_bodies_both_ways(rig: Rig) -> None:
+    _, endpoint = await rig.serve({ProduceRequest: stored})
+    connection = await rig.connect(endpoint)
+    large = bytes(range(256)) * 40_000
+    calls = [connection.send_nowait(produce(), [large]) for _ in range(4)]
+    for call in calls:
+        assert (await call)[1] == large
+
+
+async def test_handlers_run_in_arrival_order_and_answers_keep_it(rig: Rig) -> None:
+    seen: list[int] = []
+    gates: dict[int, asyncio.Future[None]] = {}
+    arrived = asyncio.Event()
+
+    async def slowly(number: int) -> Reply:
+        await gates[number]
+        return Reply(InitProducerIdResponse(0, number, 0))  # type: ignore[arg-type]
+
+    def handler(request: Request) -> object:
+        number = cast(InitProducerIdRequest, request.message).transaction_timeout_ms
+        seen.append(number)
+        gates[number] = asyncio.get_running_loop().create_future()
+        if len(seen) == 20:
+            arrived.set()
+        return slowly(number)
+
+    _, endpoint = await rig.serve({InitProducerIdRequest: handler})  # type: ignore[dict-item]
+    connection = await rig.connect(endpoint)
+    order: list[int] = []
+    calls = []
+    for number in range(20):
+        call = connection.send_nowait(InitProducerIdRequest(transaction_timeout_ms=number))
+        call.add_done_callback(lambda f: order.append(cast(InitProducerIdResponse, f.result()[0]).producer_id))
+        calls.append(call)
+    await arrived.wait()
+    assert seen == list(range(20))
+    for number in reversed(range(20)):
+        gates[number].set_result(None)
+    while len(order) < 20:
+        await asyncio.sleep(0)
+    assert order == list(range(20))
+
+
+async def test_refusals_cross_as_their_code(rig: Rig) -> None:
+    def refuse(request: Request) -> Reply:
+        raise api_error(ErrorCode.NOT_CONTROLLER, "ask another")
+
+    async def refuse_late(request: Request) -> Reply:
+        raise api_error(ErrorCode.STALE_BROKER_EPOCH)
+
+    _, endpoint = await rig.serve({HealthRequest: refuse, DescribeClusterRequest: refuse_late})
+    connection = await rig.connect(endpoint)
+    with pytest.raises(ApiError, match="ask another") as early:
+        await connection.call(HealthRequest(), timeout_s=5)
+    assert early.value.code is ErrorCode.NOT_CONTROLLER
+    with pytest.raises(ApiError) as late:
+        await connection.call(DescribeClusterRequest(), timeout_s=5)
+    assert late.value.code is ErrorCode.STALE_BROKER_EPOCH
+
+
+@pytest.mark.checklist(13)
+async def test_an_unknown_api_is_refused_and_the_connection_stays(rig: Rig) -> None:
+    _, endpoint = await rig.serve({HealthRequest: healthy})
+    connection = await rig.connect(endpoint)
+    with pytest.raises(ApiError) as refusal:
+        await connection.call(MetadataRequest(None), timeout_s=5)
+    assert refusal.value.code is ErrorCode.UNSUPPORTED_VERSION
+    assert (await connection.call(HealthRequest(), timeout_s=5))[0] == HealthResponse(BrokerId(7), ())
+
+
+async def test_a_bug_in_a_coroutine_is_answered_and_told(rig: Rig) -> None:
+    async def broken(request: Request) -> Reply:
+        raise KeyError("bug")
+
+    _, endpoint = await rig.serve({HealthRequest: broken, ProduceRequest: stored})
+    connection = await rig.connect(endpoint)
+    with pytest.raises(ApiError) as refusal:
+        await connection.call(HealthRequest(), timeout_s=5)
+    assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    await connection.call(produce(), timeout_s=5)
+
+
+async def test_a_bug_in_a_handler_costs_its_connection_only(rig: Rig) -> None:
+    def broken(request: Request) -> Reply:
+        raise KeyError("bug")
+
+    server, endpoint = await rig.serve({HealthRequest: broken, ProduceRequest: stored})
+    connection, other = await rig.connect(endpoint), await rig.connect(endpoint)
+    with pytest.raises(RpcDisconnected):
+        await connection.call(HealthRequest(), timeout_s=5)
+    await other.call(produce(), timeout_s=5)
+    assert len(server.connections) == 1
+    assert server.memory.used_bytes == 0
+
+
+async def test_no_answer_to_acks_0(rig: Rig) -> None:
+    def handler(request: Request) -> Reply | None:
+        return stored(request) if cast(ProduceRequest, request.message).acks else None
+
+    _, endpoint = await rig.serve({ProduceRequest: handler})
+    connection = await rig.connect(endpoint)
+    connection.oneway(ProduceRequest(0, 1000, (ProducePartition("t", 0, 3),)), [b"abc"])
+    message, _ = await connection.call(produce(), [b"abcd"], timeout_s=5)
+    assert cast(ProduceResponse, message).partitions[0].base_offset == 4
+
+
+async def test_timeouts_leave_the_connection_usable(rig: Rig) -> None:
+    gate: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+    _, endpoint = await rig.serve({HealthRequest: lambda _: gate, ProduceRequest: stored})
+    connection = await rig.connect(endpoint)
+    with pytest.raises(RpcTimeout):
+        await connection.call(HealthRequest(), timeout_s=0.01)
+    late = connection.send_nowait(produce())
+    gate.set_result(Reply(HealthResponse(BrokerId(7), ())))
+    await late
+
+
+async def test_a_closed_connection_cancels_waiting_futures(rig: Rig) -> None:
+    arrived = asyncio.get_running_loop().create_future()
+    waiting: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+    cancelled = asyncio.Event()
+    waiting.add_done_callback(lambda f: cancelled.set() if f.cancelled() else None)
+
+    def handler(request: Request) -> asyncio.Future[Reply | None]:
+        arrived.set_result(None)
+        return waiting
+
+    server, endpoint = await rig.serve({HealthRequest: handler})
+    connection = await rig.connect(endpoint)
+    call = connection.send_nowait(HealthRequest())
+    await arrived
+    await connection.close()
+    with pytest.raises(RpcDisconnected):
+        await call
+    await cancelled.wait()
+    with pytest.raises(RpcNotSent):
+        connection.send_nowait(HealthRequest())
+    assert server.memory.used_bytes == 0
+
+
+# --- hello -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("hello", "code"),
+    [
+        (NODE_OF_OTHER, ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (HelloRequest("", BrokerId(1), BrokerEpoch(1)), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (HelloRequest("cluster-b", BrokerId(-1), BrokerEpoch(-1)), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (HelloRequest("cluster-a", BrokerId(1), BrokerEpoch(1), 5, 9), ErrorCode.UNSUPPORTED_VERSION),
+    ],
+)
+async def test_strangers_are_refused(rig: Rig, hello: HelloRequest, code: ErrorCode) -> None:
+    _, endpoint = await rig.serve({HealthRequest: healthy})
+    with pytest.raises(ApiError) as refusal:
+        await rig.connect(endpoint, hello)
+    assert refusal.value.code is code
+
+
+async def test_a_node_that_does_not_know_its_cluster_puts_peers_off(rig: Rig) -> None:
+    rig.identity = Identity("", BrokerId(7), BrokerEpoch(-1))
+    _, endpoint = await rig.serve({HealthRequest: healthy})
+    with pytest.raises(ApiError) as refusal:
+        await rig.connect(endpoint)
+    assert refusal.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+
+async def test_nobody_there_is_certainly_not_sent(rig: Rig) -> None:
+    server, endpoint = await rig.serve({})
+    await server.close()
+    with pytest.raises(RpcNotSent):
+        await rig.connect(Endpoint(endpoint.host, endpoint.port))
+
+
+# --- bounds ----------------------------------------------------------------------------------
+
+HELLO = b"".join(encode_frame(0, HelloRequest("", BrokerId(-1), BrokerEpoch(-1))))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\xff" * 100,
+        struct.pack(">II", 20_000, 20),
+        b"".join(encode_frame(1, HealthRequest())),  # type: ignore[arg-type]
+        HELLO + HELLO,
+        HELLO + struct.pack(">II", 200_000_000, 20),
+        HELLO + struct.pack(">II", 4_000_000, 2_000_000),
+        HELLO + b"".join(encode_frame(1, HealthResponse(BrokerId(1), ()))),  # type: ignore[arg-type]
+        HELLO + struct.pack(">II", 8, 4) + msgpack.packb([48, 1, 2]),
+    ],
+)
+async def test_bad_bytes_close_that_connection_only(rig: Rig, data: bytes) -> None:
+    server, endpoint = await rig.serve({HealthRequest: healthy})
+    good = await rig.connect(endpoint)
+    reader, writer = await rig.dial(endpoint)
+    writer.write(data)
+    await reader.read()
+    assert (await good.call(HealthRequest(), timeout_s=5))[0] == HealthResponse(BrokerId(7), ())
+    assert server.memory.used_bytes == 0
+    assert server.memory.incomplete_bytes == 0
+
+
+async def test_requests_read_ahead_are_bounded(rig: Rig) -> None:
+    waiting: list[asyncio.Future[Reply | None]] = []
+
+    def handler(request: Request) -> asyncio.Future[Reply | None]:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return waiting[-1]
+
+    _, endpoint = await rig.serve(
+        {HealthRequest: handler, ProduceRequest: stored}, max_inflight_requests_per_connection=3
+    )
+    connection, other = await rig.connect(endpoint), await rig.connect(endpoint)
+    calls = [connection.send_nowait(HealthRequest()) for _ in range(10)]
+    await other.call(produce(), timeout_s=5)
+    assert len(waiting) == 3
+    answered = 0
+    while answered < 10:
+        waiting[answered].set_result(Reply(HealthResponse(BrokerId(answered), ())))
+        assert (await calls[answered])[0] == HealthResponse(BrokerId(answered), ())
+        answered += 1
+        assert len(waiting) <= answered + 3
+
+
+async def test_fetches_under_way_are_bounded(rig: Rig) -> None:
+    waiting: list[asyncio.Future[Reply | None]] = []
+
+    def handler(request: Request) -> asyncio.Future[Reply | None]:
+        waiting.append(asyncio.get_running_loop().create_future())
+        return waiting[-1]
+
+    _, endpoint = await rig.serve({FetchRequest: handler, ProduceRequest: stored})
+    connection, other = await rig.connect(endpoint), await rig.connect(endpoint)
+    for _ in range(30):
+        connection.send_nowait(FetchRequest(500, 1, 1 << 20, ()))
+    await other.call(produce(), timeout_s=5)
+    assert len(waiting) == server_module.MAX_INFLIGHT_FETCHES
+
+
+async def test_a_peer_that_does_not_read_stops_being_served(rig: Rig) -> None:
+    served = 0
+    answer = Reply(HealthResponse(BrokerId(7), ()), [bytes(1 << 20)])
+
+    def handler(request: Request) -> Reply:
+        nonlocal served
+        served += 1
+        return answer
+
+    server, endpoint = await rig.serve({HealthRequest: handler, ProduceRequest: stored})
+    _, writer = await rig.dial(endpoint)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    writer.write(HELLO + b"".join(b"".join(encode_frame(n, HealthRequest())) for n in range(1000)))  # type: ignore[arg-type]
+    good = await rig.connect(endpoint)
+    for _ in range(50):
+        await good.call(produce(), timeout_s=5)
+    assert 0 < served < 300
+    loop = asyncio.get_running_loop()
+    victim = next(iter(server.connections.values()))
+    victim.check_deadlines(loop.time() + server_module.STALL_TIMEOUT_S + 1)
+    for _ in range(3):
+        await good.call(produce(), timeout_s=5)
+    assert len(server.connections) == 1
+    assert server.memory.used_bytes == 0
+
+
+async def test_deadlines(rig: Rig) -> None:
+    server, endpoint = await rig.serve({HealthRequest: healthy}, connections_max_idle_ms=60_000)
+    silent, _ = await rig.dial(endpoint)
+    slow, slow_writer = await rig.dial(endpoint)
+    slow_writer.write(HELLO + HELLO[:5])
+    await slow.read(10)
+    idle = await rig.connect(endpoint)
+    now = asyncio.get_running_loop().time()
+    victims = list(server.connections.values())
+    assert len(victims) == 3
+
+    def sweep(seconds: float) -> None:
+        for victim in victims:
+            victim.check_deadlines(now + seconds)
+
+    sweep(5)
+    assert not idle.closed
+    sweep(server_module.HELLO_TIMEOUT_S + 2)
+    assert await silent.read() == b""
+    assert len(server.connections) == 2
+    sweep(server_module.STALL_TIMEOUT_S + 2)
+    await slow.read()
+    assert len(server.connections) == 1
+    sweep(62)
+    await closed(idle)
+
+
+async def test_too_many_connections_are_turned_away(rig: Rig) -> None:
+    _, endpoint = await rig.serve({HealthRequest: healthy}, max_connections=2)
+    first, second = await rig.connect(endpoint), await rig.connect(endpoint)
+    with pytest.raises(RpcNotSent):
+        await rig.connect(endpoint)
+    await first.call(HealthRequest(), timeout_s=5)
+    await second.call(HealthRequest(), timeout_s=5)
+
+
+async def test_memory_of_all_connections_is_bounded_and_frees_itself(rig: Rig) -> None:
+    gate = asyncio.Event()
+    handled = 0
+    most = 0
+
+    async def handler_later(request: Request) -> Reply:
+        await gate.wait()
+        return stored(request)
+
+    def handler(request: Request) -> object:
+        nonlocal handled, most
+        handled += 1
+        most = max(most, server.memory.used_bytes)
+        return handler_later(request)
+
+    server, endpoint = await rig.serve(
+        {ProduceRequest: handler, HealthRequest: healthy},  # type: ignore[dict-item]
+        queued_max_request_bytes=4 << 20,
+    )
+    connections = [await rig.connect(endpoint) for _ in range(8)]
+    calls = [c.send_nowait(produce(), [bytes(1 << 20)]) for c in connections for _ in range(4)]
+    while server.memory.used_bytes < 4 << 20:
+        await asyncio.sleep(0)
+    before = handled
+    assert before < 32
+    gate.set()
+    for call in calls:
+        await call
+    assert handled == 32
+    assert most <= (4 << 20) + 8 * server_module.READ_BYTES + (1 << 20)
+    assert server.memory.used_bytes == 0
+
+
+async def test_half_frames_alone_cannot_block_each_other_for_ever(rig: Rig) -> None:
+    server, endpoint = await rig.serve({ProduceRequest: stored}, queued_max_request_bytes=1 << 20)
+    frame = b"".join(encode_frame(1, produce(), [bytes(1 << 20)]))  # type: ignore[arg-type]
+    peers = [await rig.dial(endpoint) for _ in range(4)]
+    for reader, writer in peers:
+        writer.write(HELLO)
+        await reader.read(1)  # a stranger may not send so much: the hello has to be answered first
+        writer.write(frame[: 600 << 10])
+    while server.memory.used_bytes < 1 << 20:
+        await asyncio.sleep(0)
+    for _, writer in peers:
+        writer.write(frame[600 << 10 :])
+    for reader, _ in peers:
+        size = 0
+        while size <= 1 << 20:
+            data = await reader.read(1 << 20)
+            assert data
+            size += len(data)
+    assert server.memory.used_bytes == 0
+
+
+async def test_a_server_that_closes_fails_its_callers(rig: Rig) -> None:
+    waiting: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
+    arrived = asyncio.Event()
+
+    def handler(request: Request) -> asyncio.Future[Reply | None]:
+        arrived.set()
+        return waiting
+
+    server, endpoint = await rig.serve({HealthRequest: handler})
+    connection = await rig.connect(endpoint)
+    call = connection.send_nowait(HealthRequest())
+    await arrived.wait()
+    await server.close()
+    with pytest.raises(RpcDisconnected):
+        await call
+    assert connection.closed
+
+
+def test_problem_and_error_messages_are_plain_values() -> None:
+    assert HealthProblem("w", 1, "d") == HealthProblem("w", 1, "d", "")
+    assert ErrorResponse(3).message == ""
