@@ -100,7 +100,9 @@ class Services(Protocol):
     network: Network
     random: random.Random
     supervisor: Supervisor
-    partitions: Partitions
+
+    @property
+    def partitions(self) -> Partitions: ...
 
     @property
     def broker_id(self) -> BrokerId: ...
