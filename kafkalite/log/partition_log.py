@@ -551,6 +551,11 @@ class PartitionLog:
         """Forget all batches that reach to or beyond `offset`. A batch is never cut: the log may end before `offset`."""
         self._check_usable()
         if offset >= self.log_end_offset:
+            # No record goes, but an epoch that this log led without writing in it may stand at its very end: the new
+            # leader knows nothing of it, and the follower would ask for it for ever (Kafka's UnifiedLog does the same).
+            if self._epochs.truncate_from_end(self.log_end_offset):
+                with self._io("writing the leader epochs"):
+                    self._save_epochs()
             return
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
