@@ -551,6 +551,11 @@ class PartitionLog:
         """Forget all batches that reach to or beyond `offset`. A batch is never cut: the log may end before `offset`."""
         self._check_usable()
         if offset >= self.log_end_offset:
+            # A leader that was deposed before it appended has noted the start of its epoch at the end of its log. Its
+            # successor does not know that epoch: the note must go, or the logs seem to part there for ever.
+            if self._epochs.truncate_from_end(self.log_end_offset):
+                with self._io("truncation"):
+                    self._save_epochs()
             return
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
