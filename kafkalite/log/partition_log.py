@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Buffer, Disk, File
@@ -40,9 +41,8 @@ from kafkalite.record.batch import (
 from kafkalite.record.reader import records_of
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
-    """What an append did. `duplicate`: an idempotent producer's retry; the offsets are those of the first time."""
+class AppendInfo(NamedTuple):
+    """What an append did (a tuple: cheap to make, one per append). `duplicate`: an idempotent producer's retry; the offsets are those of the first time."""
 
     first_offset: int
     last_offset: int
@@ -53,8 +53,7 @@ class AppendInfo:
     duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReadInfo:
+class ReadInfo(NamedTuple):
     """Whole batches from the one that holds `offset` on. `first_entry_incomplete` is never set: batches are not cut."""
 
     offset: int
@@ -205,7 +204,7 @@ class PartitionLog:
         A writable buffer gets base offset and leader epoch written into it; otherwise new heads go out beside it.
 
         Raises:
-            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD,
+            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
                 UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
                 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED. StorageError.
         """
@@ -213,10 +212,6 @@ class PartitionLog:
         config = self.config
         view = memoryview(records).cast("B")
         batches = batches_for_leader(view, config, origin)
-        if len(view) > config.segment_bytes and len(batches) > 1:
-            raise api_error(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(view)} bytes, segment.bytes is {config.segment_bytes}"
-            )
         prepared: PreparedAppend | None = None
         offset = self.log_end_offset
         bases: list[int] = []
@@ -352,6 +347,18 @@ class PartitionLog:
         """The segment for batch number `first`, rolled if need be, and how many batches from there fit into it."""
         config, segment = self.config, self._segments[-1]
         size, count = segment.size, 0
+        if size and first + 1 == len(batches):  # the usual case, in short
+            header = batches[first][1]
+            oldest = segment.first_timestamp
+            timestamp = append_time if append_time >= 0 else header.max_timestamp
+            if (
+                oldest is not None
+                and size + header.batch_length + LOG_OVERHEAD <= config.segment_bytes
+                and segment.index_bytes() + 12 <= config.segment_index_bytes
+                and bases[first] + header.last_offset_delta - segment.base_offset < 2**31
+                and timestamp - oldest <= config.segment_ms
+            ):
+                return segment, 1
         index_bytes = segment.index_bytes() if size else 0
         oldest = segment.starting_timestamp() if size else None
         for number in range(first, len(batches)):
