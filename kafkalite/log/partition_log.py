@@ -828,6 +828,42 @@ class PartitionLog:
             self._remove_snapshots(lambda offset: offset < start)
         return removed
 
+    # --- compaction -------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def empty_segment(self, base_offset: int) -> Segment:
+        """A segment of this log, not in it yet."""
+        return Segment(self.disk, self._handles, self.path, base_offset)
+
+    def replace_segments(
+        self, sources: list[Segment], cleaned: Segment, cleaned_path: str, dropped_markers: set[int]
+    ) -> bool:
+        """Put a compacted segment, complete and synced at `cleaned_path`, in the place of `sources`.
+
+        Crash-safe: once the file is called .swap (and that is durable) the next start finishes the work.
+        Returns False, changing nothing, when the sources are not in the log as they were. Raises StorageError.
+        """
+        self._check_usable()
+        first = next((n for n, segment in enumerate(self._segments) if segment is sources[0]), None)
+        if first is None or self._segments[first : first + len(sources)] != sources or self._flushing is not None:
+            return False
+        aborted = [entry for s in sources for entry in s.aborted() if entry.last_offset not in dropped_markers]
+        swap = f"{cleaned.log_path}.swap"
+        with self._io("compaction"):
+            self.disk.rename(cleaned_path, swap)
+            self.disk.sync_dir(self.path)
+            for source in sources:
+                source.remove()
+            self.disk.rename(swap, cleaned.log_path)
+            for entry in aborted:
+                cleaned.add_aborted(entry)
+            self._segments[first : first + len(sources)] = [cleaned]
+            cleaned.save_indexes()
+        return True
+
     # --- the end ----------------------------------------------------------------------------------
 
     def prepare_clean_close(self) -> None:

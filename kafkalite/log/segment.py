@@ -280,6 +280,14 @@ class Segment:
         if offset <= self.base_offset:
             return 0
         start = self._offset_index().position_for(offset - self.base_offset)
+        try:
+            return self._position_from(start, offset)
+        except ApiError:
+            # The log or its index is damaged. If it is the index, made anew it leads there.
+            self._rebuild()
+            return self._position_from(self._offset_index().position_for(offset - self.base_offset), offset)
+
+    def _position_from(self, start: int, offset: int) -> int:
         for position, header in self.headers(start):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position
