@@ -1,9 +1,9 @@
 """The small text files of a log directory and of a partition, in Kafka's formats. Pure: bytes in, values out.
 
-    offset checkpoints        "0\\n<N>\\n" and N lines "<topic> <partition> <offset>"
-    leader-epoch-checkpoint   "0\\n<N>\\n" and N lines "<epoch> <start offset>"
-    partition.metadata        "version: 0\\ntopic_id: <id>"
-    meta.properties           "version=0", "broker.id=<id>", "cluster.id=<id>", a line each, # comments
+offset checkpoints        "0\\n<N>\\n" and N lines "<topic> <partition> <offset>"
+leader-epoch-checkpoint   "0\\n<N>\\n" and N lines "<epoch> <start offset>"
+partition.metadata        "version: 0\\ntopic_id: <id>"
+meta.properties           "version=0", "broker.id=<id>", "cluster.id=<id>", a line each, # comments
 """
 
 from __future__ import annotations

@@ -33,15 +33,17 @@ class LeaderEpochCache:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Epoch `epoch` starts at `start_offset`, unless it is the latest already and starts no later.
 
-        Entries that this contradicts (same or later epoch, same or later start) go. Returns whether anything changed.
+        Entries that this contradicts (a later epoch, the same or a later start) go. Returns whether anything changed.
         """
         if epoch < 0:
             return False
         if self._epochs and self._epochs[-1] == epoch and self._starts[-1] <= start_offset:
             return False
-        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start_offset):
+        while self._epochs and (self._epochs[-1] > epoch or self._starts[-1] >= start_offset):
             self._epochs.pop()
             self._starts.pop()
+        if self._epochs and self._epochs[-1] == epoch:
+            return True
         self._epochs.append(epoch)
         self._starts.append(start_offset)
         return True

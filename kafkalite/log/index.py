@@ -41,7 +41,10 @@ class OffsetIndex:
             both.byteswap()
         index = cls()
         index.offsets, index.positions = both[0::2], both[1::2]
-        pairs = zip(index.offsets, index.offsets[1:], strict=False), zip(index.positions, index.positions[1:], strict=False)
+        pairs = (
+            zip(index.offsets, index.offsets[1:], strict=False),
+            zip(index.positions, index.positions[1:], strict=False),
+        )
         return index if all(a < b for column in pairs for a, b in column) else None
 
     def encode(self, first: int = 0) -> bytes:

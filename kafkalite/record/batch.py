@@ -142,7 +142,9 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic}: only record batches v2 are taken")
         size = header.batch_length + LOG_OVERHEAD
         if size < HEADER_SIZE or position + size > end:
-            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"batch length {header.batch_length} at byte {position} of {end}")
+            raise api_error(
+                ErrorCode.CORRUPT_MESSAGE, f"batch length {header.batch_length} at byte {position} of {end}"
+            )
         yield position, header
         position += size
 

@@ -100,9 +100,7 @@ class RecordBatchBuilder:
         self.base_sequence = base_sequence
         self._compression = compression
         self._attributes = (
-            compression
-            | (TRANSACTIONAL_FLAG if transactional else 0)
-            | (TIMESTAMP_TYPE_FLAG if log_append_time else 0)
+            compression | (TRANSACTIONAL_FLAG if transactional else 0) | (TIMESTAMP_TYPE_FLAG if log_append_time else 0)
         )
         self._base_offset = base_offset
         self._leader_epoch = leader_epoch
@@ -120,9 +118,7 @@ class RecordBatchBuilder:
         """Size of the batch before compression."""
         return self._size
 
-    def append(
-        self, key: Buffer | None, value: Buffer | None, headers: Headers = (), timestamp_ms: int = 0
-    ) -> int:
+    def append(self, key: Buffer | None, value: Buffer | None, headers: Headers = (), timestamp_ms: int = 0) -> int:
         """Add one record; return the batch's size so far, before compression."""
         if not self._records:
             self._base_timestamp = timestamp_ms

@@ -84,9 +84,7 @@ def records_of(
         raise api_error(ErrorCode.CORRUPT_MESSAGE, "bytes behind the last record of a batch")
 
 
-def read_records(
-    buffer: Buffer, *, check_crc: bool = True, limit_bytes: int = DEFAULT_LIMIT_BYTES
-) -> Iterator[Record]:
+def read_records(buffer: Buffer, *, check_crc: bool = True, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:
     """The data records of all batches in `buffer`; control batches are passed over.
 
     Raises:

@@ -9,68 +9,30 @@ import structlog
 
 from kafkalite.env.seams import Buffer, Network
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error
+from kafkalite.errors import KafkaliteError, ProtocolError
 from kafkalite.model import Endpoint
-from kafkalite.rpc.codec import from_fields
+from kafkalite.rpc.answers import (
+    Answer,
+    RpcDisconnected,
+    RpcError,
+    RpcNotSent,
+    RpcTimeout,
+    answer_of,
+    error_code,
+    judge_hello,
+)
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages import ErrorResponse, HelloRequest, HelloResponse, Message, by_kind, response_kind
+from kafkalite.rpc.messages import HelloRequest, HelloResponse, Message
+
+__all__ = [
+    "Answer", "RpcConnection", "RpcDisconnected", "RpcError", "RpcNotSent", "RpcTimeout", "error_code",
+]  # fmt: skip
 
 _log = structlog.get_logger(__name__)
 
 READ_BYTES = 1024 * 1024
 #: `call` waits for the peer to take what is written before it adds more than this.
 WRITE_HIGH_BYTES = 8 * 1024 * 1024
-
-Answer = tuple[Message, memoryview]
-
-
-class RpcError(KafkaliteError):
-    """A request got no answer."""
-
-
-class RpcNotSent(RpcError):
-    """Not one byte of the request has left: it has not been executed."""
-
-
-class RpcDisconnected(RpcError):
-    """The connection ended before the answer: whether the request was executed is not known."""
-
-
-class RpcTimeout(RpcError):
-    """No answer in time: whether the request was, or will be, executed is not known."""
-
-
-def error_code(number: int) -> ErrorCode:
-    """The code of this number; UNKNOWN_SERVER_ERROR for one that this version does not know."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def answer_of(request: type[Message], frame: Frame) -> Answer:
-    """The answer in a frame.
-
-    Raises:
-        ApiError: the peer refused the request as a whole.
-        ProtocolError: it is no answer to such a request.
-    """
-    if frame.kind == ErrorResponse.kind:
-        refusal = from_fields(ErrorResponse, frame.fields)
-        assert isinstance(refusal, ErrorResponse)
-        raise api_error(error_code(refusal.error), refusal.message)
-    kind = response_kind(request)
-    if frame.kind != kind:
-        raise ProtocolError(f"{request.__name__} answered by a message of kind {frame.kind}")
-    return from_fields(by_kind[kind], frame.fields), frame.body
-
-
-def judge_hello(answer: Message) -> HelloResponse:
-    """The peer's hello, if it will talk to us. Raises ApiError."""
-    assert isinstance(answer, HelloResponse)
-    if answer.error:
-        raise api_error(error_code(answer.error), answer.message)
-    return answer
 
 
 class RpcConnection:
@@ -142,6 +104,11 @@ class RpcConnection:
     def inflight(self) -> int:
         """Requests that wait for their answers."""
         return len(self._waiting)
+
+    @property
+    def write_backlog(self) -> int:
+        """Bytes that the peer has not taken yet."""
+        return 0 if self.closed else int(self._writer.transport.get_write_buffer_size())
 
     def send_nowait(self, message: Message, body: Sequence[Buffer] = ()) -> asyncio.Future[Answer]:
         """Send in the order of calls; the future fails as `call` does. Raises RpcNotSent at once.

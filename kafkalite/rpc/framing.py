@@ -16,10 +16,11 @@ from typing import Any
 
 import msgpack
 
-from kafkalite.env.seams import Buffer
 from kafkalite.errors import ProtocolError
 from kafkalite.rpc.codec import UNPACK_ERRORS, to_fields
 from kafkalite.rpc.messages import Message
+
+Buffer = bytes | bytearray | memoryview
 
 _PREFIX = struct.Struct(">II")
 PREFIX_BYTES = _PREFIX.size

@@ -325,6 +325,17 @@ class ReplicaFetchResponse(Message):
     partitions: tuple[ReplicaFetchedPartition, ...]
 
 
+@_kind(22)
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchWake(Message):
+    """Follower -> leader, one way: answer the fetch that waits in this session now; the next one brings changes.
+
+    So a partition that is added while the follower is in a long poll does not wait for the poll's end.
+    """
+
+    session_id: int
+
+
 # --- client data ---------------------------------------------------------------------------------
 
 

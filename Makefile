@@ -1,0 +1,73 @@
+# The only documented commands. `make demo` and `make test` need nothing but Python 3.11 and the package index.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+PY := $(VENV)/bin/python
+SEED ?=
+SEEDS ?= 500
+START ?= 1
+JOBS ?= 2
+
+export PYTHONHASHSEED := 0
+
+.PHONY: help demo test check setup lint format types imports sim contract chaos bench rewrite docs checklist clean
+
+help: ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed leader, and Spark reads it all back
+	@$(PY) -m kafkalite_cli.demo
+
+test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simulation, real processes, Spark
+	$(PY) -m pytest tests
+
+check: lint types imports test simfirst ## what CI runs: lint, types, import contracts, tests, the first simulation seeds
+
+setup: $(VENV)/.complete ## make .venv from requirements.lock
+
+$(VENV)/.complete: requirements.lock pyproject.toml
+	@.ci/setup
+
+lint: $(VENV)/.complete ## ruff
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+
+format: $(VENV)/.complete ## let ruff format
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+types: $(VENV)/.complete ## mypy --strict
+	$(VENV)/bin/mypy
+
+imports: $(VENV)/.complete ## who may import whom (import-linter)
+	@PYTHONPATH=.:cli:spark $(VENV)/bin/lint-imports
+
+sim: $(VENV)/.complete ## deterministic simulation: make sim SEED=7, make sim SEEDS=500 [START=1]
+	@if [ -n "$(SEED)" ]; then $(PY) -m kafkalite.testing.simulate --seed $(SEED); \
+	else $(PY) -m kafkalite.testing.simulate --seeds $(SEEDS) --start $(START) --jobs $(JOBS); fi
+
+.PHONY: simfirst
+simfirst: $(VENV)/.complete
+	$(PY) -m kafkalite.testing.simulate --seeds 40 --jobs 2
+
+contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and on the simulated one
+	$(PY) -m pytest tests/contract
+
+chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, restarts, a ZooKeeper restart
+	$(PY) -m kafkalite.testing.chaos --seconds 120
+
+bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions
+	$(PY) -m bench.throughput
+	$(PY) -m bench.failover
+
+rewrite: $(VENV)/.complete ## write the present results into the scenario files; explain the diff in the commit
+	$(PY) -m pytest tests/unit tests/property --rewrite
+
+checklist: $(VENV)/.complete ## the checklist's statements and the tests that prove them
+	$(PY) -m pytest tests -q --collect-only --checklist
+
+docs: $(VENV)/.complete ## regenerate the tables under docs/ that come from code
+	$(PY) -m kafkalite_cli.docs
+
+clean: ## remove what the targets made
+	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,235 @@
+"""Produce and fetch through the native client: MB/s, requests/s, latency, memory, CPU, start-up.
+
+    python -m bench.throughput [--seconds 5] [--json FILE]
+
+Batches are built once and sent again and again, so that the figures are the broker's; the row "records" goes through
+the whole producer, record by record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+from rich.console import Console
+from rich.table import Table
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.producer import Producer
+from kafkalite.model import BrokerId, Offset
+from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.rpc.messages import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    NewTopic,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.processes import ProcessCluster
+
+SETTINGS = {"kafka.port": -1, "log.segment.bytes": 256 * 2**20, "retention.bytes": 2 * 2**30}
+console = Console()
+
+
+def batch_of(records: int, size: int) -> bytes:
+    """A batch of `records` values of `size` bytes each."""
+    builder = RecordBatchBuilder()
+    for number in range(records):
+        builder.append(None, number.to_bytes(8, "big") * (size // 8), (), 1_700_000_000_000)
+    return builder.build()
+
+
+async def leader_of(client: AsyncClient, topic: str, partition: int) -> BrokerId:
+    return (await client.metadata([topic])).topics[0].partitions[partition].leader
+
+
+async def produce(
+    client: AsyncClient,
+    topic: str,
+    batch: bytes,
+    records: int,
+    *,
+    acks: int,
+    depth: int,
+    seconds: float,
+    partitions: int,
+) -> dict[str, float]:
+    """`depth` requests under way per leader connection, for so many seconds."""
+    counts = {"requests": 0}
+    began = time.monotonic()
+    until = began + seconds
+
+    async def one(partition: int) -> None:
+        connection = await client.connection(await leader_of(client, topic, partition))
+        request = ProduceRequest(acks, 30_000, (ProducePartition(topic, partition, len(batch)),))
+        waiting: deque[asyncio.Future[Any]] = deque()
+        while time.monotonic() < until or waiting:
+            while len(waiting) < depth and time.monotonic() < until:
+                waiting.append(connection.send_nowait(request, [batch]))
+            answer, _ = await waiting.popleft()
+            assert isinstance(answer, ProduceResponse)
+            assert answer.partitions[0].error == 0, answer.partitions[0]
+            counts["requests"] += 1
+
+    async with asyncio.TaskGroup() as tasks:
+        for partition in range(partitions):
+            tasks.create_task(one(partition))
+    took = time.monotonic() - began
+    return {
+        "MB/s": counts["requests"] * len(batch) / took / 1e6,
+        "requests/s": counts["requests"] / took,
+        "records/s": counts["requests"] * records / took,
+    }
+
+
+async def fetch(client: AsyncClient, topic: str, *, seconds: float, size: int = 1 << 20) -> dict[str, float]:
+    """From the beginning to the end, and again, until the time is over."""
+    connection = await client.connection(await leader_of(client, topic, 0))
+    began = time.monotonic()
+    total = requests = 0
+    offset = Offset(0)
+    while time.monotonic() - began < seconds:
+        request = FetchRequest(0, 1, size, (FetchPartition(topic, 0, offset, size),))
+        answer, body = await connection.call(request, timeout_s=30)
+        assert isinstance(answer, FetchResponse)
+        entry = answer.partitions[0]
+        assert entry.error == 0, entry
+        requests += 1
+        total += len(body)
+        position, last = 0, None
+        while position + 61 <= len(body):
+            length = int.from_bytes(body[position + 8 : position + 12], "big")
+            last = position
+            position += 12 + length
+        if last is None:
+            offset = Offset(0)
+        else:
+            base = int.from_bytes(body[last : last + 8], "big")
+            offset = Offset(base + int.from_bytes(body[last + 23 : last + 27], "big") + 1)
+    took = time.monotonic() - began
+    return {"MB/s": total / took / 1e6, "requests/s": requests / took}
+
+
+async def records(client: AsyncClient, topic: str, *, size: int, seconds: float) -> dict[str, float]:
+    """Through the producer, a future per record, acks=all, idempotent."""
+    value = b"x" * size
+    began = time.monotonic()
+    sent = 0
+    async with Producer(client, acks="all", idempotent=True, linger_ms=5, batch_bytes=1 << 17) as producer:
+        while time.monotonic() - began < seconds:
+            for _ in range(500):
+                await producer.send(topic, None, value)
+            sent += 500
+            await asyncio.sleep(0)
+        await producer.flush()
+    took = time.monotonic() - began
+    return {"MB/s": sent * size / took / 1e6, "records/s": sent / took}
+
+
+async def latency(client: AsyncClient, topic: str, *, rate: float, seconds: float) -> dict[str, float]:
+    """acks=all, one record a request, `rate` a second: percentiles in ms."""
+    connection = await client.connection(await leader_of(client, topic, 0))
+    batch = batch_of(1, 1024)
+    request = ProduceRequest(-1, 30_000, (ProducePartition(topic, 0, len(batch)),))
+    took: list[float] = []
+    began = time.monotonic()
+    for number in range(int(rate * seconds)):
+        await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
+        sent = time.perf_counter()
+        await connection.call(request, [batch], timeout_s=30)
+        took.append((time.perf_counter() - sent) * 1e3)
+    took.sort()
+    return {f"p{p}": took[min(len(took) - 1, int(len(took) * p / 100))] for p in (50, 99, 99.9)}
+
+
+class Rows:
+    """Collects figures, and the CPU that the nodes spent on each."""
+
+    def __init__(self, cluster: ProcessCluster) -> None:
+        self._cluster = cluster
+        self.rows: dict[str, dict[str, float]] = {}
+
+    async def add(self, name: str, work: Any) -> None:
+        before = sum(node.cpu_seconds() for node in self._cluster.nodes.values())
+        row = await work
+        spent = sum(node.cpu_seconds() for node in self._cluster.nodes.values()) - before
+        row["node CPU s"] = spent
+        self.rows[name] = row
+        console.print(f"  {name}: " + ", ".join(f"{k} {v:,.2f}" for k, v in row.items()))
+
+
+async def run(directory: Path, seconds: float) -> dict[str, Any]:
+    began = time.monotonic()
+    with ProcessCluster(directory, nodes=3, settings=SETTINGS) as cluster:
+        ready = time.monotonic() - began
+        rows = Rows(cluster)
+        big, middle, small = batch_of(1000, 1024), batch_of(120, 1024), batch_of(1, 1024)
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic("single", 1, 1), NewTopic("triple", 1, 3), NewTopic("six", 6, 3)])
+            for topic, factor in (("single", 1), ("triple", 3), ("six", 3)):
+                await wait_in_sync(cluster, topic, factor)
+            idle = {n: node.memory_bytes() // 2**20 for n, node in cluster.nodes.items()}
+            for topic, acks in (("single", 1), ("triple", -1)):
+                rf = "RF 1 acks=1" if topic == "single" else "RF 3 acks=all"
+                for label, batch, count in (("1 MiB", big, 1000), ("128 KiB", middle, 120)):
+                    await rows.add(
+                        f"produce {rf}, batches of {label}",
+                        produce(client, topic, batch, count, acks=acks, depth=8, seconds=seconds, partitions=1),
+                    )
+                await rows.add(
+                    f"produce {rf}, one 1 KiB record a request",
+                    produce(client, topic, small, 1, acks=acks, depth=64, seconds=seconds, partitions=1),
+                )
+            await rows.add(
+                "produce RF 3 acks=all, 6 partitions, 128 KiB",
+                produce(client, "six", middle, 120, acks=-1, depth=4, seconds=seconds, partitions=6),
+            )
+            await rows.add("fetch 1 MiB", fetch(client, "single", seconds=seconds))
+            await rows.add("records RF 3 acks=all, producer, 1 KiB", records(client, "six", size=1024, seconds=seconds))
+            await rows.add("records RF 3 acks=all, producer, 100 B", records(client, "six", size=100, seconds=seconds))
+            await rows.add("latency ms RF 3 acks=all, 200/s", latency(client, "triple", rate=200, seconds=seconds))
+        peak = {n: node.peak_memory_bytes() // 2**20 for n, node in cluster.nodes.items()}
+        node = cluster.nodes[1]
+        node.terminate()
+        began = time.monotonic()
+        cluster.restart(1)
+        restart = time.monotonic() - began
+    return {
+        "rows": rows.rows,
+        "start_up_s": {"ZooKeeper and three nodes": ready, "one node, logs in place": restart},
+        "idle_memory_mb": idle,
+        "peak_memory_mb": peak,
+    }
+
+
+@click.command()
+@click.option("--seconds", default=5.0, show_default=True, help="Per row.")
+@click.option("--json", "json_file", type=click.Path(), help="Write the figures there.")
+def main(seconds: float, json_file: str | None) -> None:
+    """Throughput, latency, memory, start-up of three nodes."""
+    with tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as directory:
+        result = uvloop.run(run(Path(directory), seconds))
+    table = Table("", "MB/s", "requests/s", "records/s", "p50 p99 p99.9 ms", "node CPU s", title_justify="left")
+    for name, row in result["rows"].items():
+        cells = [f"{row[key]:,.0f}" if key in row else "" for key in ("MB/s", "requests/s", "records/s")]
+        percentiles = " ".join(f"{row[key]:.2f}" for key in ("p50", "p99", "p99.9") if key in row)
+        table.add_row(name, *cells, percentiles, f"{row['node CPU s']:.1f}")
+    console.print(table)
+    for key in ("start_up_s", "idle_memory_mb", "peak_memory_mb"):
+        console.print(f"{key}: {result[key]}")
+    if json_file:
+        Path(json_file).write_text(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""`kafkalite serve`: one node, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+
+from kafkalite import config as configuration
+from kafkalite.errors import ConfigError, KafkaliteError, StartupRefused
+from kafkalite.telemetry import logs
+
+
+def _endpoint(flag: str, value: str) -> tuple[str, int]:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(f"{flag}: {value!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _settings(
+    broker_id: int,
+    zookeeper: str | None,
+    kafka: str | None,
+    rpc: str | None,
+    http: str | None,
+    log_dir: tuple[str, ...],
+    settings: tuple[str, ...],
+) -> dict[str, Any]:
+    """The flags as configuration keys; --set comes last and wins."""
+    flags: dict[str, Any] = {"broker.id": broker_id}
+    if zookeeper is not None:
+        flags["zookeeper.connect"] = zookeeper
+    hosts = set()
+    for name, value in (("kafka", kafka), ("rpc", rpc), ("http", http)):
+        if value is not None:
+            host, flags[f"{name}.port"] = _endpoint(f"--{name}", value)
+            hosts.add(host)
+    if len(hosts) > 1:
+        raise click.UsageError("--kafka, --rpc and --http must name one host")
+    if hosts:
+        flags["host"] = hosts.pop()
+    if log_dir:
+        flags["log.dirs"] = list(log_dir)
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"--set: {setting!r} is not key=value")
+        flags[key.strip()] = value.strip()
+    return flags
+
+
+@click.command()
+@click.option("--id", "broker_id", type=click.IntRange(0, 2**31 - 1), required=True, help="This node's id.")
+@click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML file.")
+@click.option("--zookeeper", metavar="HOST:PORT,…/chroot", help="ZooKeeper ensemble.")
+@click.option("--kafka", metavar="HOST:PORT", help="Kafka protocol listener (default 127.0.0.1:9092).")
+@click.option("--rpc", metavar="HOST:PORT", help="RPC listener (default 127.0.0.1:9192).")
+@click.option("--http", metavar="HOST:PORT", help="Metrics and status page (default 127.0.0.1:9292).")
+@click.option("--log-dir", multiple=True, metavar="DIR", help="A directory of the log; once per disk.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key.")
+@click.option("--log-level", type=click.Choice(sorted(logs.LEVELS)), default="info", show_default=True)
+def serve(
+    broker_id: int,
+    config_file: str | None,
+    zookeeper: str | None,
+    kafka: str | None,
+    rpc: str | None,
+    http: str | None,
+    log_dir: tuple[str, ...],
+    settings: tuple[str, ...],
+    log_level: str,
+) -> None:
+    """Run one node until SIGTERM (a controlled shutdown; a second SIGTERM stops at once).
+
+    Prints one JSON line {"event": "node.ready", …} on stdout once it serves. Logs go to stderr.
+    """
+    if not __debug__:
+        raise click.ClickException("refusing to run under python -O: assertions guard the data")
+    flags = _settings(broker_id, zookeeper, kafka, rpc, http, log_dir, settings)
+    try:
+        text = Path(config_file).read_text(encoding="utf-8") if config_file else None
+        config, warnings = configuration.load(text, os.environ, flags)
+    except ConfigError as error:
+        click.echo(f"kafkalite: {error}", err=True)
+        sys.exit(2)
+    logs.configure(level=log_level, node=broker_id)
+    for warning in warnings:
+        click.echo(f"kafkalite: {warning}", err=True)
+    try:
+        uvloop.run(_run(config))
+    except StartupRefused as error:
+        click.echo(f"kafkalite: {error}", err=True)
+        sys.exit(2)
+    except (KafkaliteError, OSError) as error:
+        click.echo(f"kafkalite: {error}", err=True)
+        sys.exit(1)
+
+
+async def _run(config: configuration.BrokerConfig) -> None:
+    from kafkalite.env.real import real_env
+    from kafkalite.env.supervisor import Policy, Supervisor
+    from kafkalite.node.node import Node
+
+    node = Node(config, real_env())
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if node.stopping:
+            os._exit(1)
+        node.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+
+    async def announce() -> None:
+        await node.ready.wait()
+        addresses = {name: str(endpoint) for name, endpoint in node.endpoints.items()}
+        print(json.dumps({"event": "node.ready", "id": config.broker_id, **addresses}), flush=True)
+
+    announcer = Supervisor(on_fatal=lambda error: node.stop())
+    announcer.spawn("announce", announce(), Policy.FATAL)
+    try:
+        await node.run()
+    finally:
+        await announcer.stop()

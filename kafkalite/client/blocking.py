@@ -1,0 +1,495 @@
+"""The native client on plain sockets, without asyncio: for Spark's executors and for scripts.
+
+Confined to one thread. Its configuration is a plain value that pickles, so that a driver can hand it to workers.
+Produces and fetches whole record batches; what is in them is the caller's business. A batch with producer id and
+sequence is deduplicated by the broker, so it may be sent again after a lost answer.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import NamedTuple, Self, TypeVar
+
+from kafkalite.client.bootstrap import parse_bootstrap
+from kafkalite.client.cluster_view import ClusterView
+from kafkalite.client.retry import Backoff, Verdict, judge_produce, wants_metadata
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, ProtocolError, api_error, is_retriable
+from kafkalite.model import (
+    NO_BROKER_EPOCH,
+    NO_LEADER_EPOCH,
+    BrokerId,
+    Endpoint,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TopicPartition,
+)
+from kafkalite.rpc.answers import (
+    Answer,
+    RpcDisconnected,
+    RpcError,
+    RpcNotSent,
+    RpcTimeout,
+    answer_of,
+    error_code,
+    judge_hello,
+)
+from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
+from kafkalite.rpc.messages import (
+    AbortedTransaction,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    HelloRequest,
+    HelloResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+    ProducedPartition,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+
+READ_BYTES = 1024 * 1024
+MAX_FRAME_BYTES = 134_217_728
+#: One node's patience for a question that any node can answer.
+ANY_NODE_TIMEOUT_S = 5.0
+M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockingClientConfig:
+    """Everything that a client needs; pickles."""
+
+    bootstrap: str
+    client_id: str = "kafkalite-blocking"
+    request_timeout_ms: int = 30_000
+    connect_timeout_ms: int = 3_000
+    delivery_timeout_ms: int = 120_000
+
+
+class RawFetch(NamedTuple):
+    """Record batches as they are in the log; the first may begin below the offset asked for."""
+
+    records: memoryview
+    high_watermark: Offset
+    log_start_offset: Offset
+    last_stable_offset: Offset
+    #: Of transactions that reach into `records` (isolation 1).
+    aborted: tuple[AbortedTransaction, ...] = ()
+
+
+class BlockingConnection:
+    """One connection; requests may be pipelined (`send`, then `receive` in the same order)."""
+
+    def __init__(self, endpoint: Endpoint, hello: HelloRequest, timeout_s: float) -> None:
+        self.endpoint = endpoint
+        self.closed = False
+        self._frames = FrameReader(max_frame_bytes=MAX_FRAME_BYTES)
+        self._ready: list[Frame] = []
+        self._next_id = 0
+        try:
+            self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
+        except OSError as error:
+            raise RpcNotSent(f"{endpoint}: {error}") from None
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self.peer: HelloResponse = judge_hello(self.call(hello, (), time.monotonic() + timeout_s)[0])
+        except RpcError as error:
+            raise RpcNotSent(f"{endpoint}: {error}") from None
+        finally:
+            if not hasattr(self, "peer"):
+                self.close()
+
+    def send(self, message: Message, body: Iterable[bytes | memoryview], deadline: float) -> int:
+        """Send a request; returns its correlation id. Raises RpcNotSent, RpcDisconnected."""
+        if self.closed:
+            raise RpcNotSent(f"{self.endpoint}: not connected")
+        self._next_id += 1
+        buffers = encode_frame(self._next_id, message, list(body))
+        try:
+            self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+            for buffer in _grouped(buffers):
+                self._socket.sendall(buffer)
+        except OSError as error:
+            self.close()
+            raise RpcDisconnected(f"{self.endpoint}: {error}") from None
+        return self._next_id
+
+    def receive(self, request: type[Message], correlation_id: int, deadline: float) -> Answer:
+        """The next answer, which must be the one to `correlation_id`. Raises RpcError, ApiError."""
+        try:
+            while not self._ready:
+                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
+                data = self._socket.recv(READ_BYTES)
+                if not data:
+                    raise RpcDisconnected(f"{self.endpoint}: the peer closed the connection")
+                self._ready = self._frames.feed(data)
+            frame = self._ready.pop(0)
+            if frame.correlation_id != correlation_id:
+                raise ProtocolError(f"answer to {frame.correlation_id} instead of {correlation_id}")
+            return answer_of(request, frame)
+        except TimeoutError:
+            self.close()
+            raise RpcTimeout(f"{self.endpoint}: {request.__name__} not answered in time") from None
+        except OSError as error:
+            self.close()
+            raise RpcDisconnected(f"{self.endpoint}: {error}") from None
+        except ProtocolError as error:
+            self.close()
+            raise RpcDisconnected(f"{self.endpoint}: {error}") from None
+        except RpcDisconnected:
+            self.close()
+            raise
+
+    def call(self, message: Message, body: Iterable[bytes | memoryview], deadline: float) -> Answer:
+        """Send and wait. Raises RpcError, ApiError."""
+        return self.receive(type(message), self.send(message, body, deadline), deadline)
+
+    def close(self) -> None:
+        self.closed = True
+        if hasattr(self, "_socket"):
+            self._socket.close()
+
+
+class BlockingClient:
+    """Follows leaders and retries until its deadlines; see AsyncClient for the sibling on asyncio."""
+
+    def __init__(self, config: BlockingClientConfig | str, *, rng: random.Random | None = None) -> None:
+        self.config = BlockingClientConfig(config) if isinstance(config, str) else config
+        self.view = ClusterView()
+        self._bootstrap = parse_bootstrap(self.config.bootstrap)
+        self._random = rng or random.Random()
+        self._backoff = Backoff(self._random)
+        self._connections: dict[Endpoint, BlockingConnection] = {}
+        self._unreachable: set[Endpoint] = set()
+        self._rotation = self._random.randrange(1 << 16)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # --- questions for any node --------------------------------------------------------------
+
+    def metadata(self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None) -> MetadataResponse:
+        """Metadata of topics (None: all), remembered. Raises ApiError, RpcError."""
+        asked = None if topics is None else tuple(sorted(set(topics)))
+        answer = self.call_any(MetadataRequest(asked), MetadataResponse, timeout_ms=timeout_ms)
+        self.view.update(answer)
+        return answer
+
+    def init_producer_id(self, *, timeout_ms: int | None = None) -> tuple[ProducerId, int]:
+        """A new producer id and its epoch. Raises ApiError, RpcError."""
+        deadline = self._deadline(timeout_ms or self.config.request_timeout_ms)
+        attempts = 0
+        while True:
+            answer = self.call_any(InitProducerIdRequest(), InitProducerIdResponse, timeout_ms=_left_ms(deadline))
+            if not answer.error:
+                return answer.producer_id, answer.producer_epoch
+            code = error_code(answer.error)
+            attempts += 1
+            if not is_retriable(code):
+                raise api_error(code, "no producer id")
+            self._pause(attempts, deadline, api_error(code, "no producer id"))
+
+    def call_any(self, message: Message, answer_class: type[M], *, timeout_ms: int | None = None) -> M:
+        """Ask nodes until one answers; for requests that do no harm twice. Raises ApiError, RpcError."""
+        deadline = self._deadline(timeout_ms or self.config.request_timeout_ms)
+        error: KafkaliteError = RpcNotSent("no node is known")
+        attempts = 0
+        while True:
+            for endpoint in self._endpoints():
+                until = min(deadline, time.monotonic() + ANY_NODE_TIMEOUT_S)
+                try:
+                    answer, _ = self._connection_to(endpoint, until).call(message, (), until)
+                    assert isinstance(answer, answer_class)
+                    return answer
+                except RpcError as failure:
+                    error = failure
+                except ApiError as refusal:
+                    if not is_retriable(refusal.code):
+                        raise
+                    error = refusal
+                if time.monotonic() >= deadline:
+                    raise error
+            attempts += 1
+            self._pause(attempts, deadline, error)
+
+    # --- leaders -----------------------------------------------------------------------------
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, ListedOffset]:
+        """Offsets for timestamps (LATEST_TIMESTAMP, ...), from the leaders. Raises ApiError, RpcError."""
+        deadline = self._deadline(timeout_ms or self.config.request_timeout_ms)
+        found: dict[TopicPartition, ListedOffset] = {}
+
+        def attempt() -> KafkaliteError | None:
+            last: KafkaliteError | None = None
+            for node, keys in self._by_leader(sorted(wanted.keys() - found.keys())).items():
+                entries = tuple(
+                    ListOffsetsPartition(key.topic, key.partition, wanted[key], self._epoch_of(key)) for key in keys
+                )
+                try:
+                    answer, _ = self._call_node(node, ListOffsetsRequest(entries, isolation), (), deadline)
+                except RpcError as error:
+                    last = error
+                    continue
+                assert isinstance(answer, ListOffsetsResponse)
+                for entry in answer.partitions:
+                    key = TopicPartition(entry.topic, entry.partition)
+                    if entry.error:
+                        last = _retriable_or_raise(entry.error, key)
+                    else:
+                        found[key] = entry
+            return last
+
+        self._until(lambda: len(found) == len(wanted), attempt, {key.topic for key in wanted}, deadline)
+        return found
+
+    def fetch_raw(
+        self,
+        key: TopicPartition,
+        offset: int,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 500,
+        *,
+        isolation: int = 0,
+        timeout_ms: int | None = None,
+    ) -> RawFetch:
+        """Committed batches from `offset` on, perhaps none. Raises ApiError (OFFSET_OUT_OF_RANGE, ...), RpcError."""
+        deadline = self._deadline((timeout_ms or self.config.request_timeout_ms) + max_wait_ms)
+        result: list[RawFetch] = []
+
+        def attempt() -> KafkaliteError | None:
+            for node in self._by_leader([key]):
+                entry = FetchPartition(key.topic, key.partition, Offset(offset), max_bytes, self._epoch_of(key))
+                request = FetchRequest(max_wait_ms, 1, max_bytes, (entry,), isolation)
+                try:
+                    answer, body = self._call_node(node, request, (), deadline)
+                except RpcError as error:
+                    return error
+                assert isinstance(answer, FetchResponse)
+                got = answer.partitions[0]
+                if got.error:
+                    return _retriable_or_raise(got.error, key)
+                records = body[: got.records_size]
+                ends = (got.high_watermark, got.log_start_offset, got.last_stable_offset)
+                result.append(RawFetch(records, *ends, got.aborted))
+            return None
+
+        self._until(lambda: bool(result), attempt, {key.topic}, deadline)
+        return result[0]
+
+    def produce_raw(
+        self, key: TopicPartition, batch: bytes | memoryview, acks: int = -1, timeout_ms: int | None = None
+    ) -> ProducedPartition:
+        """Append one batch; see `produce_many`."""
+        return self.produce_many({key: batch}, acks=acks, timeout_ms=timeout_ms)[key]
+
+    def produce_many(
+        self, batches: Mapping[TopicPartition, bytes | memoryview], acks: int = -1, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, ProducedPartition]:
+        """Append one batch to each partition, pipelined over the leaders; returns when all are acknowledged.
+
+        Retried until the deadline (default delivery_timeout_ms) on everything that may pass. A batch without
+        producer id can be in the log twice after a lost answer; with one it cannot. DUPLICATE_SEQUENCE_NUMBER
+        counts as delivered (offset -1).
+
+        Raises:
+            ApiError: what retrying does not change, for any of the batches (OUT_OF_ORDER_SEQUENCE_NUMBER too:
+                the caller owns the sequence); others may have been appended.
+            RpcError: the deadline came first; it is not known what was appended.
+        """
+        deadline = self._deadline(timeout_ms or self.config.delivery_timeout_ms)
+        done: dict[TopicPartition, ProducedPartition] = {}
+
+        def attempt() -> KafkaliteError | None:
+            last: KafkaliteError | None = None
+            sent: list[tuple[BlockingConnection, int, list[TopicPartition]]] = []
+            until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
+            for node, keys in self._by_leader(sorted(batches.keys() - done.keys())).items():
+                entries = tuple(ProducePartition(key.topic, key.partition, len(batches[key])) for key in keys)
+                request = ProduceRequest(acks, max(1, _left_ms(until)), entries)
+                try:
+                    connection = self._node(node, until)
+                    number = connection.send(request, [batches[key] for key in keys], until)
+                    sent.append((connection, number, keys))
+                except RpcError as error:
+                    last = error
+            failure: ApiError | None = None
+            for connection, number, keys in sent:
+                if acks == 0:
+                    done.update({key: ProducedPartition(key.topic, key.partition, 0, Offset(-1)) for key in keys})
+                    continue
+                try:
+                    answer, _ = connection.receive(ProduceRequest, number, until)
+                except RpcError as error:
+                    last = error
+                    continue
+                except ApiError as error:
+                    if is_retriable(error.code):
+                        last = error
+                    else:
+                        failure = error
+                    continue
+                assert isinstance(answer, ProduceResponse)
+                for entry in answer.partitions:
+                    key = TopicPartition(entry.topic, entry.partition)
+                    code = error_code(entry.error)
+                    verdict = judge_produce(code, idempotent=False)
+                    if verdict is Verdict.DELIVERED:
+                        done[key] = entry
+                        continue
+                    error_here = api_error(code, f"{key}: {entry.message or code.name}")
+                    if verdict is Verdict.FAILED:
+                        failure = error_here
+                    last = error_here
+            # Only when every answer is in: an unread one would be taken for the next request's.
+            if failure is not None:
+                raise failure
+            return last
+
+        self._until(lambda: len(done) == len(batches), attempt, {key.topic for key in batches}, deadline)
+        return done
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _until(
+        self,
+        finished: Callable[[], bool],
+        attempt: Callable[[], KafkaliteError | None],
+        topics: set[str],
+        deadline: float,
+    ) -> None:
+        """Try until finished, refreshing metadata in between. Raises the last error at the deadline."""
+        attempts = 0
+        last: KafkaliteError = api_error(ErrorCode.LEADER_NOT_AVAILABLE, "no leader is known")
+        if any(not self.view.partition_count(topic) for topic in topics):
+            self.metadata(topics, timeout_ms=_left_ms(deadline))
+        while True:
+            last = attempt() or last
+            if finished():
+                return
+            attempts += 1
+            self._pause(attempts, deadline, last)
+            try:
+                self.metadata(topics, timeout_ms=min(_left_ms(deadline), 5_000))
+            except RpcError as error:
+                last = error
+            for topic in sorted(topics):
+                entry = self.view.topics.get(topic)
+                code = ErrorCode.NONE if entry is None else error_code(entry.error)
+                if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    last = api_error(code, f"topic {topic}: {code.name}")
+
+    def _by_leader(self, keys: Iterable[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
+        found: dict[BrokerId, list[TopicPartition]] = {}
+        for key in keys:
+            leader = self.view.leader(key)
+            if leader is not None:
+                found.setdefault(leader.broker_id, []).append(key)
+        return found
+
+    def _epoch_of(self, key: TopicPartition) -> LeaderEpoch:
+        leader = self.view.leader(key)
+        return NO_LEADER_EPOCH if leader is None else leader.leader_epoch
+
+    def _call_node(
+        self, node: BrokerId, message: Message, body: Iterable[bytes | memoryview], deadline: float
+    ) -> Answer:
+        until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
+        return self._node(node, until).call(message, body, until)
+
+    def _node(self, node: BrokerId, deadline: float) -> BlockingConnection:
+        endpoint = self.view.endpoint(node)
+        if endpoint is None:
+            raise RpcNotSent(f"broker {node}: address not known")
+        connection = self._connection_to(endpoint, deadline)
+        if connection.peer.node_id != node:
+            connection.close()
+            raise RpcNotSent(f"{endpoint}: is node {connection.peer.node_id}, not {node}")
+        return connection
+
+    def _connection_to(self, endpoint: Endpoint, deadline: float) -> BlockingConnection:
+        known = self._connections.get(endpoint)
+        if known is not None and not known.closed:
+            return known
+        hello = HelloRequest(self.view.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id=self.config.client_id)
+        timeout_s = min(self.config.connect_timeout_ms / 1000, max(0.001, deadline - time.monotonic()))
+        try:
+            connection = BlockingConnection(endpoint, hello, timeout_s)
+        except (RpcNotSent, ApiError) as error:
+            self._unreachable.add(endpoint)
+            raise RpcNotSent(str(error)) from None
+        self._unreachable.discard(endpoint)
+        self._connections[endpoint] = connection
+        return connection
+
+    def _endpoints(self) -> list[Endpoint]:
+        known = [Endpoint(b.rpc_host, b.rpc_port) for _, b in sorted(self.view.brokers.items())]
+        known += [endpoint for endpoint in self._bootstrap if endpoint not in known]
+        # Each time another one first: a node that is cut off from the cluster may answer for ever from memory.
+        self._rotation += 1
+        start = self._rotation % len(known)
+        return sorted(known[start:] + known[:start], key=lambda endpoint: endpoint in self._unreachable)
+
+    def _deadline(self, timeout_ms: int) -> float:
+        return time.monotonic() + timeout_ms / 1000
+
+    def _pause(self, attempts: int, deadline: float, error: KafkaliteError) -> None:
+        pause = self._backoff.pause_s(attempts)
+        if time.monotonic() + pause >= deadline:
+            raise error
+        time.sleep(pause)
+
+
+def _left_ms(deadline: float) -> int:
+    return max(1, int((deadline - time.monotonic()) * 1000))
+
+
+def _retriable_or_raise(number: int, key: TopicPartition) -> ApiError:
+    code = error_code(number)
+    error = api_error(code, f"{key}: {code.name}")
+    if not (is_retriable(code) or wants_metadata(code)):
+        raise error
+    return error
+
+
+def _grouped(buffers: list[bytes | bytearray | memoryview]) -> list[bytes | bytearray | memoryview]:
+    """Small buffers joined, large ones as they are: few system calls and no copy of what is large."""
+    grouped: list[bytes | bytearray | memoryview] = []
+    small: list[bytes | bytearray | memoryview] = []
+    for buffer in buffers:
+        if len(buffer) >= 65_536:
+            if small:
+                grouped.append(b"".join(small))
+                small = []
+            grouped.append(buffer)
+        else:
+            small.append(buffer)
+    if small:
+        grouped.append(b"".join(small))
+    return grouped

@@ -1,0 +1,301 @@
+"""The consumer on asyncio: committed records of assigned partitions, in offset order per partition.
+
+One fetch at a time is under way per leader; a partition is fetched again when what it brought last is nearly
+read. No groups here: those are the Kafka listener's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kafkalite.client.async_client import AsyncClient, of_kind
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
+from kafkalite.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    NO_LEADER_EPOCH,
+    BrokerId,
+    Offset,
+    TopicPartition,
+)
+from kafkalite.record.batch import split_batches, verify_crc
+from kafkalite.record.reader import end_transaction_marker_of, records_of
+from kafkalite.rpc.client import RpcError, error_code
+from kafkalite.rpc.messages import AbortedTransaction, FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+
+EARLIEST = "earliest"
+LATEST = "latest"
+
+
+class ConsumedRecord(NamedTuple):
+    """One committed record; `timestamp` ms since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+@dataclass(slots=True)
+class _Assigned:
+    """One partition's progress. `position` is the next offset to fetch; `buffer` what was fetched before it."""
+
+    key: TopicPartition
+    position: int | str
+    buffer: deque[ConsumedRecord] = field(default_factory=deque)
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    fetching: bool = False
+    failures: int = 0
+    not_before: float = 0.0
+
+
+class Consumer:
+    """Reads assigned partitions.
+
+    Args:
+        max_bytes: per partition and fetch.
+        read_committed: leave out records of transactions that were aborted or are still open.
+        on_out_of_range: "earliest" or "latest": where to go on when the position is gone; None raises.
+    """
+
+    def __init__(
+        self,
+        client: AsyncClient,
+        *,
+        max_bytes: int = 1 << 20,
+        max_wait_ms: int = 500,
+        read_committed: bool = False,
+        on_out_of_range: str | None = EARLIEST,
+    ) -> None:
+        self._client = client
+        self._max_bytes = max_bytes
+        self._max_wait_ms = max_wait_ms
+        self._isolation = 1 if read_committed else 0
+        self._on_out_of_range = on_out_of_range
+        self._assigned: dict[TopicPartition, _Assigned] = {}
+        self._busy: set[BrokerId] = set()
+        self._news = asyncio.Event()
+        self._error: KafkaliteError | None = None
+        self._turn = 0
+        self._closed = False
+
+    async def __aenter__(self) -> Consumer:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def assign(self, partitions: Mapping[TopicPartition, int | str]) -> None:
+        """Read these partitions from an offset, "earliest" or "latest" on; replaces the earlier assignment."""
+        self._assigned = {key: _Assigned(key, position) for key, position in sorted(partitions.items())}
+        for key in self._assigned:
+            self._client.follow(key.topic)
+        self._error = None
+
+    async def assign_topics(self, topics: Iterable[str], position: int | str = EARLIEST) -> None:
+        """Read all partitions of these topics. Raises ApiError when one does not exist."""
+        wanted: dict[TopicPartition, int | str] = {}
+        for topic in topics:
+            for partition in range(await self._client.known_topic(topic)):
+                wanted[TopicPartition(topic, partition)] = position
+        self.assign(wanted)
+
+    def position(self, key: TopicPartition) -> int | None:
+        """The offset of the next record that `poll` gives; None while it is not resolved."""
+        entry = self._assigned[key]
+        if entry.buffer:
+            return entry.buffer[0].offset
+        return entry.position if isinstance(entry.position, int) else None
+
+    def high_watermark(self, key: TopicPartition) -> int:
+        """The high watermark as the last fetch told; -1 before."""
+        return self._assigned[key].high_watermark
+
+    def close(self) -> None:
+        """Fetch nothing more."""
+        self._closed = True
+        self._news.set()
+
+    async def poll(self, *, max_records: int = 500, timeout_s: float = 1.0) -> list[ConsumedRecord]:
+        """Up to so many records; empty when none came in time.
+
+        Raises:
+            ApiError: the position is out of range and nothing says where to go on; a record batch is broken.
+        """
+        deadline = self._client.now() + timeout_s
+        while True:
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
+            records = self._take(max_records)
+            self._start_fetches()
+            left = deadline - self._client.now()
+            if records or left <= 0 or self._closed:
+                return records
+            self._news.clear()
+            try:
+                # Not longer than a moment: backoffs end without news.
+                async with asyncio.timeout(min(left, 0.1)):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:
+        while not self._closed:
+            for record in await self.poll():
+                yield record
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _take(self, count: int) -> list[ConsumedRecord]:
+        records: list[ConsumedRecord] = []
+        entries = list(self._assigned.values())
+        if not entries:
+            return records
+        # Every poll begins with another partition, so that none starves.
+        self._turn = (self._turn + 1) % len(entries)
+        for entry in entries[self._turn :] + entries[: self._turn]:
+            while entry.buffer and len(records) < count:
+                records.append(entry.buffer.popleft())
+        return records
+
+    def _start_fetches(self) -> None:
+        now = self._client.now()
+        by_node: dict[BrokerId, list[_Assigned]] = {}
+        for entry in self._assigned.values():
+            if entry.fetching or entry.buffer or now < entry.not_before:
+                continue
+            leader = self._client.view.leader(entry.key)
+            if leader is None:
+                self._client.refresh_soon()
+            elif leader.broker_id not in self._busy:
+                by_node.setdefault(leader.broker_id, []).append(entry)
+        for node, entries in by_node.items():
+            self._busy.add(node)
+            for entry in entries:
+                entry.fetching = True
+            self._client.supervisor.spawn(f"consumer.fetch[{node}]", self._fetch(node, entries), Policy.ISOLATED)
+
+    async def _fetch(self, node: BrokerId, entries: list[_Assigned]) -> None:
+        try:
+            await self._resolve(entries)
+            ready = [entry for entry in entries if isinstance(entry.position, int)]
+            if ready:
+                await self._fetch_ready(node, ready)
+        except (RpcError, ApiError) as error:
+            for entry in entries:
+                self._failed(entry, error)
+        finally:
+            self._busy.discard(node)
+            for entry in entries:
+                entry.fetching = False
+            self._news.set()
+
+    async def _resolve(self, entries: list[_Assigned]) -> None:
+        """Turn "earliest" and "latest" into offsets."""
+        asked = {e.key: e.position for e in entries if isinstance(e.position, str)}
+        if not asked:
+            return
+        stamps = {key: EARLIEST_TIMESTAMP if p == EARLIEST else LATEST_TIMESTAMP for key, p in asked.items()}
+        found = await self._client.list_offsets(stamps, isolation=self._isolation)
+        for entry in entries:
+            if entry.key in found and entry.position == asked.get(entry.key):
+                entry.position = int(found[entry.key].offset)
+
+    async def _fetch_ready(self, node: BrokerId, entries: list[_Assigned]) -> None:
+        view = self._client.view
+        parts = []
+        for entry in entries:
+            leader = view.leader(entry.key)
+            epoch = NO_LEADER_EPOCH if leader is None else leader.leader_epoch
+            assert isinstance(entry.position, int)
+            parts.append(
+                FetchPartition(entry.key.topic, entry.key.partition, Offset(entry.position), self._max_bytes, epoch)
+            )
+        request = FetchRequest(
+            self._max_wait_ms,
+            1,
+            max(self._max_bytes, self._max_bytes * min(len(parts), 8)),
+            tuple(parts),
+            self._isolation,
+        )
+        timeout_s = self._max_wait_ms / 1000 + self._client.request_timeout_s
+        answer, body = await self._client.call_node(node, request, timeout_s=timeout_s)
+        by_key = {entry.key: entry for entry in entries}
+        at = 0
+        for fetched in of_kind(answer, FetchResponse).partitions:
+            records = body[at : at + fetched.records_size]
+            at += fetched.records_size
+            entry_or_none = by_key.pop(TopicPartition(fetched.topic, fetched.partition), None)
+            if entry_or_none is not None and self._assigned.get(entry_or_none.key) is entry_or_none:
+                self._accept(entry_or_none, fetched, records)
+
+    def _accept(self, entry: _Assigned, fetched: FetchedPartition, records: memoryview) -> None:
+        if fetched.error:
+            code = error_code(fetched.error)
+            self._failed(entry, api_error(code, f"{entry.key}: {code.name} at offset {entry.position}"))
+            return
+        entry.failures = 0
+        entry.high_watermark = max(entry.high_watermark, fetched.high_watermark)
+        entry.log_start_offset = fetched.log_start_offset
+        assert isinstance(entry.position, int)
+        aborted = fetched.aborted if self._isolation else ()
+        found, entry.position = committed_records(entry.key, records, entry.position, aborted)
+        entry.buffer.extend(found)
+
+    def _failed(self, entry: _Assigned, error: RpcError | ApiError) -> None:
+        entry.failures += 1
+        entry.not_before = self._client.now() + self._client.backoff.pause_s(entry.failures)
+        self._client.refresh_soon()
+        if isinstance(error, RpcError) or is_retriable(error.code):
+            return
+        if error.code is ErrorCode.OFFSET_OUT_OF_RANGE and self._on_out_of_range is not None:
+            entry.position = self._on_out_of_range
+            return
+        self._error = error
+
+
+def committed_records(
+    key: TopicPartition, records: memoryview, position: int, aborted: Iterable[AbortedTransaction] = ()
+) -> tuple[list[ConsumedRecord], int]:
+    """The data records from `position` on in fetched batches, and the position after them.
+
+    `aborted`: transactions to leave out, as a read-committed fetch tells them (KIP-98).
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE.
+    """
+    found: list[ConsumedRecord] = []
+    topic, partition = key
+    start = position
+    pending = sorted(aborted, key=lambda entry: entry.first_offset)
+    aborting: set[int] = set()
+    for at, header in split_batches(records):
+        verify_crc(records, at, header)
+        while pending and pending[0].first_offset <= header.last_offset:
+            aborting.add(pending.pop(0).producer_id)
+        if header.next_offset <= start:
+            continue
+        position = max(position, header.next_offset)
+        if header.is_control:
+            marker = end_transaction_marker_of(records, at, header)
+            if marker is not None:
+                aborting.discard(header.producer_id)
+            continue
+        if header.is_transactional and header.producer_id in aborting:
+            continue
+        found += [
+            ConsumedRecord(topic, partition, *record)
+            for record in records_of(records, at, header)
+            if record.offset >= start
+        ]
+    return found, position

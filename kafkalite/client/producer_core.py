@@ -1,0 +1,410 @@
+"""The producer's decisions, without I/O: what to send when, what an answer means, who is told.
+
+Per partition the batches are kept in order. A new batch gets its sequence when it is first sent; up to
+`max_in_flight` batches of a partition are under way. A batch that failed retriably goes back to the front and is
+sent again alone, when it is the oldest unfinished one: so order holds, and the broker recognises what it has
+already (producer id, epoch, sequence). When the broker misses something before the OLDEST batch, that batch's
+predecessor is lost for good (it timed out here, or the broker lost its state): the partition's producer epoch is
+raised and the unfinished batches are numbered anew from 0. Until then a gap only means that an older batch has
+still to be sent again.
+
+Source: Kafka 3.7 Sender, RecordAccumulator, TransactionManager (KIP-98, KIP-360). Deviation: the producer epoch is
+raised for the one partition, not for all; brokers keep producer states per partition.
+Times are seconds on one monotonic clock that the caller passes in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalite.client.batching import ProducerBatch, record_bound
+from kafkalite.client.retry import Backoff, Verdict, judge_produce
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.model import BrokerId, ProducerId, TopicPartition
+from kafkalite.record.batch import HEADER_SIZE
+from kafkalite.record.builder import Headers
+from kafkalite.record.compression import Codec
+
+MAX_PRODUCER_EPOCH = 32_767
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSettings:
+    """As Kafka's producer configuration; `retries` None: as often as the delivery timeout allows."""
+
+    acks: int = -1
+    idempotent: bool = True
+    linger_s: float = 0.005
+    batch_bytes: int = 131_072
+    codec: Codec = Codec.NONE
+    delivery_timeout_s: float = 120.0
+    request_timeout_s: float = 30.0
+    max_in_flight: int = 5
+    retries: int | None = None
+    max_request_bytes: int = 4 * 1024 * 1024
+
+    def __post_init__(self) -> None:
+        if self.acks not in (-1, 0, 1):
+            raise ValueError(f"acks {self.acks}: 0, 1 or -1 (all)")
+        if self.idempotent and (self.acks != -1 or not 1 <= self.max_in_flight <= 5):
+            raise ValueError("an idempotent producer needs acks=all and at most 5 batches in flight")
+        if self.max_in_flight < 1 or self.batch_bytes < 1:
+            raise ValueError("max_in_flight and batch_bytes are at least 1")
+
+
+@dataclass(slots=True)
+class Completion:
+    """A batch is finished: with `error` None it is delivered. `base_offset` -1: delivered, offset not known."""
+
+    batch: ProducerBatch
+    error: KafkaliteError | None
+    base_offset: int = -1
+    log_append_time_ms: int = -1
+
+
+@dataclass(slots=True)
+class Dispatch:
+    """One produce request: these batches to this broker. `attempts` say which attempt of each batch this is."""
+
+    node: BrokerId
+    batches: list[ProducerBatch]
+    attempts: list[int]
+
+
+class _Partition:
+    """One partition's batches: `queue` waits (oldest first; the last one may be open), `in_flight` is under way."""
+
+    __slots__ = (
+        "in_flight", "key", "needs_new_epoch", "next_sequence", "producer_epoch", "producer_id", "queue"
+    )  # fmt: skip
+
+    def __init__(self, key: TopicPartition) -> None:
+        self.key = key
+        self.queue: deque[ProducerBatch] = deque()
+        self.in_flight: list[ProducerBatch] = []
+        self.producer_id = ProducerId(-1)
+        self.producer_epoch = -1
+        self.next_sequence = 0
+        self.needs_new_epoch = False
+
+
+class ProducerCore:
+    """The state machine; every method is synchronous and returns what is to be done."""
+
+    def __init__(self, settings: ProducerSettings, rng: random.Random) -> None:
+        self.settings = settings
+        #: Bytes of records that are not finished.
+        self.buffered_bytes = 0
+        #: An id has to be got from the cluster before anything (more) can be sent.
+        self.needs_producer_id = settings.idempotent
+        self._producer_id = ProducerId(-1)
+        self._producer_epoch = -1
+        self._backoff = Backoff(rng)
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._next_number = 0
+        self._flush_up_to = -1
+        self._closing = False
+
+    # --- records in --------------------------------------------------------------------------
+
+    def append(
+        self,
+        key: TopicPartition,
+        record_key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        timestamp_ms: int,
+        now: float,
+        token: Any,
+    ) -> bool:
+        """Take a record.
+
+        Returns:
+            Whether something can be sent that could not before: a batch is full, or the first of its partition.
+        Raises:
+            ApiError: MESSAGE_TOO_LARGE, larger than a request may be.
+        """
+        partition = self._partitions.get(key)
+        if partition is None:
+            partition = self._partitions[key] = _Partition(key)
+        bound = record_bound(record_key, value, headers)
+        if bound + HEADER_SIZE > self.settings.max_request_bytes:
+            raise api_error(ErrorCode.MESSAGE_TOO_LARGE, f"{key}: a record of about {bound} bytes")
+        queue = partition.queue
+        batch = queue[-1] if queue else None
+        news = False
+        if batch is None or batch.closed or batch.size_bytes + bound > self.settings.batch_bytes:
+            if batch is not None:
+                batch.closed = True
+            batch = ProducerBatch(key, self._next_number, now)
+            self._next_number += 1
+            queue.append(batch)
+            news = True
+        self.buffered_bytes += batch.append(record_key, value, headers, timestamp_ms, token)
+        return news
+
+    def begin_flush(self) -> None:
+        """Everything taken so far is to be sent without lingering."""
+        self._flush_up_to = self._next_number - 1
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether any record is not delivered or failed yet."""
+        return any(p.queue or p.in_flight for p in self._partitions.values())
+
+    def unfinished_before(self, number: int) -> bool:
+        """Whether any batch with a number below `number` is unfinished."""
+        return any(batch.number < number for p in self._partitions.values() for batch in (*p.in_flight, *p.queue))
+
+    @property
+    def next_number(self) -> int:
+        """The number of the next batch."""
+        return self._next_number
+
+    def set_producer_id(self, producer_id: ProducerId, producer_epoch: int) -> None:
+        """The cluster's answer to `needs_producer_id`."""
+        self._producer_id, self._producer_epoch = producer_id, producer_epoch
+        self.needs_producer_id = False
+
+    # --- what to send ------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """Topics with unfinished batches, sorted."""
+        return sorted({key.topic for key, p in self._partitions.items() if p.queue or p.in_flight})
+
+    def waiting_partitions(self) -> list[TopicPartition]:
+        """Partitions with something to send, in a stable order."""
+        return [key for key, p in self._partitions.items() if p.queue]
+
+    def plan(
+        self, now: float, leader_of: Callable[[TopicPartition], BrokerId | None], has_room: Callable[[BrokerId], bool]
+    ) -> tuple[list[Dispatch], float | None, bool]:
+        """What to send now.
+
+        Args:
+            leader_of: the partition's leader, None while not known.
+            has_room: whether a request may be sent to a broker now.
+        Returns:
+            Requests to send; when to ask again at the latest (None: only after news); whether metadata is needed
+            because a leader is not known.
+        """
+        by_node: dict[BrokerId, Dispatch] = {}
+        sizes: dict[BrokerId, int] = {}
+        wake: float | None = None
+        no_leader = False
+        if self.needs_producer_id:
+            return [], None, False
+        for partition in self._partitions.values():
+            if not partition.queue:
+                continue
+            ready_at = self._ready_at(partition, now)
+            if ready_at is None:
+                continue
+            if ready_at > now:
+                wake = ready_at if wake is None else min(wake, ready_at)
+                continue
+            node = leader_of(partition.key)
+            if node is None:
+                no_leader = True
+                continue
+            if any(batch.node != node for batch in partition.in_flight) or not has_room(node):
+                continue
+            batch = partition.queue[0]
+            size = sizes.get(node, 0) + batch.size_bytes
+            if node in by_node and size > self.settings.max_request_bytes:
+                # Full: the next round, right after this one, goes on.
+                wake = now
+                continue
+            if not self._prepare(partition, batch):
+                continue
+            partition.queue.popleft()
+            partition.in_flight.append(batch)
+            batch.closed = True
+            batch.node = node
+            batch.attempts += 1
+            dispatch = by_node.setdefault(node, Dispatch(node, [], []))
+            dispatch.batches.append(batch)
+            dispatch.attempts.append(batch.attempts)
+            sizes[node] = size
+            # With a full queue the next batch may follow in the next round at once.
+            if partition.queue and self._ready_at(partition, now) is not None:
+                wake = now if wake is None else min(wake, now)
+        return list(by_node.values()), wake, no_leader
+
+    def _ready_at(self, partition: _Partition, now: float) -> float | None:
+        """When the partition's first batch may be sent; None: not before something under way ends."""
+        batch = partition.queue[0]
+        if len(partition.in_flight) >= self.settings.max_in_flight:
+            return None
+        if partition.needs_new_epoch and partition.in_flight:
+            return None
+        if batch.attempts:
+            # Sent again alone: only the oldest unfinished batch of the partition.
+            if any(other.number < batch.number for other in partition.in_flight):
+                return None
+            return batch.retry_at
+        # While an older batch is on its second way, newer ones would only meet the gap that it left.
+        if self.settings.idempotent and any(other.attempts > 1 for other in partition.in_flight):
+            return None
+        if len(partition.queue) > 1 or batch.number <= self._flush_up_to or self._closing:
+            return now
+        if batch.size_bytes >= self.settings.batch_bytes:
+            return now
+        return batch.created_at + self.settings.linger_s
+
+    def _prepare(self, partition: _Partition, batch: ProducerBatch) -> bool:
+        """Number the batch. False: a new producer id is needed first."""
+        if not self.settings.idempotent:
+            return True
+        if partition.needs_new_epoch:
+            if partition.producer_epoch < MAX_PRODUCER_EPOCH:
+                partition.producer_epoch += 1
+            elif partition.producer_id != self._producer_id:
+                partition.producer_id, partition.producer_epoch = self._producer_id, self._producer_epoch
+            else:
+                self.needs_producer_id = True
+                return False
+            partition.needs_new_epoch = False
+            partition.next_sequence = 0
+            for other in partition.queue:
+                if other.has_sequence:
+                    partition.next_sequence = other.assign_sequence(
+                        partition.producer_id, partition.producer_epoch, partition.next_sequence
+                    )
+        if not batch.has_sequence:
+            if partition.producer_id < 0:
+                partition.producer_id, partition.producer_epoch = self._producer_id, self._producer_epoch
+                partition.next_sequence = 0
+            partition.next_sequence = batch.assign_sequence(
+                partition.producer_id, partition.producer_epoch, partition.next_sequence
+            )
+        return True
+
+    # --- answers -----------------------------------------------------------------------------
+
+    def on_answer(
+        self, batch: ProducerBatch, attempt: int, code: ErrorCode, base_offset: int, log_append_time_ms: int,
+        message: str, now: float,
+    ) -> tuple[Completion | None, bool]:  # fmt: skip
+        """A broker's answer for one batch of a request.
+
+        Returns:
+            The completion, if the batch is finished, and whether metadata should be asked for.
+        """
+        partition = self._partitions[batch.topic_partition]
+        if batch not in partition.in_flight and batch not in partition.queue:
+            return None, False
+        verdict = judge_produce(code, idempotent=self.settings.idempotent)
+        if verdict is Verdict.DELIVERED:
+            # Also of an attempt that was given up: what is committed is committed.
+            self._finish(partition, batch)
+            return Completion(batch, None, base_offset, log_append_time_ms), False
+        if batch.node is None or attempt != batch.attempts:
+            return None, False
+        if verdict is Verdict.FAILED:
+            self._finish(partition, batch)
+            return Completion(batch, api_error(code, f"{batch.topic_partition}: {message or code.name}")), False
+        if verdict is Verdict.SEQUENCE_GAP and self._oldest(partition) is batch:
+            partition.needs_new_epoch = True
+        completion = self._retry(partition, batch, code, message or code.name, now)
+        return completion, verdict is Verdict.RETRY_ELSEWHERE
+
+    def on_lost(self, batch: ProducerBatch, attempt: int, reason: str, now: float) -> Completion | None:
+        """An attempt ended without an answer: whether the batch is in the log is not known, or it was never sent."""
+        partition = self._partitions[batch.topic_partition]
+        if batch.node is None or attempt != batch.attempts or batch not in partition.in_flight:
+            return None
+        return self._retry(partition, batch, ErrorCode.NETWORK_EXCEPTION, reason, now)
+
+    def on_sent_without_acks(self, batch: ProducerBatch) -> Completion:
+        """acks=0: the batch is on its way, which is all that one will ever know."""
+        self._finish(self._partitions[batch.topic_partition], batch)
+        return Completion(batch, None)
+
+    def on_leader_changed(self, key: TopicPartition, node: BrokerId, now: float) -> list[Completion]:
+        """The leader is now `node`: attempts under way to others will not count, so give them up.
+
+        Without idempotence that could write a record twice: then the old attempt is waited for.
+        """
+        partition = self._partitions.get(key)
+        if partition is None or not self.settings.idempotent:
+            return []
+        gone = [batch for batch in partition.in_flight if batch.node != node]
+        done = [self._retry(partition, batch, ErrorCode.NOT_LEADER_OR_FOLLOWER, "leader moved", now) for batch in gone]
+        return [completion for completion in done if completion is not None]
+
+    def expire(self, now: float) -> tuple[list[Completion], float | None]:
+        """Fail what is older than the delivery timeout; and when the next batch will be."""
+        done: list[Completion] = []
+        next_at: float | None = None
+        for partition in self._partitions.values():
+            for batch in (*partition.in_flight, *partition.queue):
+                deadline = batch.created_at + self.settings.delivery_timeout_s
+                if deadline <= now:
+                    self._finish(partition, batch)
+                    done.append(Completion(batch, self._timed_out(batch)))
+                elif next_at is None or deadline < next_at:
+                    next_at = deadline
+        return done, next_at
+
+    def fail_all(self, error: KafkaliteError) -> list[Completion]:
+        """The producer ends: nothing more will be sent."""
+        done: list[Completion] = []
+        for partition in self._partitions.values():
+            for batch in (*partition.in_flight, *partition.queue):
+                self._finish(partition, batch)
+                done.append(Completion(batch, error))
+        return done
+
+    def oldest_attempt_under_way(self) -> Sequence[ProducerBatch]:
+        """The oldest batch under way of each partition."""
+        return [p.in_flight[0] for p in self._partitions.values() if p.in_flight]
+
+    # --- inside ------------------------------------------------------------------------------
+
+    def _oldest(self, partition: _Partition) -> ProducerBatch:
+        waiting = partition.queue[0] if partition.queue else None
+        under_way = min(partition.in_flight, key=lambda b: b.number, default=None)
+        if waiting is None or (under_way is not None and under_way.number < waiting.number):
+            assert under_way is not None
+            return under_way
+        return waiting
+
+    def _retry(
+        self, partition: _Partition, batch: ProducerBatch, code: ErrorCode, reason: str, now: float
+    ) -> Completion | None:
+        batch.last_error = reason
+        batch.node = None
+        limit = self.settings.retries
+        if limit is not None and batch.attempts > limit:
+            self._finish(partition, batch)
+            return Completion(batch, api_error(code, f"{batch.topic_partition}: {reason}, {batch.attempts} attempts"))
+        partition.in_flight.remove(batch)
+        batch.retry_at = now + self._backoff.pause_s(batch.attempts)
+        # Back to its place: before everything that is newer.
+        later: list[ProducerBatch] = []
+        while partition.queue and partition.queue[0].number < batch.number:
+            later.append(partition.queue.popleft())
+        partition.queue.appendleft(batch)
+        partition.queue.extendleft(reversed(later))
+        return None
+
+    def _finish(self, partition: _Partition, batch: ProducerBatch) -> None:
+        if batch in partition.in_flight:
+            partition.in_flight.remove(batch)
+        else:
+            partition.queue.remove(batch)
+        batch.node = None
+        batch.closed = True
+        self.buffered_bytes -= batch.size_bytes - HEADER_SIZE
+
+    def _timed_out(self, batch: ProducerBatch) -> KafkaliteError:
+        seconds = self.settings.delivery_timeout_s
+        known = "may or may not be in the log" if batch.attempts else "was never sent"
+        why = f"; last: {batch.last_error}" if batch.last_error else ""
+        text = f"{batch.topic_partition}: not delivered within {seconds:g} s, {known}{why}"
+        return api_error(ErrorCode.REQUEST_TIMED_OUT, text)

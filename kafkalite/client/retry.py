@@ -1,0 +1,74 @@
+"""What an error means for a client, and how long to wait before the next try."""
+
+from __future__ import annotations
+
+import random
+from enum import Enum
+
+from kafkalite.errors import ErrorCode, is_retriable
+
+
+class Verdict(Enum):
+    """What a producer does with a batch after an answer."""
+
+    DELIVERED = "delivered"
+    #: Send again after a pause.
+    RETRY = "retry"
+    #: The same, and ask where the leader is first.
+    RETRY_ELSEWHERE = "retry elsewhere"
+    #: The broker misses what came before this batch, or has forgotten the producer.
+    SEQUENCE_GAP = "sequence gap"
+    FAILED = "failed"
+
+
+_ELSEWHERE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.NETWORK_EXCEPTION,
+    }
+)
+_GAPS = frozenset(
+    {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID, ErrorCode.INVALID_PRODUCER_EPOCH}
+)
+
+
+def wants_metadata(code: ErrorCode) -> bool:
+    """Whether the error says that this client's idea of the leader is old."""
+    return code in _ELSEWHERE
+
+
+def judge_produce(code: ErrorCode, *, idempotent: bool) -> Verdict:
+    """What a partition's answer to a produce means.
+
+    Source: Kafka 3.7 Sender.completeBatch, TransactionManager.canRetry (producers without transactions).
+    """
+    if code is ErrorCode.NONE or code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+        return Verdict.DELIVERED
+    if idempotent and code in _GAPS:
+        return Verdict.SEQUENCE_GAP
+    if code in _ELSEWHERE:
+        return Verdict.RETRY_ELSEWHERE
+    return Verdict.RETRY if is_retriable(code) else Verdict.FAILED
+
+
+class Backoff:
+    """Pauses that double from `first_s` to `longest_s`, each between half and all of itself."""
+
+    def __init__(self, rng: random.Random, *, first_s: float = 0.05, longest_s: float = 1.0) -> None:
+        self._random = rng
+        self._first_s = first_s
+        self._longest_s = longest_s
+
+    def pause_s(self, attempts: int) -> float:
+        """Seconds to wait after so many failed attempts (1: after the first)."""
+        whole: float = min(self._longest_s, self._first_s * (1 << min(max(attempts - 1, 0), 16)))
+        return whole * (0.5 + self._random.random() / 2)

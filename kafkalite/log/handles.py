@@ -1,0 +1,79 @@
+"""Open file handles, few of them: the least recently used is closed, and opened again when it is needed.
+
+10,000 partitions on a node would otherwise hold 10,000 descriptors, most of them idle.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Protocol
+
+from kafkalite.env.seams import Disk, File
+
+DEFAULT_CAPACITY = 512
+
+
+class Unloadable(Protocol):
+    """Told when its handle is closed: drop what can be read again."""
+
+    def unload(self) -> None: ...
+
+
+class HandleCache:
+    """Handles by path. A pinned handle stays open until it is unpinned, also when it is forgotten meanwhile."""
+
+    def __init__(self, disk: Disk, capacity: int = DEFAULT_CAPACITY) -> None:
+        assert capacity >= 1
+        self._disk = disk
+        self._capacity = capacity
+        self._open: OrderedDict[str, tuple[File, Unloadable | None]] = OrderedDict()
+        self._pins: dict[File, int] = {}
+        self._close_when_unpinned: set[File] = set()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def get(self, path: str, owner: Unloadable | None = None, *, create: bool = False) -> File:
+        """The handle for `path`. Raises OSError."""
+        found = self._open.get(path)
+        if found is not None:
+            self._open.move_to_end(path)
+            return found[0]
+        file = self._disk.open(path, create=create)
+        self._open[path] = (file, owner)
+        if len(self._open) > self._capacity:
+            _, (oldest, its_owner) = self._open.popitem(last=False)
+            self._close(oldest)
+            if its_owner is not None:
+                its_owner.unload()
+        return file
+
+    def forget(self, path: str) -> None:
+        """Close the handle, if there is one: the file is about to be renamed, removed or left alone for good."""
+        found = self._open.pop(path, None)
+        if found is not None:
+            self._close(found[0])
+
+    def pin(self, file: File) -> None:
+        """Keep the handle open while something off the loop uses it."""
+        self._pins[file] = self._pins.get(file, 0) + 1
+
+    def unpin(self, file: File) -> None:
+        left = self._pins.pop(file) - 1
+        if left:
+            self._pins[file] = left
+        elif file in self._close_when_unpinned:
+            self._close_when_unpinned.discard(file)
+            file.close()
+
+    def _close(self, file: File) -> None:
+        if file in self._pins:
+            self._close_when_unpinned.add(file)
+        else:
+            file.close()
+
+    def close(self) -> None:
+        """Close everything."""
+        while self._open:
+            _, (file, _owner) = self._open.popitem()
+            self._close(file)

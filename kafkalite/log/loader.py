@@ -1,0 +1,278 @@
+"""Opening a partition's directory: fast after a clean shutdown; otherwise everything past the recovery point is checked.
+
+Recovery keeps the longest prefix of batches that are whole, have the right CRC, continue where the one before ended and
+bear the leader epoch that the epoch file gives for their offset (base offset and epoch lie outside the CRC). What comes
+behind is cut off; followers fetch it again. An epoch that the file doesn't know was never flushed: a flush makes the
+file durable first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from kafkalite.config import TopicConfig
+from kafkalite.env.seams import Disk
+from kafkalite.errors import ApiError
+from kafkalite.log import checkpoints
+from kafkalite.log.epoch_cache import LeaderEpochCache
+from kafkalite.log.handles import HandleCache
+from kafkalite.log.partition_log import LogParts, PartitionLog, load_snapshot, replay
+from kafkalite.log.producer_state import ProducerStates
+from kafkalite.log.segment import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment
+from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkalite.record.batch import BatchHeader
+
+_log = structlog.get_logger(__name__)
+
+#: Half-done work of an earlier life: nothing refers to it.
+CLEANED, SWAP = ".cleaned", ".swap"
+_LEFTOVERS = (DELETED, CLEANED, ".tmp")
+
+
+def load_log(
+    topic_partition: TopicPartition,
+    config: TopicConfig,
+    *,
+    disk: Disk,
+    handles: HandleCache,
+    directory: str,
+    path: str,
+    now_ms: Callable[[], int],
+    recovery_point: int = 0,
+    log_start_offset: int = 0,
+    clean: bool = False,
+) -> PartitionLog:
+    """The log in `path`, recovered if need be.
+
+    Args:
+        recovery_point, log_start_offset: of the checkpoint files; 0 if they don't say.
+        clean: the last shutdown was clean.
+
+    Raises:
+        OSError.
+    """
+    names = _tidy(disk, path, disk.listdir(path))
+    bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
+    snapshots = [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]
+    segments = [
+        Segment.load(disk, handles, path, base, following)
+        for base, following in zip(bases, [*bases[1:], -1], strict=False)
+    ]
+    file_epochs = _read_epochs(disk, path, names)
+    checked_from = len(segments)
+    if segments:
+        if clean and not segments[-1].find_end():
+            _log.warning("log.end_unclear", partition=str(topic_partition))
+            clean = False
+        if not clean:
+            last = len(segments) - 1
+            checked_from = next((n for n, s in enumerate(segments[:-1]) if s.next_offset > recovery_point), last)
+            gaps = "compact" in config.cleanup_policy
+            _recover(segments, checked_from, file_epochs, gaps=gaps, interval=config.index_interval_bytes)
+    recovered = segments[checked_from:]
+    if not segments or segments[-1].next_offset < log_start_offset:
+        for segment in segments:
+            segment.remove()
+        segments = [Segment(disk, handles, path, log_start_offset)]
+        recovered = []
+    end = segments[-1].next_offset
+    trusted_to = end if clean or not recovered else recovered[0].base_offset
+    for offset in [offset for offset in snapshots if offset > trusted_to]:
+        disk.remove(f"{path}/{offset:020d}{SNAPSHOT}")
+        snapshots.remove(offset)
+    parts = LogParts(
+        segments=segments,
+        epochs=_epochs(segments, file_epochs, end),
+        producers=_producers(disk, path, segments, snapshots, recovered),
+        snapshots=snapshots,
+        log_start_offset=max(log_start_offset, segments[0].base_offset),
+        recovery_point=end if clean else min(recovery_point, end),
+        topic_id=_read_topic_id(disk, path, names),
+        clean=clean,
+    )
+    return PartitionLog(
+        topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
+    )
+
+
+def new_log(
+    topic_partition: TopicPartition,
+    config: TopicConfig,
+    topic_id: TopicId,
+    *,
+    disk: Disk,
+    handles: HandleCache,
+    directory: str,
+    path: str,
+    now_ms: Callable[[], int],
+) -> PartitionLog:
+    """An empty log: a directory with partition.metadata in it; segment files come with the first batch.
+
+    Durable with the first flush (which syncs the metadata before the data) or `sync_metadata`. Raises StorageError, OSError.
+    """
+    disk.makedirs(path)
+    parts = LogParts(
+        [Segment(disk, handles, path, 0)], LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True
+    )
+    log = PartitionLog(
+        topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts,
+        now_ms=now_ms, is_new=True,
+    )  # fmt: skip
+    if topic_id:
+        log.write_metadata()
+    return log
+
+
+def _tidy(disk: Disk, path: str, names: list[str]) -> list[str]:
+    """Finish or drop what was under way; the names that count, sorted."""
+    for name in [name for name in names if name.endswith(_LEFTOVERS)]:
+        disk.remove(f"{path}/{name}")
+        names.remove(name)
+    for name in [name for name in names if name.endswith(LOG + SWAP)]:
+        names = _finish_swap(disk, path, names, name)
+    logs = {name[:20] for name in names if _is_numbered(name, LOG)}
+    kept = []
+    for name in names:
+        orphan = any(_is_numbered(name, suffix) for suffix in (INDEX, TIME_INDEX, TXN_INDEX)) and name[:20] not in logs
+        if orphan:
+            disk.remove(f"{path}/{name}")
+        elif not name.endswith((LOG, SNAPSHOT)) or _is_numbered(name, LOG) or _is_numbered(name, SNAPSHOT):
+            kept.append(name)
+    return sorted(kept)
+
+
+def _is_numbered(name: str, suffix: str) -> bool:
+    return name.endswith(suffix) and len(name) == 20 + len(suffix) and name[:20].isdigit()
+
+
+def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str]:
+    """A compacted segment was complete (it is synced before it is called .swap): it takes the place of what it covers."""
+    base = int(swap[:20])
+    probe = HandleCache(disk, 1)
+    segment = Segment(disk, probe, path, base)
+    target = f"{path}/{swap[: -len(SWAP)]}"
+    covered_to = base + 1
+    file = disk.open(f"{path}/{swap}")
+    segment.size = file.size()
+    file.close()
+    for name in [name for name in names if _is_numbered(name, LOG) and int(name[:20]) == base]:
+        disk.remove(f"{path}/{name}")
+    disk.rename(f"{path}/{swap}", target)
+    segment.exists = True
+    for _, header in segment.headers():
+        covered_to = header.next_offset
+    probe.close()
+    gone = {name for name in names if _is_numbered(name, LOG) and base < int(name[:20]) < covered_to}
+    stale = [
+        name
+        for name in names
+        if name in gone
+        or any(_is_numbered(name, s) and (base <= int(name[:20]) < covered_to) for s in (INDEX, TIME_INDEX, TXN_INDEX))
+    ]
+    for name in stale:
+        if not name.endswith(TXN_INDEX):
+            disk.remove(f"{path}/{name}")
+    left = [name for name in names if name not in stale and name != swap]
+    base_name = swap[: -len(SWAP)]
+    return left if base_name in left else [*left, base_name]
+
+
+def _recover(
+    segments: list[Segment], first: int, epochs: LeaderEpochCache | None, *, gaps: bool, interval: int
+) -> None:
+    """Check `segments` from number `first` on; cut and drop what is not sound. Raises OSError."""
+    expected = segments[first].base_offset
+    floor_epoch = -1
+    for number in range(first, len(segments)):
+        segment = segments[number]
+        if segment.base_offset != expected and not (gaps and segment.base_offset > expected):
+            _drop(segments, number)
+            return
+        expected = max(expected, segment.base_offset)
+        segment.reset_for_recovery()
+        segment.next_offset = segment.base_offset
+        end = 0
+        for position, header, _ in segment.checked():
+            continues = header.base_offset == expected or (gaps and header.base_offset > expected)
+            if not continues or header.last_offset_delta < 0 or not _epoch_fits(epochs, header, floor_epoch):
+                break
+            floor_epoch = header.partition_leader_epoch
+            segment.recovered(position, header, interval)
+            end, expected = position + header.size, header.next_offset
+        whole = end == segment.size
+        if not whole:
+            _log.warning("log.cut", segment=segment.path(LOG), size=segment.size, kept=end)
+        segment.cut_after_recovery(end)
+        if not whole:
+            _drop(segments, number + 1)
+            return
+
+
+def _epoch_fits(epochs: LeaderEpochCache | None, header: BatchHeader, floor_epoch: int) -> bool:
+    if epochs is None:
+        return header.partition_leader_epoch >= floor_epoch
+    known = epochs.epoch_at(header.base_offset)
+    return known == -1 or header.partition_leader_epoch == known
+
+
+def _drop(segments: list[Segment], first: int) -> None:
+    """Remove segments from number `first` on; keep one at least."""
+    for segment in segments[first:]:
+        _log.warning("log.segment_dropped", segment=segment.path(LOG), size=segment.size)
+        segment.remove()
+    del segments[first:]
+
+
+def _read_epochs(disk: Disk, path: str, names: list[str]) -> LeaderEpochCache | None:
+    """The epoch file; None when it is missing, empty or damaged (then the batches tell)."""
+    if checkpoints.LEADER_EPOCHS not in names:
+        return None
+    try:
+        entries = checkpoints.decode_epochs(disk.read_file(f"{path}/{checkpoints.LEADER_EPOCHS}"))
+    except checkpoints.MalformedCheckpoint as error:
+        _log.warning("log.epochs_damaged", path=path, error=str(error))
+        return None
+    return LeaderEpochCache(entries) if entries else None
+
+
+def _epochs(segments: list[Segment], from_file: LeaderEpochCache | None, end: int) -> LeaderEpochCache:
+    """The epochs of what is left of the log. An entry that starts at the very end is a leader's that wrote nothing yet."""
+    if from_file is not None:
+        from_file.truncate_from_end(end + 1)
+        return from_file
+    cache = LeaderEpochCache()
+    for segment in segments:
+        if segment.exists:
+            try:
+                for _, header in segment.headers():
+                    cache.assign(header.partition_leader_epoch, header.base_offset)
+            except ApiError as error:
+                _log.error("log.damaged", segment=segment.path(LOG), error=str(error))
+    return cache
+
+
+def _producers(
+    disk: Disk, path: str, segments: list[Segment], snapshots: list[int], recovered: list[Segment]
+) -> ProducerStates:
+    """Producers at the log's end; recovered segments get their aborted transactions back."""
+    states, start = load_snapshot(disk, path, snapshots)
+    try:
+        for segment, aborted in replay(states, segments, start):
+            if segment in recovered:
+                segment.add_aborted(aborted)
+    except ApiError as error:
+        # Below the recovery point, where nothing was checked: reads will meet it and refuse.
+        _log.error("log.damaged", path=path, error=str(error))
+    return states
+
+
+def _read_topic_id(disk: Disk, path: str, names: list[str]) -> TopicId:
+    if checkpoints.PARTITION_METADATA not in names:
+        return NO_TOPIC_ID
+    try:
+        return checkpoints.decode_partition_metadata(disk.read_file(f"{path}/{checkpoints.PARTITION_METADATA}"))
+    except checkpoints.MalformedCheckpoint as error:
+        _log.warning("log.metadata_damaged", path=path, error=str(error))
+        return NO_TOPIC_ID

@@ -1,0 +1,495 @@
+"""One segment: a .log file of batches and the indexes beside it. No policy: the partition's log decides what and when."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from kafkalite.env.seams import Buffer, Disk, File
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.log.handles import HandleCache
+from kafkalite.log.index import (
+    ABORTED_ENTRY,
+    OFFSET_ENTRY_SIZE,
+    TIME_ENTRY,
+    AbortedTransaction,
+    OffsetIndex,
+    TimeIndex,
+    decode_aborted,
+)
+from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, crc_of
+
+LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"
+DELETED = ".deleted"
+
+#: Scans read this much at once; headers only.
+_SCAN_BYTES = 64 * 1024
+#: Checked scans read this much at once, or one batch if that is larger.
+_CHECK_BYTES = 1024 * 1024
+#: Batches at the end of the active segment whose position is known without an index; trimmed to half.
+_TAIL_BATCHES = 128
+
+
+def file_name(base_offset: int, suffix: str) -> str:
+    """Kafka's: the base offset in 20 digits."""
+    return f"{base_offset:020d}{suffix}"
+
+
+class Segment:
+    """The batches from `base_offset` on. Files are made when the first batch comes.
+
+    Invariants: `size` bytes of the .log file are whole batches; offsets in it are >= base_offset and increase;
+    entries of the in-memory indexes that are not in the files yet are those from number `*_saved` on.
+    """
+
+    __slots__ = (
+        "_aborted", "_aborted_saved", "_disk", "_handles", "_offsets", "_offsets_saved", "_tail_last", "_tail_positions",
+        "_times", "_times_saved", "base_offset", "bytes_since_index", "directory", "exists", "first_timestamp",
+        "max_timestamp", "max_timestamp_offset", "next_offset", "size", "synced_size",
+    )  # fmt: skip
+
+    def __init__(self, disk: Disk, handles: HandleCache, directory: str, base_offset: int) -> None:
+        self._disk = disk
+        self._handles = handles
+        self.directory = directory
+        self.base_offset = base_offset
+        #: Where the next batch would start.
+        self.next_offset = base_offset
+        self.size = 0
+        self.synced_size = 0
+        self.exists = False
+        #: None: not loaded from their files yet.
+        self._offsets: OffsetIndex | None = None
+        self._times: TimeIndex | None = None
+        self._aborted: list[AbortedTransaction] | None = None
+        self._offsets_saved = self._times_saved = self._aborted_saved = 0
+        self.bytes_since_index = 0
+        #: Of the first batch: a segment's age is counted in record time. None: not known yet.
+        self.first_timestamp: int | None = None
+        #: None: not known yet (a segment that was loaded, not scanned).
+        self.max_timestamp: int | None = -1
+        self.max_timestamp_offset = -1
+        self._tail_last: array[int] | None = None
+        self._tail_positions: array[int] | None = None
+
+    def path(self, suffix: str) -> str:
+        return f"{self.directory}/{self.base_offset:020d}{suffix}"
+
+    # --- opening ----------------------------------------------------------------------------------
+
+    @classmethod
+    def load(cls, disk: Disk, handles: HandleCache, directory: str, base_offset: int, next_offset: int) -> Segment:
+        """A segment whose files are there; only its size is looked up. Raises OSError.
+
+        Args:
+            next_offset: where the next segment starts, or -1 when this is the last one (then call `find_end`).
+        """
+        segment = cls(disk, handles, directory, base_offset)
+        segment.exists = True
+        file = disk.open(segment.path(LOG))
+        segment.size = segment.synced_size = file.size()
+        file.close()
+        segment.next_offset = next_offset
+        if segment.size:
+            segment.max_timestamp = None
+        return segment
+
+    def _log(self) -> File:
+        return self._handles.get(self.path(LOG), self, create=not self.exists)
+
+    def create(self) -> None:
+        """Make the .log file. Raises OSError."""
+        if not self.exists:
+            self._log()
+            self.exists = True
+
+    def unload(self) -> None:
+        """The handle was closed for lack of use: drop the indexes too where the files have all of them."""
+        if self._offsets is not None and self._offsets_saved == len(self._offsets) and self.size:
+            self._offsets = None
+        if self._times is not None and self._times_saved == len(self._times) and self.size:
+            self._times = None
+        self._tail_last = self._tail_positions = None
+
+    def _offset_index(self) -> OffsetIndex:
+        if self._offsets is None:
+            loaded = OffsetIndex.decode(self._read_optional(INDEX)) if self.size else OffsetIndex()
+            lost = loaded is not None and not len(loaded) and self.size > _SCAN_BYTES
+            if loaded is None or lost or (loaded.positions and loaded.positions[-1] >= self.size):
+                self._rebuild()
+            else:
+                self._offsets, self._offsets_saved = loaded, len(loaded)
+                # The next entry is due as if the last batch had just got one: at worst the index is a bit sparser.
+                self.bytes_since_index = self.size - (loaded.positions[-1] if loaded.positions else 0)
+        assert self._offsets is not None
+        return self._offsets
+
+    def _time_index(self) -> TimeIndex:
+        if self._times is None:
+            loaded = TimeIndex.decode(self._read_optional(TIME_INDEX)) if self.size else TimeIndex()
+            if loaded is None:
+                self._rebuild()
+            else:
+                self._times, self._times_saved = loaded, len(loaded)
+        assert self._times is not None
+        return self._times
+
+    def _read_optional(self, suffix: str) -> bytes:
+        try:
+            return self._disk.read_file(self.path(suffix))
+        except FileNotFoundError:
+            return b""
+
+    def _rebuild(self, interval: int = 4096) -> None:
+        """Make both indexes anew from the headers; the files get them at the next save."""
+        self._offsets, self._times = OffsetIndex(), TimeIndex()
+        self._offsets_saved = self._times_saved = 0
+        self._forget_tail()
+        self.bytes_since_index = 0
+        self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = -1, -1, None
+        for position, header in self.headers():
+            self._note(header, header.base_offset, header.max_timestamp, position, interval)
+
+    # --- appending --------------------------------------------------------------------------------
+
+    def append(self, buffers: Sequence[Buffer]) -> None:
+        """Write at the end, in one go. Raises OSError, and then the file is as it was or `cut` must be called."""
+        self._log().append(buffers)
+        self.exists = True
+
+    def cut(self) -> None:
+        """Cut the file to `size`: after an append that failed half way. Raises OSError."""
+        if self.exists:
+            self._log().truncate(self.size)
+
+    def appended(self, header: BatchHeader, base_offset: int, max_timestamp: int, interval: int) -> None:
+        """Account for a batch that `append` has written."""
+        if self._offsets is None:
+            self._offset_index()
+        if self._times is None:
+            self._time_index()
+        self._note(header, base_offset, max_timestamp, self.size, interval)
+        size = header.batch_length + LOG_OVERHEAD
+        self.size += size
+        self.next_offset = base_offset + header.last_offset_delta + 1
+
+    def _note(self, header: BatchHeader, base_offset: int, max_timestamp: int, position: int, interval: int) -> None:
+        last_offset = base_offset + header.last_offset_delta
+        if self.max_timestamp is None:
+            self._timestamps()
+        assert self.max_timestamp is not None
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp, self.max_timestamp_offset = max_timestamp, last_offset
+        if self.first_timestamp is None and position == 0:
+            self.first_timestamp = max_timestamp
+        if self.bytes_since_index > interval:
+            assert self._offsets is not None and self._times is not None
+            self._offsets.append(last_offset - self.base_offset, position)
+            self._times.maybe_append(self.max_timestamp, self.max_timestamp_offset - self.base_offset)
+            self.bytes_since_index = 0
+        self.bytes_since_index += header.batch_length + LOG_OVERHEAD
+        if self._tail_last is None or self._tail_positions is None:
+            self._tail_last, self._tail_positions = array("q"), array("I")
+        self._tail_last.append(last_offset)
+        self._tail_positions.append(position)
+        if len(self._tail_last) > _TAIL_BATCHES:
+            del self._tail_last[: _TAIL_BATCHES // 2]
+            del self._tail_positions[: _TAIL_BATCHES // 2]
+
+    def _forget_tail(self) -> None:
+        self._tail_last = self._tail_positions = None
+
+    def index_bytes(self) -> int:
+        """Size of the larger index, in the file's bytes."""
+        return max(len(self._offset_index()) * OFFSET_ENTRY_SIZE, len(self._time_index()) * TIME_ENTRY.size)
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def read_at(self, position: int, size: int) -> bytes:
+        return self._log().read_at(position, size)
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """(position, header) of each batch from `position`; reads little more than the headers of large batches.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE where there is no batch. OSError.
+        """
+        end = self.size if end is None else end
+        file = self._log()
+        chunk, start = b"", position
+        while position < end:
+            at = position - start
+            if at + HEADER_SIZE > len(chunk):
+                start, at = position, 0
+                chunk = file.read_at(position, min(_SCAN_BYTES, end - position))
+                if len(chunk) < HEADER_SIZE:
+                    raise self._corrupt(position)
+            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+            size = header.batch_length + LOG_OVERHEAD
+            if header.magic != MAGIC or size < HEADER_SIZE or position + size > end:
+                raise self._corrupt(position)
+            yield position, header
+            position += size
+
+    def checked(self) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+        """(position, header, bytes) of each batch up to the first one that is torn or whose CRC is wrong. Raises OSError."""
+        file = self._log()
+        position, start, chunk = 0, 0, memoryview(b"")
+        while position < self.size:
+            at = position - start
+            if at + HEADER_SIZE > len(chunk):
+                start, at, chunk = position, 0, memoryview(file.read_at(position, _CHECK_BYTES))
+                if len(chunk) < HEADER_SIZE:
+                    return
+            header = BatchHeader._make(HEADER.unpack_from(chunk, at))
+            size = header.batch_length + LOG_OVERHEAD
+            if header.magic != MAGIC or size < HEADER_SIZE or position + size > self.size:
+                return
+            if at + size > len(chunk):
+                start, at, chunk = position, 0, memoryview(file.read_at(position, max(size, _CHECK_BYTES)))
+                if len(chunk) < size:
+                    return
+            if crc_of(chunk, at, size) != header.crc:
+                return
+            yield position, header, chunk[at : at + size]
+            position += size
+
+    def _corrupt(self, position: int) -> Exception:
+        return api_error(ErrorCode.CORRUPT_MESSAGE, f"{self.path(LOG)}: no batch at byte {position}")
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch whose last offset is >= `offset` starts; `size` if there is none.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE. OSError.
+        """
+        if offset >= self.next_offset:
+            return self.size
+        tail = self._tail_last
+        if tail is not None and tail:
+            assert self._tail_positions is not None
+            found = bisect_left(tail, offset)
+            # The first of the tail has it only if the batch before the tail hasn't: known when there is none.
+            if found > 0 or self._tail_positions[0] == 0:
+                return self._tail_positions[found] if found < len(tail) else self.size
+        if offset <= self.base_offset:
+            return 0
+        start = self._offset_index().position_for(offset - self.base_offset)
+        for position, header in self.headers(start):
+            if header.base_offset + header.last_offset_delta >= offset:
+                return position
+        return self.size
+
+    def end_before(self, position: int) -> int:
+        """Where the batch that ends at `position` leaves off: the next offset; the base offset if there is none.
+
+        Raises:
+            ApiError: CORRUPT_MESSAGE. OSError.
+        """
+        index = self._offset_index()
+        found = bisect_left(index.positions, position) - 1
+        end = self.base_offset
+        for _, header in self.headers(index.positions[found] if found >= 0 else 0, position):
+            end = header.base_offset + header.last_offset_delta + 1
+        return end
+
+    # --- timestamps -------------------------------------------------------------------------------
+
+    def _timestamps(self) -> None:
+        """Find out the largest timestamp: the time index's last entry, and the batches behind it."""
+        if self.max_timestamp is not None:
+            return
+        self.max_timestamp, self.max_timestamp_offset = -1, -1
+        times = self._time_index()
+        start = 0
+        if times.timestamps:
+            self.max_timestamp = times.timestamps[-1]
+            self.max_timestamp_offset = self.base_offset + times.offsets[-1]
+            start = self._offset_index().position_for(times.offsets[-1])
+        for _, header in self.headers(start):
+            if header.max_timestamp > self.max_timestamp:
+                self.max_timestamp, self.max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    def largest_timestamp(self) -> tuple[int, int]:
+        """(timestamp, last offset of the batch that has it); (-1, -1) when there are no batches."""
+        self._timestamps()
+        assert self.max_timestamp is not None
+        return self.max_timestamp, self.max_timestamp_offset
+
+    def starting_timestamp(self) -> int | None:
+        """Max timestamp of the first batch; None when there is none."""
+        if self.first_timestamp is None and self.size:
+            self.first_timestamp = next(self.headers())[1].max_timestamp
+        return self.first_timestamp
+
+    def position_for_timestamp(self, timestamp: int) -> int:
+        """A position before which there is no record with a timestamp >= `timestamp`."""
+        # Entry (t, o) says that t was the largest timestamp up to its batch, which ends at o: before it all are < t.
+        relative = self._time_index().offset_before(timestamp)
+        return self._offset_index().position_for(relative) if relative else 0
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    def aborted(self) -> list[AbortedTransaction]:
+        """Aborted transactions whose marker lies in this segment, in the markers' order."""
+        if self._aborted is None:
+            self._aborted = decode_aborted(self._read_optional(TXN_INDEX)) or []
+            self._aborted_saved = len(self._aborted)
+        return self._aborted
+
+    def add_aborted(self, entry: AbortedTransaction) -> None:
+        self.aborted().append(entry)
+
+    # --- durability -------------------------------------------------------------------------------
+
+    def save_indexes(self) -> list[str]:
+        """Bring the index files up to date; the suffixes of those written. Raises OSError."""
+        if not self.exists:
+            return []
+        written = []
+        if self._offsets is not None and (self._offsets_saved != len(self._offsets) or not self._offsets_saved):
+            written += self._save(
+                INDEX, self._offsets_saved * OFFSET_ENTRY_SIZE, self._offsets.encode(self._offsets_saved)
+            )
+            self._offsets_saved = len(self._offsets)
+        if self._times is not None and (self._times_saved != len(self._times) or not self._times_saved):
+            written += self._save(
+                TIME_INDEX, self._times_saved * TIME_ENTRY.size, self._times.encode(self._times_saved)
+            )
+            self._times_saved = len(self._times)
+        if self._aborted is not None and self._aborted_saved != len(self._aborted):
+            data = b"".join(entry.encode() for entry in self._aborted[self._aborted_saved :])
+            written += self._save(TXN_INDEX, self._aborted_saved * ABORTED_ENTRY.size, data)
+            self._aborted_saved = len(self._aborted)
+        return written
+
+    def _save(self, suffix: str, keep: int, data: bytes) -> list[str]:
+        """Cut the file to `keep` bytes and append `data`."""
+        path = self.path(suffix)
+        if not data and not keep and not self._disk.exists(path):
+            return []
+        file = self._disk.open(path, create=True)
+        try:
+            if file.size() != keep:
+                file.truncate(keep)
+            if data:
+                file.append([data])
+        finally:
+            file.close()
+        return [suffix]
+
+    def seal(self) -> None:
+        """The segment rolls: the time index gets the largest timestamp as its last entry, the files all there is."""
+        if self.size:
+            timestamp, offset = self.largest_timestamp()
+            self._time_index().maybe_append(timestamp, offset - self.base_offset)
+        self.save_indexes()
+
+    def log_file(self) -> File:
+        """The handle to sync (pin it meanwhile)."""
+        return self._log()
+
+    # --- cutting and removing ---------------------------------------------------------------------
+
+    def truncate_to_position(self, position: int, next_offset: int) -> None:
+        """Cut the .log at a batch's start; everything derived from what is gone goes too. Raises OSError."""
+        offsets, times, aborted = self._offset_index(), self._time_index(), self.aborted()
+        self._log().truncate(position)
+        self.size, self.synced_size = position, min(self.synced_size, position)
+        self.next_offset = next_offset
+        offsets.truncate_to_position(position)
+        times.truncate_to_offset(next_offset - self.base_offset)
+        self._offsets_saved = min(self._offsets_saved, len(offsets))
+        self._times_saved = min(self._times_saved, len(times))
+        aborted[:] = [entry for entry in aborted if entry.last_offset < next_offset]
+        self._aborted_saved = min(self._aborted_saved, len(aborted))
+        self._forget_tail()
+        self.bytes_since_index = position - (offsets.positions[-1] if offsets.positions else 0)
+        self.max_timestamp = None if position else -1
+        if not position:
+            self.max_timestamp_offset, self.first_timestamp = -1, None
+        self._save_shortened()
+
+    def _save_shortened(self) -> None:
+        """Index files must never be longer than the log they describe: a clean start trusts them."""
+        for suffix, saved, entry_size in (
+            (INDEX, self._offsets_saved, OFFSET_ENTRY_SIZE),
+            (TIME_INDEX, self._times_saved, TIME_ENTRY.size),
+            (TXN_INDEX, self._aborted_saved, ABORTED_ENTRY.size),
+        ):
+            path = self.path(suffix)
+            if self._disk.exists(path):
+                file = self._disk.open(path)
+                if file.size() > saved * entry_size:
+                    file.truncate(saved * entry_size)
+                file.close()
+
+    def reset_for_recovery(self) -> None:
+        """Forget all that is derived from the batches: recovery makes it anew."""
+        self._offsets, self._times, self._aborted = OffsetIndex(), TimeIndex(), []
+        self._offsets_saved = self._times_saved = self._aborted_saved = 0
+        self._forget_tail()
+        self.bytes_since_index = 0
+        self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = -1, -1, None
+
+    def recovered(self, position: int, header: BatchHeader, interval: int) -> None:
+        """Recovery found a good batch at `position`."""
+        self._note(header, header.base_offset, header.max_timestamp, position, interval)
+        self.next_offset = header.base_offset + header.last_offset_delta + 1
+
+    def cut_after_recovery(self, size: int) -> None:
+        """Cut the file behind the last good batch. Raises OSError."""
+        if size < self.size:
+            self._log().truncate(size)
+        self.size = size
+        self.synced_size = 0
+        self._save_shortened()
+
+    def find_end(self) -> bool:
+        """Find `next_offset` of a segment that was closed cleanly: the batches behind the last index entry.
+
+        Returns False if what is there is not whole batches: the segment must be recovered. Raises OSError.
+        """
+        if not self.size:
+            self.next_offset = self.base_offset
+            return True
+        data = self._read_optional(INDEX)
+        start = indexed = 0
+        if len(data) >= OFFSET_ENTRY_SIZE and len(data) % OFFSET_ENTRY_SIZE == 0:
+            indexed, start = int.from_bytes(data[-8:-4], "big"), int.from_bytes(data[-4:], "big")
+        if start >= self.size:
+            return False
+        try:
+            for position, header in self.headers(start):
+                if position and position == start and header.last_offset != self.base_offset + indexed:
+                    return False
+                self.next_offset = header.base_offset + header.last_offset_delta + 1
+        except ApiError:
+            return False
+        return self.next_offset > self.base_offset
+
+    def close(self) -> None:
+        self._handles.forget(self.path(LOG))
+
+    def mark_deleted(self) -> list[str]:
+        """Rename the files to *.deleted; the new paths, to be removed later. Raises OSError."""
+        self.close()
+        renamed = []
+        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+            path = self.path(suffix)
+            if self._disk.exists(path):
+                self._disk.rename(path, path + DELETED)
+                renamed.append(path + DELETED)
+        return renamed
+
+    def remove(self) -> None:
+        """Remove the files now. Raises OSError."""
+        self.close()
+        for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
+            self._disk.remove(self.path(suffix))
+
+
+def total_size(segments: Sequence[Segment]) -> int:
+    """Bytes of the .log files."""
+    return sum(segment.size for segment in segments)

@@ -1,0 +1,142 @@
+"""What a leader checks of a batch before it writes anything, and when a segment ends. Pure."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from crc32c import crc32c
+
+from kafkalite.config import TopicConfig
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.record.batch import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
+    BatchHeader,
+    split_batches,
+)
+from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker_of, records_of
+
+#: client: everything is checked. coordinator: control batches too, no sequences (transaction markers, group offsets).
+Origin = Literal["client", "coordinator"]
+
+_MAX_CODEC = 4
+
+
+def batches_for_leader(view: memoryview, config: TopicConfig, origin: Origin) -> list[tuple[int, BatchHeader]]:
+    """(position, header) of each batch, all of them fit to be appended.
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    size = len(view)
+    if size >= HEADER_SIZE:
+        header = BatchHeader._make(HEADER.unpack_from(view))
+        if header.batch_length == size - LOG_OVERHEAD and header.magic == MAGIC:  # the usual case: one batch
+            _check_batch(view, 0, header, config, origin)
+            return [(0, header)]
+    batches = list(split_batches(view))
+    if not batches:
+        raise api_error(ErrorCode.INVALID_RECORD, "no record batch in it")
+    for position, header in batches:
+        _check_batch(view, position, header, config, origin)
+    return batches
+
+
+def _check_batch(view: memoryview, position: int, header: BatchHeader, config: TopicConfig, origin: Origin) -> None:
+    size = header.batch_length + LOG_OVERHEAD
+    if size > config.max_message_bytes:
+        raise api_error(
+            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes, max.message.bytes is {config.max_message_bytes}"
+        )
+    if crc32c(view[position + CRC_START : position + size]) != header.crc:
+        raise api_error(ErrorCode.CORRUPT_MESSAGE, "the CRC is wrong")
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        raise api_error(
+            ErrorCode.CORRUPT_MESSAGE,
+            f"record count {header.record_count}, last offset delta {header.last_offset_delta}",
+        )
+    if header.compression > _MAX_CODEC:
+        raise api_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {header.compression}")
+    if header.has_delete_horizon:
+        raise api_error(ErrorCode.INVALID_RECORD, "only compaction sets a delete horizon")
+    if header.producer_id < 0:
+        if header.is_transactional:
+            raise api_error(ErrorCode.INVALID_RECORD, "a transactional batch needs a producer id")
+    elif header.producer_epoch < 0:
+        raise api_error(ErrorCode.INVALID_RECORD, "a producer id without an epoch")
+    if origin == "client":
+        if header.is_control:
+            raise api_error(ErrorCode.INVALID_RECORD, "clients may not write control batches")
+        if header.producer_id >= 0 and header.base_sequence < 0:
+            raise api_error(ErrorCode.INVALID_RECORD, "a producer id without a sequence")
+        if "compact" in config.cleanup_policy:
+            _check_keys(view, position, header)
+
+
+def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:
+    """A compacted topic takes no record without a key. The one check that looks at records, on such topics only."""
+    for record in records_of(view, position, header):
+        if record.key is None:
+            raise api_error(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
+
+
+def batches_for_follower(view: memoryview, log_end_offset: int, *, gaps: bool) -> list[tuple[int, BatchHeader]]:
+    """(position, header) of each batch that a leader sent, all of them whole and in order.
+
+    Args:
+        gaps: offsets may be missing between batches (compaction took them).
+
+    Raises:
+        ApiError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE when they don't continue at `log_end_offset`.
+    """
+    batches = list(split_batches(view))
+    expected = log_end_offset
+    for position, header in batches:
+        size = header.batch_length + LOG_OVERHEAD
+        if crc32c(view[position + CRC_START : position + size]) != header.crc:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch at {header.base_offset} is wrong")
+        if (
+            header.last_offset_delta < 0
+            or header.base_offset < expected
+            or (header.base_offset > expected and not gaps)
+        ):
+            raise api_error(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {header.base_offset}, the log ends at {expected}"
+            )
+        expected = header.base_offset + header.last_offset_delta + 1
+    return batches
+
+
+def marker_in(view: memoryview, position: int, header: BatchHeader) -> EndTransactionMarker | None:
+    """The end-of-transaction marker if the batch is one."""
+    return end_transaction_marker_of(view, position, header) if header.is_control else None
+
+
+def must_roll(
+    config: TopicConfig,
+    *,
+    segment_size: int,
+    index_bytes: int,
+    relative_last_offset: int,
+    age_ms: int,
+    batch_size: int,
+) -> bool:
+    """Whether a batch has to go into a new segment. An empty segment always takes it (a batch is never split).
+
+    It depends on nothing but the batches and the configuration, so replicas end their segments at the same batches.
+
+    Args:
+        relative_last_offset: of the batch, counted from the segment's base offset.
+        age_ms: the batch's max timestamp minus that of the segment's first batch.
+    """
+    if segment_size == 0:
+        return relative_last_offset > 2**31 - 1
+    return (
+        segment_size + batch_size > config.segment_bytes
+        or index_bytes + 12 > config.segment_index_bytes
+        or relative_last_offset > 2**31 - 1
+        or age_ms > config.segment_ms
+    )

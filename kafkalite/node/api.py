@@ -1,0 +1,132 @@
+"""The RPC listener's handlers: each hands a message to the part of the node that answers it. No policy here."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from kafkalite.controller.controller import Controller
+from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.errors import ErrorCode
+from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
+from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.node.topic_orders import TopicOrders
+from kafkalite.replica import rpc_handlers
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.messages import (
+    ControlledShutdownRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    HealthProblem,
+    HealthRequest,
+    HealthResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    IsrChangedRequest,
+    Message,
+    MetadataRequest,
+    MetadataResponse,
+    NewTopic,
+)
+from kafkalite.rpc.server import Handler, Reply, Request
+
+#: A client that asks for an unknown topic waits at most so long for its creation to be known here.
+AUTO_CREATE_WAIT_S = 5.0
+
+R = TypeVar("R", bound=Message)
+
+
+class Host(Protocol):
+    """What the handlers need of the node."""
+
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    controller: Controller
+    orders: TopicOrders
+    auto_create_topics: bool
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
+
+    def problems(self) -> tuple[HealthProblem, ...]: ...
+
+    async def allocate_producer_id(self) -> ProducerId: ...
+
+
+class Api:
+    """The handlers by class of request."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._answers = MetadataAnswers(host.metadata)
+
+    def handlers(self) -> Mapping[type[Message], Handler]:
+        """For RpcServer."""
+        host = self._host
+        return {
+            **rpc_handlers.handlers(host.replicas),
+            IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
+            ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
+            MetadataRequest: self._metadata,
+            InitProducerIdRequest: self._init_producer_id,
+            CreateTopicsRequest: _answer(host.orders.create_topics),
+            DeleteTopicsRequest: _answer(host.orders.delete_topics),
+            DescribeClusterRequest: self._describe_cluster,
+            HealthRequest: self._health,
+        }
+
+    # --- metadata ------------------------------------------------------------
+
+    def _metadata(self, request: Request) -> Reply | Awaitable[Reply | None] | None:
+        message = request.message
+        assert isinstance(message, MetadataRequest)
+        found = self.metadata(message.topics)
+        if message.allow_auto_create and self._host.auto_create_topics:
+            missing = [t.topic for t in found.topics if t.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+            if missing:
+                return self._create_and_answer(message, missing)
+        return Reply(found)
+
+    async def _create_and_answer(self, message: MetadataRequest, missing: Sequence[str]) -> Reply:
+        topics = tuple(NewTopic(topic) for topic in missing)
+        await self._host.orders.create_topics(CreateTopicsRequest(topics, timeout_ms=int(AUTO_CREATE_WAIT_S * 1000)))
+        return Reply(self.metadata(message.topics))
+
+    def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        """What this node knows of these topics (None: all)."""
+        return self._answers.answer(self._host.cluster_id, topics)
+
+    def _describe_cluster(self, request: Request) -> Reply:
+        cache = self._host.metadata
+        return Reply(
+            DescribeClusterResponse(self._host.cluster_id, cache.controller_id, cache.controller_epoch, cache.brokers())
+        )
+
+    async def _init_producer_id(self, request: Request) -> Reply:
+        message = request.message
+        assert isinstance(message, InitProducerIdRequest)
+        if message.transactional_id is not None:
+            # Transactions are spoken on the Kafka listener.
+            return Reply(InitProducerIdResponse(ErrorCode.UNSUPPORTED_VERSION, ProducerId(-1), -1))
+        try:
+            producer_id = await self._host.allocate_producer_id()
+        except CoordinatorError:
+            return Reply(InitProducerIdResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, ProducerId(-1), -1))
+        return Reply(InitProducerIdResponse(ErrorCode.NONE, producer_id, 0))
+
+    def _health(self, request: Request) -> Reply:
+        return Reply(HealthResponse(self._host.identity()[0], self._host.problems()))
+
+
+def _answer(serve: Callable[[Any], Coroutine[Any, Any, Message]]) -> Handler:
+    """A handler from a coroutine that takes the message and returns the answer."""
+
+    async def handle(request: Request) -> Reply:
+        return Reply(await serve(request.message))
+
+    return handle

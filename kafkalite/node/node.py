@@ -1,0 +1,377 @@
+"""The composition root: one node, from its configuration and its environment to a clean stop.
+
+Start: session, cluster id, logs, listeners, registration, candidacy. The node registers when its listeners are bound
+(V3 E.5), so that whoever reads of it can reach it; it never resumes a leadership by itself (docs/adr/0008). The stop
+goes the other way round: leaders move away while everything still serves, the session ends last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from kafkalite.config import BrokerConfig, TopicConfig, topic_config
+from kafkalite.controller.controller import Controller
+from kafkalite.controller.orders import Orders
+from kafkalite.coordination import registration
+from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.coordination.topic_configs import TOPICS, TopicConfigs
+from kafkalite.coordination.znodes import BrokerZnode
+from kafkalite.env import Env
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
+from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.log.log_manager import LogManager
+from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId
+from kafkalite.node.api import Api
+from kafkalite.node.controller_link import ControllerLink
+from kafkalite.node.http_server import HttpServer
+from kafkalite.node.kafka_services import NodeServices
+from kafkalite.node.producer_ids import ProducerIds
+from kafkalite.node.status import StatusPages
+from kafkalite.node.topic_orders import TopicOrders
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.messages import (
+    ControlledShutdownRequest,
+    HealthProblem,
+    HelloRequest,
+    IsrChangedRequest,
+    Message,
+)
+from kafkalite.rpc.server import Identity, RpcServer
+
+_log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+#: The last sessions of this node, in its first log directory: whoever holds the directory's lock may remove the
+#: registration that a killed process left behind, instead of waiting for its session to end.
+_SESSIONS_FILE = "kafkalite-sessions.json"
+_SESSIONS_KEPT = 8
+_START_RETRY_S = 0.2
+#: Each step of a stop has at most so long.
+_STOP_STEP_S = 15.0
+
+
+class Node:
+    """One node. `await run()` returns after `stop()`; it raises what made the node unable to go on.
+
+    Attributes:
+        ready: set when the node serves.
+        endpoints: "kafka", "rpc", "http" -> where it listens; filled when ready.
+        stopping: whether `stop` was called.
+    """
+
+    def __init__(self, config: BrokerConfig, env: Env) -> None:
+        self.config = config
+        self.env = env
+        self.ready = asyncio.Event()
+        self.stopping = False
+        self.endpoints: dict[str, Endpoint] = {}
+        self.broker_id = BrokerId(config.broker_id)
+        self.broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
+        self.cluster_id = ""
+        self.auto_create_topics = config.auto_create_topics_enable
+        self._stop = asyncio.Event()
+        self._fatal: BaseException | None = None
+        self._link_connection: RpcConnection | None = None
+        self._storage_problems: dict[str, HealthProblem] = {}
+        self._dead_sessions: frozenset[int] = frozenset()
+        self._introducing = asyncio.Lock()
+        self._introduced: Coordinator | None = None
+        self._candidacy: asyncio.Task[None] | None = None
+        self._build()
+
+    # --- parts -----------------------------------------------------------------
+
+    def _build(self) -> None:
+        config, env = self.config, self.env
+        self.supervisor = Supervisor(self._on_fatal)
+        self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
+        self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms)
+        self.metadata = MetadataCache()
+        self.logs = LogManager(
+            config, env.disk, env.clock, supervisor=self.supervisor, on_dir_failed=self._on_dir_failed
+        )
+        self.link = ControllerLink(self._call_controller, self.identity)
+        self.replicas = ReplicaManager(
+            config=config,
+            env=env,
+            supervisor=self.supervisor,
+            logs=self.logs,
+            session=self.session,
+            topic_configs=self.topic_config,
+            identity=self.identity,
+            cluster_id=lambda: self.cluster_id,
+            metadata=self.metadata,
+            notify_isr=self.link.notify_isr,
+        )
+        self.logs.hw_of = self.replicas.high_watermark
+        self.controller = Controller(
+            config=config,
+            env=env,
+            supervisor=self.supervisor,
+            identity=self.identity,
+            cluster_id=lambda: self.cluster_id,
+            topic_config=self.topic_config,
+        )
+        self.orders = TopicOrders(Orders(self.session.wait, lambda: self.config, env.random), self.metadata)
+        self.producer_ids = ProducerIds(self.reserve_producer_ids)
+        self.rpc = RpcServer(
+            network=env.network,
+            supervisor=self.supervisor,
+            config=config,
+            identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
+            handlers=Api(self).handlers(),
+        )
+        self.kafka = KafkaSide(NodeServices(self))
+        self.http = HttpServer(env.network, StatusPages(self).pages())
+
+    def identity(self) -> tuple[BrokerId, BrokerEpoch]:
+        """This node's id and its present epoch (-1 while it is not registered)."""
+        return self.broker_id, self.broker_epoch
+
+    def topic_config(self, topic: str) -> TopicConfig:
+        """A topic's configuration: the broker's defaults with the topic's own settings on top."""
+        overrides = self.configs.topic(topic)
+        try:
+            return topic_config(self.config.topic, overrides)
+        except ConfigError as error:
+            # Somebody wrote it by hand. What can be used is used; `health` tells of the rest.
+            _log.error("topic_config.invalid", topic=topic, error=str(error))
+            usable = self.config.topic
+            for key, value in sorted(overrides.items()):
+                try:
+                    usable = topic_config(usable, {key: value})
+                except ConfigError:
+                    continue
+            return usable
+
+    def problems(self) -> tuple[HealthProblem, ...]:
+        """What this node can see to be wrong."""
+        malformed = tuple(
+            HealthProblem("znode.malformed", 0, reason, path) for path, reason in sorted(self.configs.malformed.items())
+        )
+        return (
+            *self.replicas.problems(),
+            *self.controller.problems(),
+            *(self._storage_problems[directory] for directory in sorted(self._storage_problems)),
+            *malformed,
+        )
+
+    async def allocate_producer_id(self) -> ProducerId:
+        """A producer id that nobody has. Raises CoordinatorError."""
+        return await self.producer_ids.allocate()
+
+    async def reserve_producer_ids(self) -> tuple[int, int]:
+        """A block of producer ids, reserved in ZooKeeper: (first, how many). Raises CoordinatorError."""
+        current = self.session.current
+        if current is None:
+            raise NotSentError("no session with ZooKeeper")
+        block = await registration.allocate_producer_ids(current, self.broker_id)
+        return block.first, block.last - block.first + 1
+
+    # --- life --------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Ask for a controlled shutdown; `run` returns when it is done."""
+        self.stopping = True
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Start, serve until `stop`, and stop.
+
+        Raises:
+            StartupRefused: the directories are another cluster's or node's, or the id is in use.
+            OSError: a listener's address cannot be bound.
+            KafkaliteError: whatever else the node cannot go on without.
+        """
+        clean = False
+        try:
+            starting = self.supervisor.spawn("node.start", self._start())
+            waiting = self.supervisor.spawn("node.stop_wanted", self._stop.wait())
+            await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done() and not starting.cancelled() and starting.exception() is None:
+                self.ready.set()
+                _log.info("node.ready", **{name: str(endpoint) for name, endpoint in self.endpoints.items()})
+                await waiting
+            clean = self._fatal is None and self.ready.is_set()
+        finally:
+            await self._shut_down(controlled=clean)
+        if self._fatal is not None:
+            raise self._fatal
+
+    async def _start(self) -> None:
+        self.supervisor.spawn("session.keeper", self.session.run())
+        await self._in_session(registration.ensure_layout)
+        self.cluster_id = await self._in_session(lambda session: registration.cluster_id(session, self.env.random))
+        await self._in_session(self.configs.load)
+        await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
+        self._dead_sessions = self._read_sessions()
+        self.replicas.start()
+        await self._bind()
+        self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
+        self.supervisor.spawn("controller.link", self.link.run())
+        self.session.on_lost(self.replicas.on_session_lost)
+        self.session.on_session(self._introduce)
+        await self._in_session(self._introduce)
+
+    async def _in_session(self, action: Callable[[Coordinator], Awaitable[T]]) -> T:
+        """Run `action` in the present session, and again in the next one if that ends meanwhile."""
+        while True:
+            coordinator = await self.session.wait()
+            try:
+                return await action(coordinator)
+            except CoordinatorError as error:
+                _log.info("node.start_retries", error=repr(error))
+                await asyncio.sleep(_START_RETRY_S)
+
+    async def _bind(self) -> None:
+        host = self.config.host
+        self.endpoints["rpc"] = await self.rpc.start(host, self.config.rpc_port)
+        if self.config.kafka_port >= 0:
+            self.endpoints["kafka"] = await self.kafka.start(host, self.config.kafka_port)
+        if self.config.http_port >= 0:
+            bound = await self.http.start(host, self.config.http_port)
+            self.endpoints["http"] = Endpoint(*bound)
+
+    async def _introduce(self, coordinator: Coordinator) -> None:
+        """Make a new session ours: settings, registration, candidacy. Safe to repeat for the same session."""
+        async with self._introducing:
+            if self._introduced is coordinator:
+                return
+            await self.configs.load(coordinator)
+            epoch = await registration.register_broker(
+                coordinator,
+                self.broker_id,
+                self._description(),
+                session_timeout_ms=self.config.zookeeper_session_timeout_ms,
+                dead_sessions=self._dead_sessions,
+            )
+            self.broker_epoch = epoch
+            if self._introduced is not None or not self.logs.unclean_start:
+                await self.replicas.on_session(coordinator)  # docs/adr/0008
+            self._introduced = coordinator
+            self._note_session(coordinator.session_id)
+            _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
+            self.supervisor.spawn("configs.follow", self.configs.follow(coordinator))
+            self._candidacy = self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
+
+    def _description(self) -> BrokerZnode:
+        rpc = self.endpoints["rpc"]
+        kafka = self.endpoints.get("kafka", Endpoint(self.config.host, -1))
+        return BrokerZnode(
+            host=kafka.host,
+            port=kafka.port,
+            endpoints=(f"PLAINTEXT://{kafka}",) if kafka.port >= 0 else (),
+            rpc=rpc,
+            rack=self.config.broker_rack or None,
+            timestamp_ms=self.env.clock.wall_ms(),
+        )
+
+    async def _shut_down(self, *, controlled: bool) -> None:
+        """Each step has a deadline and is logged; a step that fails does not keep the next from being done."""
+        if controlled and self.config.controlled_shutdown_enable and self.session.usable():
+            patience = self.config.controlled_shutdown_max_wait_ms / 1000
+            moved = await self.link.controlled_shutdown(patience)
+            _log.info("node.leaders_moved", complete=moved)
+        await self._step("kafka", self.kafka.close())
+        await self._step("replicas", self.replicas.stop())
+        await self._step("http", self.http.close())
+        await self._step("rpc", self.rpc.close())
+        if self._link_connection is not None:
+            await self._step("link", self._link_connection.close())
+        await self._step("controller", self._leave_office())
+        await self._step("logs", self.logs.close(clean=controlled))
+        await self._step("session", self.session.close())
+        await self._step("tasks", self.supervisor.stop())
+        _log.info("node.stopped", clean=controlled)
+
+    async def _leave_office(self) -> None:
+        if self._candidacy is not None:
+            self._candidacy.cancel()
+            await asyncio.wait([self._candidacy])
+        await self.controller.resign()
+
+    async def _step(self, name: str, action: Awaitable[None]) -> None:
+        try:
+            async with asyncio.timeout(_STOP_STEP_S):
+                await action
+        except (KafkaliteError, OSError, TimeoutError) as error:
+            _log.error("node.stop_step_failed", step=name, error=repr(error))
+
+    def _on_fatal(self, error: BaseException) -> None:
+        if self._fatal is None:
+            self._fatal = error
+        self._stop.set()
+
+    # --- news ----------------------------------------------------------------------
+
+    def _config_changed(self, entity_type: str, name: str, settings: dict[str, str]) -> None:
+        if entity_type == TOPICS:
+            self.replicas.topic_config_changed(name)
+
+    def _on_dir_failed(self, directory: str, error: StorageError) -> None:
+        if directory in self._storage_problems:
+            return
+        _log.error("disk.offline", directory=directory, error=str(error))
+        self._storage_problems[directory] = HealthProblem(
+            "disk.offline", self.env.clock.wall_ms(), str(error), directory
+        )
+
+    # --- the controller, wherever it is ---------------------------------------------
+
+    async def _call_controller(self, request: Message, timeout_s: float) -> Message:
+        """Send to the present controller. Raises KafkaliteError when there is none or it does not answer."""
+        controller_id = self.metadata.controller_id
+        if controller_id == self.broker_id:
+            if isinstance(request, IsrChangedRequest):
+                return self.controller.on_isr_changed(request)
+            assert isinstance(request, ControlledShutdownRequest)
+            async with asyncio.timeout(timeout_s):
+                return await self.controller.controlled_shutdown(request)
+        endpoint = self.metadata.rpc_endpoint(controller_id)
+        if endpoint is None:
+            raise api_error(ErrorCode.NOT_CONTROLLER, "no controller is known")
+        connection = self._link_connection
+        if connection is None or connection.closed or connection.endpoint != endpoint:
+            if connection is not None:
+                await connection.close()
+            self._link_connection = connection = await RpcConnection.open(
+                self.env.network,
+                endpoint,
+                HelloRequest(self.cluster_id, self.broker_id, self.broker_epoch, client_id="controller-link"),
+                supervisor=self.supervisor,
+                max_frame_bytes=self.config.rpc_max_frame_bytes,
+                timeout_s=timeout_s,
+            )
+        answer, _ = await connection.call(request, timeout_s=timeout_s)
+        return answer
+
+    # --- earlier sessions --------------------------------------------------------------
+
+    def _sessions_path(self) -> str:
+        return f"{self.config.log_dirs[0]}/{_SESSIONS_FILE}"
+
+    def _read_sessions(self) -> frozenset[int]:
+        try:
+            return frozenset(int(session, 16) for session in json.loads(self.env.disk.read_file(self._sessions_path())))
+        except (OSError, ValueError, TypeError):
+            return frozenset()
+
+    def _note_session(self, session_id: int) -> None:
+        """Remember our sessions. Not being able to costs time at the next start, no more."""
+        kept = [*sorted(self._dead_sessions - {session_id}), session_id][-_SESSIONS_KEPT:]
+        self._dead_sessions = frozenset(kept)
+        text = json.dumps([f"{session:x}" for session in kept])
+        try:
+            self.env.disk.write_file_atomic(self._sessions_path(), text.encode(), durable=False)
+        except OSError as error:
+            _log.warning("sessions_file.not_written", error=str(error))

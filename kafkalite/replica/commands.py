@@ -1,0 +1,388 @@
+"""The controller's commands: become leader or follower, stop, delete.
+
+One lane: commands are carried out in the order in which they came, each partition's transition in one go, with a
+pause for others after every slice. Fences: the controller's epoch (F4), this broker's epoch (F5), the partition's
+leader epoch (F3), the topic's id (F18).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.model import (
+    NO_LEADER,
+    NO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    TopicPartition,
+)
+from kafkalite.replica.fetcher import Fetchers
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.leader import new_leader
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.partition import Partition
+from kafkalite.rpc.messages import (
+    Broker,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    PartitionError,
+    PartitionState,
+    StopPartition,
+    StopReplicaRequest,
+    StopReplicaResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkalite.log.log_manager import LogManager
+
+_log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+#: Transitions before the loop gets its turn.
+SLICE = 50
+#: Commands that may wait; a controller has few under way at once.
+MAX_QUEUED = 1_000
+#: StopPartition.leader_epoch of a topic's deletion: passes whatever the replica's epoch is.
+DELETED_TOPIC_EPOCH = LeaderEpoch(-2)
+
+
+class Commands:
+    """Carries out commands. `run` is the lane's task."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        hosted: HostedPartitions,
+        logs: LogManager,
+        fetchers: Fetchers,
+        metadata: MetadataCache,
+        topic_configs: Callable[[str], TopicConfig],
+        identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
+        on_brokers_changed: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._hosted = hosted
+        self._logs = logs
+        self._fetchers = fetchers
+        self._metadata = metadata
+        self._topic_configs = topic_configs
+        self._identity = identity
+        self._on_brokers_changed = on_brokers_changed
+        self.controller_epoch = ControllerEpoch(-1)
+        #: High watermarks of replicas that were stopped without being deleted.
+        self.stopped_marks: dict[TopicPartition, Offset] = {}
+        #: Why strays were left where they are; empty if they were not.
+        self.stray_refusal = ""
+        #: Commands carried out so far.
+        self.count = 0
+        self._queue: deque[tuple[Callable[[], Awaitable[object]], asyncio.Future[object]]] = deque()
+        self._arrived = asyncio.Event()
+
+    # --- the lane ------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._queue:
+                work, answer = self._queue.popleft()
+                try:
+                    result = await work()
+                except ApiError as error:
+                    if not answer.done():
+                        answer.set_exception(error)
+                        answer.exception()
+                    continue
+                if not answer.done():
+                    answer.set_result(result)
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Awaitable[LeaderAndIsrResponse]:
+        """See LeaderAndIsrRequest. Its place in the lane is that of the call, not of the await."""
+        return self._place(lambda: self._leader_and_isr(request))
+
+    def stop_replica(self, request: StopReplicaRequest) -> Awaitable[StopReplicaResponse]:
+        """See StopReplicaRequest."""
+        return self._place(lambda: self._stop_replica(request))
+
+    def take_snapshot(
+        self, brokers: tuple[Broker, ...], partitions: Sequence[PartitionState], *, is_complete: bool, since: int
+    ) -> Awaitable[tuple[PartitionError, ...]]:
+        """Roles as ZooKeeper has them, read by this node itself (V3 section E): no controller is needed for them.
+
+        `since` is `count` from before the reading: after a command in between, nothing is started or judged stray
+        by what was read (it may have been stopped since).
+        """
+        return self._place(lambda: self._take_snapshot(brokers, partitions, is_complete=is_complete, since=since))
+
+    def _place(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        if len(self._queue) >= MAX_QUEUED:
+            raise api_error(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many commands are waiting")
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._queue.append((work, answer))  # type: ignore[arg-type]
+        self._arrived.set()
+        return answer
+
+    def fence(self, controller_epoch: ControllerEpoch, broker_epoch: BrokerEpoch) -> ErrorCode:
+        """Whether a request comes from a controller of the past, or was meant for an earlier life of this broker."""
+        if controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if broker_epoch < self._identity()[1]:
+            return ErrorCode.STALE_BROKER_EPOCH
+        return ErrorCode.NONE
+
+    # --- leader and follower -------------------------------------------------------------------
+
+    async def _leader_and_isr(self, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        error = self.fence(request.controller_epoch, request.broker_epoch)
+        if error is not ErrorCode.NONE:
+            _log.warning("replica.command_fenced", error=error.name, controller=request.controller_id)
+            return LeaderAndIsrResponse(error)
+        self.controller_epoch = request.controller_epoch
+        self.count += 1
+        if self._metadata.learn_brokers(request.brokers):
+            self._on_brokers_changed()
+        refusals = await self._apply_all(request.partitions)
+        if self.controller_epoch > request.controller_epoch:
+            return LeaderAndIsrResponse(ErrorCode.STALE_CONTROLLER_EPOCH, tuple(refusals))
+        if request.is_init:
+            named = {TopicPartition(state.topic, state.partition) for state in request.partitions}
+            await self._set_strays_aside(named, include_hosted=True)
+        self._fetchers.drop_idle()
+        _log.info(
+            "replica.commanded",
+            cause=request.cause,
+            partitions=len(request.partitions),
+            refused=len(refusals),
+            is_init=request.is_init,
+            controller_epoch=request.controller_epoch,
+        )
+        return LeaderAndIsrResponse(ErrorCode.NONE, tuple(refusals))
+
+    async def _take_snapshot(
+        self, brokers: tuple[Broker, ...], partitions: Sequence[PartitionState], *, is_complete: bool, since: int
+    ) -> tuple[PartitionError, ...]:
+        if self._metadata.learn_brokers(brokers):
+            self._on_brokers_changed()
+        broker_id = self._identity()[0]
+        own = [state for state in partitions if broker_id in state.replicas]
+        if self.count != since:
+            is_complete = False
+            own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
+        refusals = await self._apply_all(own)
+        if is_complete:
+            named = {TopicPartition(state.topic, state.partition) for state in own}
+            await self._set_strays_aside(named, include_hosted=False)
+        self._fetchers.drop_idle()
+        _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
+        return tuple(refusals)
+
+    async def _apply_all(self, states: Sequence[PartitionState]) -> list[PartitionError]:
+        refusals: list[PartitionError] = []
+        epoch = self.controller_epoch
+        for position, state in enumerate(states):
+            error = self._apply(state)
+            if error is not ErrorCode.NONE:
+                refusals.append(PartitionError(state.topic, state.partition, error))
+            if position % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+                if self.controller_epoch > epoch:  # a new controller has spoken (UpdateMetadata): stop here
+                    break
+        return refusals
+
+    def _apply(self, state: PartitionState) -> ErrorCode:
+        """One partition; never fails the others (statement 13)."""
+        key = TopicPartition(state.topic, state.partition)
+        broker_id = self._identity()[0]
+        if broker_id not in state.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = self._hosted.get(key)
+        try:
+            if partition is not None and _differ(partition.topic_id, state.topic_id):
+                _log.warning("replica.other_topic", partition=str(key), own=partition.topic_id, new=state.topic_id)
+                self._stop(partition)
+                self._logs.set_stray(key)
+                partition = None
+            if partition is None:
+                partition = self._start_replica(key, state)
+            if partition.storage_error is not None:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if state.leader_epoch < partition.leader_epoch:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            if state.leader_epoch == partition.leader_epoch and partition.is_settled:
+                return ErrorCode.NONE  # said before: nothing is truncated, no fetcher starts anew (statement 30)
+            if state.leader == broker_id:
+                return self._become_leader(partition, state)
+            self._become_follower(partition, state)
+        except StorageError as error:
+            if partition is not None:
+                self._hosted.fail_storage(partition, error)
+            else:
+                _log.error("replica.not_started", partition=str(key), directory=error.directory, error=str(error))
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        except ApiError as error:
+            return error.code
+        return ErrorCode.NONE
+
+    def _start_replica(self, key: TopicPartition, state: PartitionState) -> Partition:
+        """Host the partition: its log as it is on disk, or a new one. Raises StorageError."""
+        config = self._topic_configs(key.topic)
+        log = self._logs.get(key)
+        if log is not None and _differ(log.topic_id, state.topic_id):
+            # Left over from a topic of the same name that was deleted while this node was away (F18).
+            _log.warning("replica.other_topic", partition=str(key), own=log.topic_id, new=state.topic_id)
+            self._logs.set_stray(key)
+            log = None
+        mark = Offset(0)
+        if log is None:
+            self.stopped_marks.pop(key, None)
+            log = self._logs.create(key, state.topic_id, config)
+        else:
+            log.config = config
+            kept = self.stopped_marks.pop(key, None)
+            mark = kept if kept is not None else self._logs.high_watermark(key)
+        mark = max(min(mark, log.log_end_offset), log.log_start_offset)
+        partition = Partition(key, state.topic_id, log, config, mark)
+        self._hosted.add(partition)
+        return partition
+
+    def _take_state(self, partition: Partition, state: PartitionState) -> None:
+        partition.leader_epoch = state.leader_epoch
+        partition.partition_epoch = state.partition_epoch
+        partition.controller_epoch = state.controller_epoch
+        partition.leader_id = state.leader
+        partition.replicas = state.replicas
+        partition.isr = state.isr
+        partition.is_settled = True
+
+    def _become_leader(self, partition: Partition, state: PartitionState) -> ErrorCode:
+        broker_id = self._identity()[0]
+        if broker_id not in state.isr:
+            _log.error("replica.leader_outside_isr", partition=str(partition.topic_partition), isr=list(state.isr))
+            return ErrorCode.INVALID_REQUEST
+        self._fetchers.stop(partition.topic_partition)
+        log = partition.log
+        end = log.log_end_offset
+        log.assign_epoch_start(state.leader_epoch, end)
+        mark = partition.high_watermark
+        leader = new_leader(
+            partition.leader,
+            broker_id=broker_id,
+            leader_epoch=state.leader_epoch,
+            replicas=state.replicas,
+            isr=tuple(member for member in state.isr if member in state.replicas),
+            partition_epoch=state.partition_epoch,
+            min_insync_replicas=partition.config.min_insync_replicas,
+            log_end_offset=end,
+            counted_end_offset=min(log.synced_offset, end) if partition.config.log_flush_before_ack else end,
+            high_watermark=mark,
+            at_ms=self._hosted.now_ms(),
+        )
+        # Followers listed it under the epoch before; they are told of this one and list it again.
+        self._hosted.drop_entries(partition, ErrorCode.NONE)
+        self._take_state(partition, state)
+        partition.leader = leader
+        if leader.counted_end_offset < end:
+            self._hosted.ensure_flushing(partition)
+        if leader.is_under_min_isr:
+            self._hosted.fail_produce_waiters(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self._hosted.advance(partition)
+        return ErrorCode.NONE
+
+    def _become_follower(self, partition: Partition, state: PartitionState) -> None:
+        self._hosted.demote(partition)
+        self._take_state(partition, state)
+        if state.leader == NO_LEADER:
+            self._fetchers.stop(partition.topic_partition)
+        else:
+            self._fetchers.follow(partition, state.leader)
+
+    # --- stopping ------------------------------------------------------------------------------
+
+    def _stop(self, partition: Partition) -> None:
+        self._fetchers.stop(partition.topic_partition)
+        self._hosted.demote(partition)
+        self._hosted.remove(partition)
+
+    async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
+        error = self.fence(request.controller_epoch, request.broker_epoch)
+        if error is not ErrorCode.NONE:
+            _log.warning("replica.command_fenced", error=error.name, controller=request.controller_id)
+            return StopReplicaResponse(error)
+        self.controller_epoch = request.controller_epoch
+        self.count += 1
+        refusals: list[PartitionError] = []
+        for position, wanted in enumerate(request.partitions):
+            error = self._stop_one(wanted)
+            if error is not ErrorCode.NONE:
+                refusals.append(PartitionError(wanted.topic, wanted.partition, error))
+            if position % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+        self._fetchers.drop_idle()
+        _log.info("replica.stopped", cause=request.cause, partitions=len(request.partitions), refused=len(refusals))
+        return StopReplicaResponse(ErrorCode.NONE, tuple(refusals))
+
+    def _stop_one(self, wanted: StopPartition) -> ErrorCode:
+        key = TopicPartition(wanted.topic, wanted.partition)
+        partition = self._hosted.get(key)
+        log = partition.log if partition is not None else self._logs.get(key)
+        if log is not None and _differ(log.topic_id, wanted.topic_id):
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if partition is not None:
+            if wanted.leader_epoch != DELETED_TOPIC_EPOCH and wanted.leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+            self._stop(partition)
+            if not wanted.delete_files:
+                self.stopped_marks[key] = partition.follower_high_watermark
+        if not wanted.delete_files or log is None:
+            return ErrorCode.NONE
+        self.stopped_marks.pop(key, None)
+        try:
+            self._logs.delete(key)
+        except StorageError as error:
+            _log.error("replica.not_deleted", partition=str(key), directory=error.directory, error=str(error))
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    async def _set_strays_aside(self, named: set[TopicPartition], *, include_hosted: bool) -> None:
+        """Rename local replicas that are not in a complete list, unless that list looks wrong (F19)."""
+        local = [log.topic_partition for log in self._logs.all()]
+        strays = [key for key in local if key not in named and (include_hosted or self._hosted.get(key) is None)]
+        self.stray_refusal = ""
+        if not strays:
+            return
+        share = 100 * len(strays) / len(local)
+        if not named or share > self._config.stray_max_fraction_percent:
+            self.stray_refusal = (
+                f"{len(strays)} of {len(local)} local replicas are not assigned to this broker: too many to be true "
+                f"(stray.max.fraction.percent={self._config.stray_max_fraction_percent}); they are left alone"
+            )
+            _log.error("replica.strays_refused", strays=len(strays), local=len(local), first=str(strays[0]))
+            return
+        for position, key in enumerate(strays):
+            partition = self._hosted.get(key)
+            if partition is not None:
+                self._stop(partition)
+            _log.warning("replica.stray", partition=str(key))
+            try:
+                self._logs.set_stray(key)
+            except StorageError as error:
+                _log.error("replica.stray_not_renamed", partition=str(key), error=str(error))
+            if position % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+
+
+def _differ(own: str, other: str) -> bool:
+    """Whether two topic ids name different topics; a topic made by an old tool has none, which matches any."""
+    return own != other and NO_TOPIC_ID not in (own, other)

@@ -1,0 +1,143 @@
+"""What this node can tell people about its replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from kafkalite.env.seams import Clock
+from kafkalite.errors import ErrorCode
+from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId
+from kafkalite.replica.commands import Commands
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
+from kafkalite.replica.partition import Partition
+from kafkalite.rpc.messages import DescribeReplicasResponse, HealthProblem, ReplicaDescription, ReplicaProgress
+
+#: Problems of one sort that are told one by one; the rest is counted.
+MAX_DETAILS = 20
+
+
+class Describing:
+    """Read-only, but for remembering since when a problem has stood."""
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        commands: Commands,
+        clock: Clock,
+        identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
+    ) -> None:
+        self._hosted = hosted
+        self._commands = commands
+        self._clock = clock
+        self._identity = identity
+        self._since: dict[tuple[str, str], int] = {}
+
+    def describe(self, topics: Sequence[str]) -> DescribeReplicasResponse:
+        """Every replica hosted here, or those of `topics` (statement 12)."""
+        broker_id, broker_epoch = self._identity()
+        chosen = (
+            self._hosted.all() if not topics else [p for t in sorted(set(topics)) for p in self._hosted.of_topic(t)]
+        )
+        chosen.sort(key=lambda partition: partition.topic_partition)
+        return DescribeReplicasResponse(broker_id, broker_epoch, tuple(self._one(partition) for partition in chosen))
+
+    def _one(self, partition: Partition) -> ReplicaDescription:
+        topic, number = partition.topic_partition
+        leader = partition.leader
+        log = partition.log
+        followers: list[ReplicaProgress] = []
+        if leader is not None:
+            now_ms = self._hosted.now_ms()
+            for replica_id, follower in leader.followers.items():
+                entry = partition.entries.get(replica_id)
+                if entry is not None:
+                    on_idle_fetch(leader, follower, entry.session.last_fetch_ms)
+                ago = -1 if follower.last_caught_up_ms == NEVER_MS else max(now_ms - follower.last_caught_up_ms, 0)
+                followers.append(ReplicaProgress(replica_id, follower.log_end_offset, ago))
+        return ReplicaDescription(
+            topic=topic,
+            partition=number,
+            topic_id=partition.topic_id,
+            is_leader=leader is not None,
+            leader=partition.leader_id,
+            leader_epoch=partition.leader_epoch,
+            isr=partition.current_isr,
+            replicas=partition.replicas,
+            partition_epoch=partition.partition_epoch,
+            high_watermark=partition.high_watermark,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            size_bytes=log.size_bytes,
+            directory=log.directory,
+            followers=tuple(followers),
+            error=ErrorCode.NONE if partition.storage_error is None else ErrorCode.KAFKA_STORAGE_ERROR,
+        )
+
+    def counts(self) -> dict[str, int]:
+        """For metrics, under Kafka's names."""
+        counts = dict.fromkeys(
+            (
+                "PartitionCount",
+                "LeaderCount",
+                "UnderReplicatedPartitions",
+                "UnderMinIsrPartitionCount",
+                "AtMinIsrPartitionCount",
+                "OfflineReplicaCount",
+            ),
+            0,
+        )
+        for partition in self._hosted.all():
+            counts["PartitionCount"] += 1
+            counts["OfflineReplicaCount"] += partition.storage_error is not None
+            leader = partition.leader
+            if leader is not None:
+                in_sync = len(leader.committed_isr)
+                counts["LeaderCount"] += 1
+                counts["UnderReplicatedPartitions"] += in_sync < len(leader.replicas)
+                counts["UnderMinIsrPartitionCount"] += leader.is_under_min_isr
+                counts["AtMinIsrPartitionCount"] += in_sync == leader.effective_min_insync_replicas
+        counters = self._hosted.counters
+        counts["IsrShrinks"] = counters.isr_shrinks
+        counts["IsrExpands"] = counters.isr_expands
+        counts["FailedIsrUpdates"] = counters.failed_isr_updates
+        counts["DelayedOperations"] = len(self._hosted.wheel)
+        return counts
+
+    def problems(self) -> tuple[HealthProblem, ...]:
+        """What is wrong with the replicas here."""
+        found: dict[str, list[tuple[str, str]]] = {}
+
+        def tell(what: str, subject: str, detail: str) -> None:
+            found.setdefault(what, []).append((subject, detail))
+
+        for partition in sorted(self._hosted.all(), key=lambda p: p.topic_partition):
+            name = str(partition.topic_partition)
+            leader = partition.leader
+            if partition.storage_error is not None:
+                tell("replica.offline", name, f"{name} is offline: {partition.storage_error}")
+            elif leader is not None and leader.is_under_min_isr:
+                need = leader.effective_min_insync_replicas
+                tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
+            elif leader is not None and len(leader.committed_isr) < len(leader.replicas):
+                missing = [replica for replica in leader.replicas if replica not in leader.committed_isr]
+                tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
+            elif leader is None and partition.leader_id == NO_LEADER:
+                tell("partition.offline", name, f"{name} has no leader")
+        if self._commands.stray_refusal:
+            tell("replica.strays_refused", "", self._commands.stray_refusal)
+        return self._with_times(found)
+
+    def _with_times(self, found: dict[str, list[tuple[str, str]]]) -> tuple[HealthProblem, ...]:
+        now_ms = self._clock.wall_ms()
+        before, self._since = self._since, {}
+        problems: list[HealthProblem] = []
+        for what, cases in found.items():
+            for subject, _ in cases:
+                self._since[what, subject] = before.get((what, subject), now_ms)
+            for subject, detail in cases[:MAX_DETAILS]:
+                problems.append(HealthProblem(what, self._since[what, subject], detail, subject))
+            if len(cases) > MAX_DETAILS:
+                since_ms = min(self._since[what, subject] for subject, _ in cases[MAX_DETAILS:])
+                problems.append(HealthProblem(what, since_ms, f"and {len(cases) - MAX_DETAILS} more like it"))
+        return tuple(problems)

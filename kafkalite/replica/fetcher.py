@@ -1,0 +1,353 @@
+"""Followers' side of replication: one task per leader broker and fetcher index, one fetch in flight each.
+
+What a command changes takes effect at once: a partition that was removed or given another epoch meanwhile has
+another `FetchedPartition` object, or none, and whatever still comes for the old one is dropped (F3, statement 28).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import structlog
+
+from kafkalite.config import BrokerConfig
+from kafkalite.env.seams import Network
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError, ErrorCode, ProtocolError
+from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
+from kafkalite.replica.partition import Partition
+from kafkalite.rpc.client import RpcConnection, RpcError
+from kafkalite.rpc.messages import (
+    HelloRequest,
+    ReplicaFetchedPartition,
+    ReplicaFetchPartition,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchWake,
+)
+
+_log = structlog.get_logger(__name__)
+
+BACKOFF_MIN_MS = 20
+#: Partitions, and bytes, taken in from one answer before the loop gets its turn.
+SLICE_PARTITIONS = 64
+SLICE_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(slots=True, eq=False)
+class FetchedPartition:
+    """One partition in a fetcher, under one leader epoch."""
+
+    partition: Partition
+    leader_epoch: LeaderEpoch
+    #: Whether the leader has it in our session, listed under this epoch.
+    is_listed: bool = False
+    #: 0 while all is well; else the pause after the latest error.
+    backoff_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FetcherContext:
+    """What fetchers need of the node.
+
+    `take` is `Following.take`. `is_synced` tells whether a partition's LEO may be told; if not, it is listed
+    again through `Fetchers.list_again` once it may.
+    """
+
+    config: BrokerConfig
+    network: Network
+    supervisor: Supervisor
+    random: Random
+    identity: Callable[[], tuple[BrokerId, BrokerEpoch]]
+    cluster_id: Callable[[], str]
+    endpoint: Callable[[BrokerId], Endpoint | None]
+    is_synced: Callable[[Partition], bool]
+    take: Callable[[Partition, ReplicaFetchedPartition, memoryview, Callable[[], None]], ErrorCode | None]
+
+
+class ReplicaFetcher:
+    """All partitions that one task fetches from one leader."""
+
+    def __init__(self, context: FetcherContext, leader_id: BrokerId, index: int) -> None:
+        self._context = context
+        self.leader_id = leader_id
+        self.index = index
+        self.partitions: dict[TopicPartition, FetchedPartition] = {}
+        #: To be listed in the next request.
+        self._changed: dict[TopicPartition, FetchedPartition] = {}
+        self._forgotten: dict[TopicPartition, None] = {}
+        self._session_id = 0
+        self._session_epoch = 0
+        self._connection: RpcConnection | None = None
+        self._is_waiting = False
+        self._work = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.is_connected = False
+
+    def start(self) -> None:
+        name = f"replica.fetcher[{self.leader_id}:{self.index}]"
+        self._task = self._context.supervisor.spawn(name, self._run())
+
+    def stop(self) -> None:
+        """No more partitions; the task ends."""
+        if self._task is not None:
+            self._task.cancel()
+        if self._connection is not None:
+            self._connection.abort("fetcher stopped")
+
+    def add(self, partition: Partition) -> None:
+        """Fetch it from its log's end, under its present epoch."""
+        key = partition.topic_partition
+        fetched = FetchedPartition(partition, partition.leader_epoch)
+        self.partitions[key] = fetched
+        self._changed[key] = fetched
+        self._forgotten.pop(key, None)
+        self._poke()
+
+    def remove(self, key: TopicPartition) -> None:
+        """From now on nothing that comes for it is taken."""
+        fetched = self.partitions.pop(key, None)
+        self._changed.pop(key, None)
+        if fetched is not None and fetched.is_listed:
+            self._forgotten[key] = None
+
+    def _poke(self) -> None:
+        """There is something to say: cut the leader's long poll short."""
+        self._work.set()
+        if self._is_waiting and self._session_id and self._connection is not None:
+            self._is_waiting = False
+            try:
+                self._connection.oneway(ReplicaFetchWake(self._session_id))
+            except RpcError:
+                return  # the fetch in flight hears of it
+
+    def list_again(self, key: TopicPartition) -> None:
+        """The partition may tell its LEO now."""
+        fetched = self.partitions.get(key)
+        if fetched is not None:
+            self._list_again(key, fetched)
+
+    def _list_again(self, key: TopicPartition, fetched: FetchedPartition) -> None:
+        if self.partitions.get(key) is fetched:
+            self._changed[key] = fetched
+            self._poke()
+
+    # --- the task ------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        config = self._context.config
+        failures = 0
+        while True:
+            started = asyncio.get_running_loop().time()
+            try:
+                await self._fetch_until_it_breaks()
+            except (RpcError, ApiError, ProtocolError) as error:
+                if self.is_connected or failures & (failures - 1) == 0:
+                    _log.warning("fetcher.broken", leader=self.leader_id, index=self.index, error=str(error))
+            finally:
+                self.is_connected = False
+                self._is_waiting = False
+                if self._connection is not None:
+                    self._connection.abort("fetcher starts over")
+                    self._connection = None
+            if asyncio.get_running_loop().time() - started > config.replica_fetch_backoff_ms / 1000:
+                failures = 0
+            pause_ms = min(BACKOFF_MIN_MS << min(failures, 10), config.replica_fetch_backoff_ms)
+            failures += 1
+            await asyncio.sleep(pause_ms / 1000 * self._context.random.uniform(0.5, 1.0))
+
+    async def _fetch_until_it_breaks(self) -> None:
+        context = self._context
+        endpoint = context.endpoint(self.leader_id)
+        if endpoint is None:
+            raise ProtocolError(f"broker {self.leader_id} is not known to be alive")
+        broker_id, broker_epoch = context.identity()
+        self._connection = await RpcConnection.open(
+            context.network,
+            endpoint,
+            HelloRequest(context.cluster_id(), broker_id, broker_epoch, client_id=f"replica-{broker_id}"),
+            supervisor=context.supervisor,
+            max_frame_bytes=context.config.rpc_max_frame_bytes,
+            timeout_s=context.config.replica_socket_timeout_ms / 1000,
+        )
+        if self._connection.peer.node_id != self.leader_id:
+            raise ProtocolError(f"{endpoint} is broker {self._connection.peer.node_id}, not {self.leader_id}")
+        self.is_connected = True
+        self._start_session()
+        while True:
+            while self._session_id == 0 and not self._changed:
+                self._work.clear()
+                await self._work.wait()
+            await self._fetch_once(self._connection, broker_id, broker_epoch)
+            if context.identity()[1] != broker_epoch:
+                raise ProtocolError("this broker was registered anew")
+
+    def _start_session(self) -> None:
+        """Everything is to be listed again, except what pauses after an error or waits for its flush."""
+        self._session_id = 0
+        self._session_epoch = 0
+        self._forgotten.clear()
+        for key, fetched in self.partitions.items():
+            if fetched.is_listed:
+                fetched.is_listed = False
+                self._changed[key] = fetched
+
+    async def _fetch_once(self, connection: RpcConnection, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
+        config = self._context.config
+        self._work.clear()
+        request = self._next_request(broker_id, broker_epoch)
+        self._is_waiting = True
+        timeout_s = (config.replica_fetch_wait_max_ms + config.replica_socket_timeout_ms) / 1000
+        answer, body = await connection.call(request, timeout_s=timeout_s)
+        self._is_waiting = False
+        assert isinstance(answer, ReplicaFetchResponse)
+        if answer.error in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
+            _log.info("fetcher.session_lost", leader=self.leader_id, error=answer.error)
+            self._start_session()
+            return
+        if answer.error:
+            raise ProtocolError(f"fetch refused with error {answer.error}")
+        self._session_id = answer.session_id
+        await self._take(answer, body)
+
+    def _next_request(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> ReplicaFetchRequest:
+        config = self._context.config
+        changed, self._changed = self._changed, {}
+        listed: list[ReplicaFetchPartition] = []
+        for key, fetched in changed.items():
+            if self.partitions.get(key) is not fetched or not self._context.is_synced(fetched.partition):
+                continue
+            partition = fetched.partition
+            log = partition.log
+            fetched.is_listed = True
+            listed.append(
+                ReplicaFetchPartition(
+                    key.topic,
+                    key.partition,
+                    partition.topic_id,
+                    fetched.leader_epoch,
+                    log.log_end_offset,
+                    log.latest_epoch,
+                    log.log_start_offset,
+                    config.replica_fetch_max_bytes,
+                )
+            )
+        forgotten = tuple(self._forgotten)
+        self._forgotten.clear()
+        if self._session_id:
+            self._session_epoch += 1
+        return ReplicaFetchRequest(
+            replica_id=broker_id,
+            broker_epoch=broker_epoch,
+            max_wait_ms=config.replica_fetch_wait_max_ms,
+            min_bytes=config.replica_fetch_min_bytes,
+            max_bytes=config.replica_fetch_response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            partitions=tuple(listed),
+            forgotten=forgotten,
+        )
+
+    async def _take(self, answer: ReplicaFetchResponse, body: memoryview) -> None:
+        """Each partition's part into its log, with a pause for others after every slice."""
+        position = 0
+        count = size_bytes = 0
+        for one in answer.partitions:
+            records = body[position : position + one.records_size]
+            if len(records) != one.records_size:
+                raise ProtocolError("a fetch answer ends before its records do")
+            position += one.records_size
+            self._take_one(one, records)
+            count += 1
+            size_bytes += one.records_size
+            if count >= SLICE_PARTITIONS or size_bytes >= SLICE_BYTES:
+                count = size_bytes = 0
+                await asyncio.sleep(0)
+
+    def _take_one(self, one: ReplicaFetchedPartition, records: memoryview) -> None:
+        key = TopicPartition(one.topic, one.partition)
+        fetched = self.partitions.get(key)
+        if fetched is None or not fetched.is_listed:  # removed, or under another epoch now: too late
+            return
+
+        def go_on() -> None:
+            self._list_again(key, fetched)
+
+        error = self._context.take(fetched.partition, one, records, go_on)
+        if error is ErrorCode.NONE:
+            fetched.backoff_ms = 0
+        elif error is not None:
+            self._pause(key, fetched, error)
+
+    def _pause(self, key: TopicPartition, fetched: FetchedPartition, error: ErrorCode) -> None:
+        """After an error the leader has dropped it from the session: list it again after a while."""
+        fetched.is_listed = False
+        longest = self._context.config.replica_fetch_backoff_ms
+        fetched.backoff_ms = min(max(fetched.backoff_ms * 2, BACKOFF_MIN_MS), longest)
+        _log.info(
+            "fetcher.paused", partition=str(key), leader=self.leader_id, error=error.name, pause_ms=fetched.backoff_ms
+        )
+        delay_s = fetched.backoff_ms / 1000
+        asyncio.get_running_loop().call_later(delay_s, self._list_again, key, fetched)
+
+
+class Fetchers:
+    """Leader broker and index -> fetcher; a fetcher without partitions is stopped."""
+
+    def __init__(self, context: FetcherContext) -> None:
+        self._context = context
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
+        self._of: dict[TopicPartition, ReplicaFetcher] = {}
+        self._idle: dict[ReplicaFetcher, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._fetchers)
+
+    def follow(self, partition: Partition, leader_id: BrokerId) -> None:
+        """Fetch `partition` from `leader_id` from now on, under its present epoch; nothing else for it counts."""
+        key = partition.topic_partition
+        # The same partition always takes the same fetcher, wherever its leader is.
+        index = (zlib.crc32(key.topic.encode()) + key.partition) % self._context.config.num_replica_fetchers
+        fetcher = self._fetchers.get((leader_id, index))
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id, index] = ReplicaFetcher(self._context, leader_id, index)
+            fetcher.start()
+        before = self._of.get(key)
+        if before is not None:
+            before.remove(key)
+            self._idle[before] = None
+        self._of[key] = fetcher
+        fetcher.add(partition)
+
+    def stop(self, key: TopicPartition) -> None:
+        """Not one byte more for this partition."""
+        fetcher = self._of.pop(key, None)
+        if fetcher is not None:
+            fetcher.remove(key)
+            self._idle[fetcher] = None
+
+    def list_again(self, key: TopicPartition) -> None:
+        """The partition's log is on the disk as far as it goes."""
+        fetcher = self._of.get(key)
+        if fetcher is not None:
+            fetcher.list_again(key)
+
+    def drop_idle(self) -> None:
+        """End the tasks that have nothing left to fetch (after a whole command, as partitions move in bulk)."""
+        idle, self._idle = self._idle, {}
+        for fetcher in idle:
+            name = (fetcher.leader_id, fetcher.index)
+            if not fetcher.partitions and self._fetchers.get(name) is fetcher:
+                fetcher.stop()
+                del self._fetchers[name]
+
+    def close(self) -> None:
+        """End all."""
+        for fetcher in self._fetchers.values():
+            fetcher.stop()
+        self._fetchers.clear()
+        self._of.clear()

@@ -1,0 +1,280 @@
+"""The partitions that this node hosts, and what happens to those who wait when one of them moves.
+
+Every append and every move of a high watermark goes through here, whichever request caused it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+
+from kafkalite.env.seams import Clock
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.model import Offset, TopicPartition
+from kafkalite.replica.fetch_session import FetchSession
+from kafkalite.replica.leader import next_high_watermark, on_append, on_flushed, on_idle_fetch
+from kafkalite.replica.partition import Partition
+from kafkalite.replica.purgatory import DeadlineWheel
+from kafkalite.rpc.messages import ReplicaFetchedPartition
+
+_log = structlog.get_logger(__name__)
+
+#: How soon a fenced node looks again whether it may commit.
+FENCE_RECHECK_S = 0.05
+
+
+@dataclass(slots=True)
+class Counters:
+    """For metrics; Kafka's names."""
+
+    isr_shrinks: int = 0
+    isr_expands: int = 0
+    failed_isr_updates: int = 0
+    fenced_high_watermarks: int = 0
+    truncations_below_high_watermark: int = 0
+
+
+class HostedPartitions:
+    """Partition -> its replica here.
+
+    Args:
+        usable: False while this node's session may have expired: then nothing is committed (fenced).
+        on_storage_error: told once for each replica that goes offline.
+        on_offline: takes the replica from the fetchers.
+        on_synced: a follower's log is on the disk as far as it goes.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        supervisor: Supervisor,
+        usable: Callable[[], bool],
+        on_storage_error: Callable[[StorageError], None],
+        on_offline: Callable[[Partition], None],
+        on_synced: Callable[[Partition], None],
+    ) -> None:
+        self._clock = clock
+        self._supervisor = supervisor
+        self._on_storage_error = on_storage_error
+        self._on_offline = on_offline
+        self._on_synced = on_synced
+        self.usable = usable
+        self.wheel = DeadlineWheel()
+        self.counters = Counters()
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._by_topic: dict[str, dict[int, Partition]] = {}
+        #: Those whose high watermark may move as soon as the node is no longer fenced.
+        self._withheld: dict[Partition, None] = {}
+        self._recheck: asyncio.TimerHandle | None = None
+
+    def now_ms(self) -> int:
+        """The monotonic clock of all lag bookkeeping."""
+        return int(self._clock.monotonic() * 1000)
+
+    def get(self, topic_partition: TopicPartition) -> Partition | None:
+        return self._partitions.get(topic_partition)
+
+    def all(self) -> list[Partition]:
+        """A copy, in the order of being added."""
+        return list(self._partitions.values())
+
+    def of_topic(self, topic: str) -> list[Partition]:
+        """In the order of their numbers."""
+        members = self._by_topic.get(topic, {})
+        return [members[number] for number in sorted(members)]
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def add(self, partition: Partition) -> None:
+        key = partition.topic_partition
+        assert key not in self._partitions, f"{key} is hosted already"
+        self._partitions[key] = partition
+        self._by_topic.setdefault(key.topic, {})[key.partition] = partition
+
+    def remove(self, partition: Partition) -> None:
+        """Forget it; its waiters were failed before."""
+        key = partition.topic_partition
+        assert partition.leader is None
+        del self._partitions[key]
+        members = self._by_topic[key.topic]
+        del members[key.partition]
+        if not members:
+            del self._by_topic[key.topic]
+        self._withheld.pop(partition, None)
+
+    # --- appending and committing --------------------------------------------------------------
+
+    def appended(self, partition: Partition, log_end_offset: Offset, size_bytes: int) -> None:
+        """The leader's log has grown: followers that wait are woken, a flush is begun if acks need it."""
+        leader = partition.leader
+        assert leader is not None
+        for replica_id, entry in partition.entries.items():
+            session = entry.session
+            on_idle_fetch(leader, leader.followers[replica_id], session.last_fetch_ms)
+            if entry.is_sent:
+                continue
+            session.with_records[entry] = None
+            if session.done is not None:
+                session.pending_bytes += size_bytes
+                if session.pending_bytes >= session.min_bytes:
+                    self.wake(session)
+        partition.appended_bytes += size_bytes
+        is_flush_needed = partition.config.log_flush_before_ack
+        on_append(leader, log_end_offset, is_flush_needed=is_flush_needed)
+        if is_flush_needed:
+            self.ensure_flushing(partition)
+        self.advance(partition)
+
+    def is_synced(self, partition: Partition) -> bool:
+        """Whether a follower may tell its LEO. If acks need a flush that is missing, it is begun, then told."""
+        if not partition.config.log_flush_before_ack or partition.log.synced_offset >= partition.log.log_end_offset:
+            return True
+        self.ensure_flushing(partition)
+        return False
+
+    def ensure_flushing(self, partition: Partition) -> None:
+        """Bring the log to the disk, off the loop."""
+        if not partition.is_flushing:
+            partition.is_flushing = True
+            self._supervisor.spawn(f"replica.flush[{partition.topic_partition}]", self._flush(partition))
+
+    async def _flush(self, partition: Partition) -> None:
+        """Flush until all that was appended is on the disk: one fsync serves all appends since the one before."""
+        log = partition.log
+        try:
+            while True:
+                synced = await log.flush()
+                if partition.leader is not None:
+                    on_flushed(partition.leader, synced)
+                    self.advance(partition)
+                if synced >= log.log_end_offset or partition.storage_error is not None:
+                    break
+        except StorageError as error:
+            self.fail_storage(partition, error)
+        finally:
+            partition.is_flushing = False
+        if partition.leader is None and partition.storage_error is None:
+            self._on_synced(partition)
+
+    def advance(self, partition: Partition) -> None:
+        """Let the high watermark go as far as it may, and serve all that waited for it."""
+        leader = partition.leader
+        if leader is None:
+            return
+        mark = next_high_watermark(leader)
+        before = leader.high_watermark
+        if mark == before:
+            return
+        if not self.usable():
+            self._withhold(partition)
+            return
+        leader.high_watermark = mark
+        if mark == leader.log_end_offset:
+            readable = partition.appended_bytes
+        else:
+            share = (mark - before) / (leader.log_end_offset - before)
+            readable = partition.readable_bytes + int((partition.appended_bytes - partition.readable_bytes) * share)
+        grown = max(readable - partition.readable_bytes, 1)
+        partition.readable_bytes = readable
+        for entry in partition.entries.values():
+            if not entry.is_sent:
+                entry.session.with_news[entry] = None
+        waiters = partition.produce_waiters
+        while waiters and waiters[0].required_offset <= leader.high_watermark:
+            waiters.popleft().settle()
+        for fetch in partition.fetch_waiters:
+            fetch.on_readable(grown)
+
+    def _withhold(self, partition: Partition) -> None:
+        """Fenced: remember to look again."""
+        self.counters.fenced_high_watermarks += 1
+        self._withheld[partition] = None
+        if self._recheck is None:
+            self._recheck = asyncio.get_running_loop().call_later(FENCE_RECHECK_S, self._look_again)
+
+    def _look_again(self) -> None:
+        self._recheck = None
+        if not self._withheld:
+            return
+        if not self.usable():
+            self._recheck = asyncio.get_running_loop().call_later(FENCE_RECHECK_S, self._look_again)
+            return
+        withheld, self._withheld = self._withheld, {}
+        for partition in withheld:
+            self.advance(partition)
+
+    def wake(self, session: FetchSession) -> None:
+        """Answer the session's waiting fetch after what is under way now, once for all appends of this wake-up."""
+        if session.done is not None and not session.is_waking:
+            session.is_waking = True
+            asyncio.get_running_loop().call_soon(session.expire)
+
+    # --- losing a role -------------------------------------------------------------------------
+
+    def fail_produce_waiters(self, partition: Partition, error: ErrorCode) -> None:
+        """All who wait for acks on this partition are told at once (F30)."""
+        waiters = list(partition.produce_waiters)
+        partition.produce_waiters.clear()
+        for waiter in waiters:
+            waiter.settle(error)
+
+    def drop_entries(self, partition: Partition, error: ErrorCode) -> None:
+        """Followers listed it under a leadership that is over; each is told `error` once. NONE: they know."""
+        for entry in list(partition.entries.values()):
+            session = entry.session
+            session.drop(entry)
+            if error is not ErrorCode.NONE:
+                topic, number = partition.topic_partition
+                session.answers.append(ReplicaFetchedPartition(topic, number, error, Offset(-1), Offset(-1), 0))
+                self.wake(session)
+
+    def demote(self, partition: Partition, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """This node does not lead the partition any more (if it did)."""
+        leader = partition.leader
+        if leader is None:
+            return
+        partition.follower_high_watermark = leader.high_watermark
+        partition.isr = leader.committed_isr
+        partition.leader = None
+        self._withheld.pop(partition, None)
+        self.fail_produce_waiters(partition, error)
+        self.drop_entries(partition, error)
+        for fetch in list(partition.fetch_waiters):
+            fetch.schedule()
+
+    def resign(self, partition: Partition, reason: str) -> None:
+        """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
+        if partition.leader is not None:
+            _log.warning("replica.resigned", partition=str(partition.topic_partition), reason=reason)
+            partition.is_settled = False
+            self.demote(partition)
+
+    def fail_storage(self, partition: Partition, error: StorageError) -> None:
+        """The replica goes offline (KIP-18); the node decides what else that means."""
+        if partition.storage_error is not None:
+            return
+        partition.storage_error = error
+        _log.error(
+            "replica.offline",
+            partition=str(partition.topic_partition),
+            directory=error.directory,
+            path=error.path,
+            error=str(error),
+        )
+        self.demote(partition, ErrorCode.KAFKA_STORAGE_ERROR)
+        self._on_offline(partition)
+        self._on_storage_error(error)
+
+    def close(self) -> None:
+        """The node stops: everybody who still waits is answered."""
+        if self._recheck is not None:
+            self._recheck.cancel()
+        for partition in self.all():
+            self.fail_produce_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.wheel.expire_all()

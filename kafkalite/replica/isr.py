@@ -1,0 +1,125 @@
+"""When a follower leaves the in-sync replicas, when it joins, and what the outcome of a write to ZooKeeper means.
+
+Pure. Lag is measured in time only (F11); a follower leaves also without any traffic (F12).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kafkalite.model import BrokerEpoch, BrokerId, LeaderAndIsr, LeaderEpoch, PartitionEpoch
+from kafkalite.replica.leader import FollowerProgress, PartitionLeader, update_maximal_isr
+
+
+def is_lagging(follower: FollowerProgress, *, at_ms: int, lag_time_max_ms: int) -> bool:
+    """Whether a member of the ISR must leave: it has not had all of the leader's log for the whole lag time."""
+    return at_ms - follower.last_caught_up_ms > lag_time_max_ms
+
+
+def may_join(
+    leader: PartitionLeader,
+    replica_id: BrokerId,
+    *,
+    live_epochs: Mapping[BrokerId, BrokerEpoch],
+    at_ms: int,
+    lag_time_max_ms: int,
+) -> bool:
+    """Whether a follower outside the ISR may join it.
+
+    Its log must reach the high watermark and the start of the leader's epoch (C10, F9: below that start it may
+    lack records which an earlier leader committed), it must be fetching, and its fetches must come from the
+    life of the broker that is registered now (F15, F16).
+    """
+    follower = leader.followers.get(replica_id)
+    if follower is None or replica_id in leader.maximal_isr:
+        return False
+    if follower.log_end_offset < leader.high_watermark or follower.log_end_offset < leader.epoch_start_offset:
+        return False
+    if live_epochs.get(replica_id) != follower.broker_epoch:
+        return False
+    return at_ms - follower.last_fetch_ms <= lag_time_max_ms
+
+
+def propose_isr(
+    leader: PartitionLeader, *, live_epochs: Mapping[BrokerId, BrokerEpoch], at_ms: int, lag_time_max_ms: int
+) -> tuple[BrokerId, ...] | None:
+    """The ISR that should replace the committed one, in the order of the assignment; None if it is right.
+
+    None also while a proposal is under way: one at a time. The leader itself is always a member.
+    """
+    if leader.proposed_isr is not None:
+        return None
+    members = set(leader.committed_isr)
+    for replica, follower in leader.followers.items():
+        if replica in members:
+            if is_lagging(follower, at_ms=at_ms, lag_time_max_ms=lag_time_max_ms):
+                members.discard(replica)
+        elif may_join(leader, replica, live_epochs=live_epochs, at_ms=at_ms, lag_time_max_ms=lag_time_max_ms):
+            members.add(replica)
+    if members == set(leader.committed_isr):
+        return None
+    return tuple(replica for replica in leader.replicas if replica in members)
+
+
+def begin_proposal(leader: PartitionLeader, isr: tuple[BrokerId, ...]) -> None:
+    """From now on the high watermark waits for the proposed members too (F8)."""
+    assert leader.proposed_isr is None, "one proposal at a time"
+    assert leader.broker_id in isr
+    leader.proposed_isr = isr
+    update_maximal_isr(leader)
+
+
+def withdraw_proposal(leader: PartitionLeader) -> None:
+    """The write surely never happened."""
+    leader.proposed_isr = None
+    update_maximal_isr(leader)
+
+
+def adopt(leader: PartitionLeader, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch) -> None:
+    """The state znode surely says `isr` with this version: it is the committed one."""
+    assert partition_epoch >= leader.partition_epoch, f"zkVersion {leader.partition_epoch} -> {partition_epoch}"
+    leader.committed_isr = tuple(
+        replica for replica in isr if replica in leader.followers or replica == leader.broker_id
+    )
+    leader.partition_epoch = partition_epoch
+    leader.proposed_isr = None
+    update_maximal_isr(leader)
+
+
+class Verdict(Enum):
+    """What to do with a proposal after reading the state znode again."""
+
+    #: The znode has moved on under the same leadership (perhaps by our own write): take what it says.
+    ADOPT = "adopt"
+    #: Nothing was applied yet, and may still be: write the same again with the same version.
+    RETRY = "retry"
+    #: Somebody else leads, or the partition is gone: stop acting as its leader.
+    RESIGN = "resign"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """One conditional write to a state znode: the ISR, under a leadership, on top of a version."""
+
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[BrokerId, ...]
+
+
+def judge(proposal: Proposal, current: LeaderAndIsr | None) -> Verdict:
+    """What the znode's present state (None: it is gone) says about a write that failed or was not answered (F6).
+
+    A proposal whose outcome is unknown is never dropped while the znode still has the old version: the write
+    could be applied later, and the high watermark would have passed a member of the ISR. Writing the same again
+    settles it: it is applied once, or the version tells.
+    """
+    if current is None or current.leader_epoch != proposal.leader_epoch or current.leader != proposal.leader:
+        return Verdict.RESIGN
+    if current.partition_epoch == proposal.partition_epoch:
+        return Verdict.RETRY
+    if current.partition_epoch < proposal.partition_epoch:  # another znode: the topic was deleted and made again
+        return Verdict.RESIGN
+    return Verdict.ADOPT

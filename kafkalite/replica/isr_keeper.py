@@ -1,0 +1,200 @@
+"""Watches over the ISRs of the partitions led here: proposes changes, takes in their outcome, tells the controller."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from kafkalite.coordination.coordinator import SessionState
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.errors import ErrorCode
+from kafkalite.model import BrokerId
+from kafkalite.replica import isr as rules
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.isr import Proposal, Verdict
+from kafkalite.replica.isr_writer import IsrWriter, Settled, Task
+from kafkalite.replica.leader import on_idle_fetch
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.partition import Partition
+from kafkalite.rpc.messages import IsrChange
+
+_log = structlog.get_logger(__name__)
+
+#: Partitions judged before the loop gets its turn.
+SLICE = 500
+
+
+class IsrKeeper:
+    """`run` judges every led partition at half the lag time, traffic or none (F12).
+
+    Args:
+        notify: told all changes of one round at once (F7).
+        expire_sessions: called at each tick with the age at which a silent fetch session is forgotten.
+    """
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        metadata: MetadataCache,
+        session: SessionKeeper,
+        writer: IsrWriter,
+        *,
+        lag_time_max_ms: int,
+        notify: Callable[[list[IsrChange]], None],
+        expire_sessions: Callable[[int], None],
+    ) -> None:
+        self._hosted = hosted
+        self._metadata = metadata
+        self._session = session
+        self._writer = writer
+        self._lag_ms = lag_time_max_ms
+        self._notify = notify
+        self._expire_sessions = expire_sessions
+        self._look_now = asyncio.Event()
+
+    def look_now(self) -> None:
+        """Something that may let followers join has changed (brokers were registered)."""
+        self._look_now.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        interval_ms = max(self._lag_ms // 2, 1)
+        due_ms = self._hosted.now_ms() + interval_ms
+        while True:
+            try:
+                async with asyncio.timeout(max(due_ms - self._hosted.now_ms(), 0) / 1000):
+                    await self._look_now.wait()
+                self._look_now.clear()
+                await self._look(may_shrink=False)
+                continue
+            except TimeoutError:
+                pass
+            late_ms = self._hosted.now_ms() - due_ms
+            due_ms = self._hosted.now_ms() + interval_ms
+            if late_ms > interval_ms:
+                # This process itself was stopped: the fetches that its followers sent meanwhile wait in the sockets.
+                _log.warning("isr.tick_late", late_ms=late_ms)
+                continue
+            self._expire_sessions(self._lag_ms * 2)
+            await self._look(may_shrink=True)
+
+    async def _look(self, *, may_shrink: bool) -> None:
+        for position, partition in enumerate(self._hosted.all()):
+            if partition.leader is not None:
+                self.judge(partition, may_shrink=may_shrink)
+            if position % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
+
+    def judge(self, partition: Partition, *, may_shrink: bool = True) -> None:
+        """Propose the ISR that the partition should have now, if it is another one."""
+        leader = partition.leader
+        if leader is None or leader.proposed_isr is not None:
+            return
+        for replica_id, entry in partition.entries.items():
+            on_idle_fetch(leader, leader.followers[replica_id], entry.session.last_fetch_ms)
+        proposed = rules.propose_isr(
+            leader,
+            live_epochs=self._metadata.broker_epochs,
+            at_ms=self._hosted.now_ms(),
+            lag_time_max_ms=self._lag_ms,
+        )
+        if proposed is None:
+            return
+        if not may_shrink:
+            proposed = tuple(m for m in leader.replicas if m in proposed or m in leader.committed_isr)
+            if set(proposed) == set(leader.committed_isr):
+                return
+        coordinator = self._session.current
+        if coordinator is None or coordinator.state is not SessionState.CONNECTED or not self._session.usable():
+            return  # isolated: whom we do not hear may be well (F13)
+        rules.begin_proposal(leader, proposed)
+        _log.info(
+            "isr.propose",
+            partition=str(partition.topic_partition),
+            isr=list(proposed),
+            committed=list(leader.committed_isr),
+            partition_epoch=leader.partition_epoch,
+        )
+        proposal = Proposal(leader.broker_id, leader.leader_epoch, leader.partition_epoch, proposed)
+        self._writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
+
+    def on_follower_fetch(self, partition: Partition) -> None:
+        """A follower outside the maximal ISR has fetched: it may be ready to join."""
+        leader = partition.leader
+        if leader is None or leader.proposed_isr is not None:
+            return
+        now_ms = self._hosted.now_ms()
+        for replica in leader.followers:
+            if rules.may_join(
+                leader,
+                replica,
+                live_epochs=self._metadata.broker_epochs,
+                at_ms=now_ms,
+                lag_time_max_ms=self._lag_ms,
+            ):
+                self.judge(partition, may_shrink=False)
+                return
+
+    # --- outcomes ------------------------------------------------------------------------------
+
+    def is_current(self, task: Task) -> bool:
+        """Whether the leadership under which `task` was proposed still stands, with this very proposal."""
+        partition = self._hosted.get(task.topic_partition)
+        leader = partition.leader if partition is not None else None
+        return (
+            leader is not None
+            and leader.leader_epoch == task.proposal.leader_epoch
+            and leader.partition_epoch == task.proposal.partition_epoch
+            and leader.proposed_isr == task.proposal.isr
+        )
+
+    def on_settled(self, settled: Sequence[Settled]) -> None:
+        """Take in what the writer found out."""
+        changes: list[IsrChange] = []
+        for one in settled:
+            partition = self._hosted.get(one.task.topic_partition)
+            leader = partition.leader if partition is not None else None
+            if partition is None or leader is None:
+                continue
+            match one.verdict:
+                case Verdict.RETRY:
+                    rules.withdraw_proposal(leader)
+                    self._hosted.counters.failed_isr_updates += 1
+                case Verdict.RESIGN:
+                    self._hosted.counters.failed_isr_updates += 1
+                    self._hosted.resign(partition, "the state znode names another leadership")
+                case Verdict.ADOPT:
+                    self._adopt(partition, one, changes)
+        if changes:
+            self._notify(changes)
+
+    def _adopt(self, partition: Partition, one: Settled, changes: list[IsrChange]) -> None:
+        leader = partition.leader
+        assert leader is not None
+        before = leader.committed_isr
+        if leader.broker_id not in one.isr:  # somebody wrote an ISR without its leader: not a state to lead with
+            self._hosted.resign(partition, "the state znode has this leader outside of the ISR")
+            return
+        rules.adopt(leader, tuple(BrokerId(member) for member in one.isr), one.partition_epoch)
+        partition.partition_epoch = one.partition_epoch
+        partition.isr = leader.committed_isr
+        self._hosted.counters.isr_shrinks += len(leader.committed_isr) < len(before)
+        self._hosted.counters.isr_expands += len(leader.committed_isr) > len(before)
+        _log.info(
+            "isr.changed",
+            partition=str(partition.topic_partition),
+            before=list(before),
+            isr=list(leader.committed_isr),
+            partition_epoch=leader.partition_epoch,
+        )
+        topic, number = partition.topic_partition
+        changes.append(IsrChange(topic, number, leader.leader_epoch, leader.committed_isr, leader.partition_epoch))
+        if leader.is_under_min_isr:
+            # Nothing more is committed now; who waits is told so instead of being left to time out (F26).
+            self._hosted.fail_produce_waiters(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        else:
+            self._hosted.advance(partition)
+        if partition.leader is leader:
+            self.judge(partition, may_shrink=False)

@@ -1,0 +1,201 @@
+"""Writes ISR changes to the state znodes: conditional, many in one go, and never in doubt about the outcome.
+
+A proposal handed in is settled by exactly one call of `on_settled`, unless its leadership ends first. Between,
+the leader counts the proposed members too (F8). What an error means (F6) is decided in `isr.judge`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+import structlog
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import (
+    Coordinator,
+    CoordinatorError,
+    NotSentError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    SetData,
+)
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.coordination.znodes import ZnodeError, decode_partition_state, encode_partition_state
+from kafkalite.model import ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
+from kafkalite.replica.isr import Proposal, Verdict, judge
+
+_log = structlog.get_logger(__name__)
+
+#: Proposals in one transaction: one failure makes each of them go again by itself, so not too many.
+CHUNK = 50
+#: Proposals taken up in one round.
+ROUND = 5_000
+BACKOFF_MIN_S = 0.05
+BACKOFF_MAX_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A proposal for a partition, with the controller epoch that the znode carries (kept as stored)."""
+
+    topic_partition: TopicPartition
+    proposal: Proposal
+    controller_epoch: ControllerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """ADOPT: `isr` is in the znode with `partition_epoch`. RESIGN: the leadership is over. RETRY: surely not written."""
+
+    task: Task
+    verdict: Verdict
+    isr: tuple[int, ...] = ()
+    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+
+
+class IsrWriter:
+    """One task (`run`); bounded by the number of led partitions, as each has at most one proposal.
+
+    Args:
+        is_current: whether the leadership that a task was proposed under still stands.
+        on_settled: all that one round settled.
+    """
+
+    def __init__(
+        self,
+        session: SessionKeeper,
+        random: Random,
+        *,
+        is_current: Callable[[Task], bool],
+        on_settled: Callable[[Sequence[Settled]], None],
+    ) -> None:
+        self._session = session
+        self._random = random
+        self._is_current = is_current
+        self._on_settled = on_settled
+        self._pending: dict[TopicPartition, Task] = {}
+        #: Tasks that may have been applied: not to be withdrawn, only settled by what the znode says.
+        self._in_doubt: dict[TopicPartition, Task] = {}
+        self._arrived = asyncio.Event()
+        self._backoff_s = BACKOFF_MIN_S
+
+    def submit(self, task: Task) -> None:
+        """Write this. A task of a leadership that is over is replaced."""
+        self._pending[task.topic_partition] = task
+        self._in_doubt.pop(task.topic_partition, None)
+        self._arrived.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            while self._pending:
+                coordinator = await self._session.wait()
+                batch = [task for task in list(self._pending.values())[:ROUND] if self._keep(task)]
+                try:
+                    unsettled = await self._round(coordinator, batch)
+                except (NotSentError, OutcomeUnknownError, SessionExpiredError) as error:  # while reading
+                    _log.info("isr.write_postponed", partitions=len(batch), error=repr(error))
+                    unsettled = len(batch)
+                if unsettled:
+                    await asyncio.sleep(self._backoff_s * self._random.uniform(0.5, 1.5))
+                    self._backoff_s = min(self._backoff_s * 2, BACKOFF_MAX_S)
+                else:
+                    self._backoff_s = BACKOFF_MIN_S
+
+    def _keep(self, task: Task) -> bool:
+        if self._is_current(task):
+            return True
+        self._forget(task)
+        return False
+
+    def _forget(self, task: Task) -> None:
+        if self._pending.get(task.topic_partition) is task:
+            del self._pending[task.topic_partition]
+            self._in_doubt.pop(task.topic_partition, None)
+
+    def _settle(self, settled: Sequence[Settled]) -> None:
+        for one in settled:
+            self._forget(one.task)
+        if settled:
+            self._on_settled([one for one in settled if self._is_current(one.task)])
+
+    async def _round(self, coordinator: Coordinator, batch: list[Task]) -> int:
+        """Write all of them, pipelined; returns how many are still not settled."""
+        chunks = [batch[start : start + CHUNK] for start in range(0, len(batch), CHUNK)]
+        in_doubt = await self._write(coordinator, chunks)
+        if not in_doubt:
+            return 0
+        # Each by itself, so that one that is behind does not stand in the way of the others.
+        alone = [[task] for task in in_doubt if self._keep(task)]
+        in_doubt = await self._write(coordinator, alone)
+        if not in_doubt:
+            return 0
+        return await self._read_again(coordinator, [task for task in in_doubt if self._keep(task)])
+
+    async def _write(self, coordinator: Coordinator, chunks: list[list[Task]]) -> list[Task]:
+        """One transaction per chunk; returns the tasks of those that failed, or may have."""
+        results = await coordinator.multi_many([[_operation(task) for task in chunk] for chunk in chunks])
+        settled: list[Settled] = []
+        in_doubt: list[Task] = []
+        for chunk, result in zip(chunks, results, strict=True):
+            if isinstance(result, NotSentError):
+                for task in chunk:
+                    if self._in_doubt.get(task.topic_partition) is task:  # an earlier try of it may have been applied
+                        in_doubt.append(task)
+                    else:
+                        settled.append(Settled(task, Verdict.RETRY))
+            elif isinstance(result, CoordinatorError):
+                in_doubt += chunk
+            else:
+                for task, version in zip(chunk, result, strict=True):
+                    assert isinstance(version, int)
+                    settled.append(Settled(task, Verdict.ADOPT, task.proposal.isr, PartitionEpoch(version)))
+        self._settle(settled)
+        for task in in_doubt:
+            self._in_doubt[task.topic_partition] = task
+        return in_doubt
+
+    async def _read_again(self, coordinator: Coordinator, tasks: list[Task]) -> int:
+        """Look what the znodes say; returns how many writes must be repeated."""
+        await coordinator.sync(paths.TOPICS)
+        found = await coordinator.get_many([paths.partition_state(task.topic_partition) for task in tasks])
+        settled: list[Settled] = []
+        again = 0
+        for task, node in zip(tasks, found, strict=True):
+            current = None
+            if node is not None:
+                path = paths.partition_state(task.topic_partition)
+                try:
+                    current = decode_partition_state(node[0], node[1].version, path)
+                except ZnodeError as error:
+                    _log.error("isr.malformed_state", path=path, error=str(error))
+                    again += 1
+                    continue
+            verdict = judge(task.proposal, current)
+            if verdict is Verdict.RETRY:
+                again += 1
+            elif verdict is Verdict.ADOPT:
+                assert current is not None
+                settled.append(Settled(task, verdict, current.isr, current.partition_epoch))
+            else:
+                _log.warning("isr.superseded", partition=str(task.topic_partition), current=repr(current))
+                settled.append(Settled(task, verdict))
+        self._settle(settled)
+        return again
+
+
+def _operation(task: Task) -> SetData:
+    proposal = task.proposal
+    state = LeaderAndIsr(
+        leader=proposal.leader,
+        leader_epoch=proposal.leader_epoch,
+        isr=proposal.isr,
+        controller_epoch=task.controller_epoch,
+        partition_epoch=proposal.partition_epoch,
+    )
+    return SetData(paths.partition_state(task.topic_partition), encode_partition_state(state), proposal.partition_epoch)

@@ -1,0 +1,133 @@
+"""What this node knows of the whole cluster, from the controller's UpdateMetadata: for clients' metadata requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from kafkalite.model import (
+    NO_BROKER_EPOCH,
+    NO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    TopicId,
+    TopicPartition,
+)
+from kafkalite.rpc.messages import Broker, PartitionState, UpdateMetadataRequest
+
+
+class MetadataCache:
+    """Applied whole requests only; every reader sees the state between two of them.
+
+    Attributes:
+        version: grows with every change, for who caches an encoding.
+        broker_epochs: of the live brokers.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.controller_id = BrokerId(-1)
+        self.controller_epoch = ControllerEpoch(-1)
+        self.broker_epochs: dict[BrokerId, BrokerEpoch] = {}
+        self._brokers: dict[BrokerId, Broker] = {}
+        self._topics: dict[str, dict[int, PartitionState]] = {}
+        self._names: dict[TopicId, str] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was ever learnt."""
+        return self.version == 0
+
+    def apply(self, request: UpdateMetadataRequest) -> bool:
+        """Take over a request; who calls has checked its epochs. Returns whether the live brokers changed."""
+        self.controller_id = request.controller_id
+        self.controller_epoch = request.controller_epoch
+        if request.is_full:
+            self._topics = {}
+            self._names = {}
+        for topic in request.deleted_topics:
+            for state in self._topics.pop(topic, {}).values():
+                self._names.pop(state.topic_id, None)
+        for state in request.partitions:
+            partitions = self._topics.setdefault(state.topic, {})
+            known = partitions.get(state.partition)
+            if known is not None and known.topic_id != state.topic_id:  # deleted and made again (F18)
+                self._names.pop(known.topic_id, None)
+                partitions.clear()
+            partitions[state.partition] = state
+            if state.topic_id != NO_TOPIC_ID:
+                self._names[state.topic_id] = state.topic
+        epochs = {broker.broker_id: broker.broker_epoch for broker in request.brokers}
+        is_changed = epochs != self.broker_epochs
+        self._brokers = {broker.broker_id: broker for broker in sorted(request.brokers, key=lambda b: b.broker_id)}
+        self.broker_epochs = epochs
+        self._tell()
+        return is_changed
+
+    def learn_brokers(self, brokers: tuple[Broker, ...]) -> bool:
+        """Brokers named by a command: newer lives replace what is known, nobody is forgotten. Whether any was new."""
+        is_changed = False
+        for broker in brokers:
+            if broker.broker_epoch > self.broker_epochs.get(broker.broker_id, NO_BROKER_EPOCH):
+                self._brokers[broker.broker_id] = broker
+                self.broker_epochs[broker.broker_id] = broker.broker_epoch
+                is_changed = True
+        if is_changed:
+            self._tell()
+        return is_changed
+
+    def remove_partitions(self, partitions: Mapping[str, frozenset[int]]) -> None:
+        """Partitions that are no more while their topic stays."""
+        for topic, numbers in partitions.items():
+            for number in sorted(numbers):
+                self._topics.get(topic, {}).pop(number, None)
+        self._tell()
+
+    def brokers(self) -> tuple[Broker, ...]:
+        """The live ones, by id."""
+        return tuple(self._brokers[broker_id] for broker_id in sorted(self._brokers))
+
+    def broker(self, broker_id: BrokerId) -> Broker | None:
+        return self._brokers.get(broker_id)
+
+    def rpc_endpoint(self, broker_id: BrokerId) -> Endpoint | None:
+        """Where a live broker listens for other nodes."""
+        broker = self._brokers.get(broker_id)
+        return Endpoint(broker.rpc_host, broker.rpc_port) if broker is not None else None
+
+    def topic(self, name: str) -> dict[int, PartitionState] | None:
+        """Partition number -> state; not to be changed by the caller."""
+        return self._topics.get(name)
+
+    def topic_id(self, name: str) -> TopicId:
+        """NO_TOPIC_ID if the topic is unknown or has none."""
+        for state in self._topics.get(name, {}).values():
+            return state.topic_id
+        return NO_TOPIC_ID
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        return self._names.get(topic_id)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionState | None:
+        return self._topics.get(topic_partition.topic, {}).get(topic_partition.partition)
+
+    def all_topics(self) -> tuple[str, ...]:
+        """Names, sorted."""
+        return tuple(sorted(self._topics))
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done at the next change."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters = [other for other in self._waiters if not other.done()]
+        self._waiters.append(waiter)
+        return waiter
+
+    def _tell(self) -> None:
+        self.version += 1
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,90 @@
+"""One partition that this node hosts: its log, its role, and who waits for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkalite.config import TopicConfig
+from kafkalite.errors import StorageError
+from kafkalite.model import (
+    NO_LEADER,
+    NO_LEADER_EPOCH,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+from kafkalite.replica.leader import PartitionLeader
+from kafkalite.replica.purgatory import DelayedFetch, ProduceWaiter
+
+if TYPE_CHECKING:
+    from kafkalite.log.partition_log import PartitionLog
+    from kafkalite.replica.fetch_session import SessionEntry
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """Mutable; touched only from the loop, and never across an await.
+
+    Invariants: `leader` is set only while this node leads with `leader_epoch`; waiters exist only while it is set.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    log: PartitionLog
+    config: TopicConfig
+    #: Used while not leading; `high_watermark` tells the right one.
+    follower_high_watermark: Offset
+    leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+    controller_epoch: ControllerEpoch = ControllerEpoch(-1)
+    leader_id: BrokerId = NO_LEADER
+    replicas: tuple[BrokerId, ...] = ()
+    isr: tuple[BrokerId, ...] = ()
+    #: Whether a command for `leader_epoch` was carried out. Not while resigned: then that epoch may still be commanded.
+    is_settled: bool = False
+    leader: PartitionLeader | None = None
+    #: The replica is offline: its log cannot be used (KIP-18).
+    storage_error: StorageError | None = None
+    is_flushing: bool = False
+    #: Follower -> what it listed in its session.
+    entries: dict[BrokerId, SessionEntry] = field(default_factory=dict)
+    #: In the order of their offsets.
+    produce_waiters: deque[ProduceWaiter] = field(default_factory=deque)
+    fetch_waiters: dict[DelayedFetch, None] = field(default_factory=dict)
+    #: Bytes appended since the start, and how many of them (about) lie below the high watermark.
+    appended_bytes: int = 0
+    readable_bytes: int = 0
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.leader.high_watermark if self.leader is not None else self.follower_high_watermark
+
+    @property
+    def current_isr(self) -> tuple[BrokerId, ...]:
+        """The committed ISR as far as this node knows."""
+        return self.leader.committed_isr if self.leader is not None else self.isr
+
+    def add_produce_waiter(self, waiter: ProduceWaiter) -> None:
+        """Keep the order of offsets; only the retry of a duplicate ever comes out of order."""
+        waiters = self.produce_waiters
+        if not waiters or waiters[-1].required_offset <= waiter.required_offset:
+            waiters.append(waiter)
+            return
+        place = len(waiters)
+        while place > 0 and waiters[place - 1].required_offset > waiter.required_offset:
+            place -= 1
+        waiters.insert(place, waiter)
+
+    def prune_produce_waiters(self) -> None:
+        """Drop those at the front that were settled otherwise, so that a stuck watermark keeps no dead requests."""
+        waiters = self.produce_waiters
+        while waiters and waiters[0].is_settled:
+            waiters.popleft()
+        if waiters and waiters[-1].is_settled:
+            self.produce_waiters = deque(waiter for waiter in waiters if not waiter.is_settled)

@@ -1,0 +1,226 @@
+"""Operations that wait: for the high watermark, for bytes, or for their deadline.
+
+Deadlines are kept in one wheel with one timer, whatever the number of operations: adding and removing is O(1),
+and an operation that is done leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkalite.errors import ErrorCode
+from kafkalite.model import NO_OFFSET, Offset
+from kafkalite.rpc.messages import ProducedPartition
+
+if TYPE_CHECKING:
+    from kafkalite.replica.partition import Partition
+
+ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
+
+
+class Waiting:
+    """Something with a deadline. Equal only to itself."""
+
+    __slots__ = ("bucket",)
+
+    def __init__(self) -> None:
+        #: The wheel's bucket that holds it; -1 in none.
+        self.bucket = -1
+
+    def expire(self) -> None:
+        """The deadline has come."""
+        raise NotImplementedError
+
+
+class DeadlineWheel:
+    """Calls `expire` on what was added, at its deadline or up to `grain_ms` later."""
+
+    def __init__(self, *, grain_ms: int = 10) -> None:
+        self._grain_s = grain_ms / 1000
+        self._buckets: dict[int, dict[Waiting, None]] = {}
+        self._order: list[int] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_bucket = -1
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, waiting: Waiting, delay_ms: int) -> None:
+        """From now on `waiting` has a deadline, `delay_ms` from now."""
+        assert waiting.bucket == -1
+        loop = asyncio.get_running_loop()
+        bucket = math.ceil((loop.time() + delay_ms / 1000) / self._grain_s)
+        waiting.bucket = bucket
+        members = self._buckets.get(bucket)
+        self._count += 1
+        if members is not None:
+            members[waiting] = None
+            return
+        self._buckets[bucket] = {waiting: None}
+        heapq.heappush(self._order, bucket)
+        if self._timer is None or bucket < self._timer_bucket:
+            self._arm(loop)
+
+    def discard(self, waiting: Waiting) -> None:
+        """`waiting` has no deadline any more."""
+        if waiting.bucket != -1:
+            members = self._buckets.get(waiting.bucket)
+            if members is not None and waiting in members:
+                del members[waiting]
+                self._count -= 1
+            waiting.bucket = -1
+
+    def expire_all(self) -> None:
+        """Every deadline comes now (the node stops)."""
+        while self._order:
+            self._expire_bucket(heapq.heappop(self._order))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._order and not self._buckets[self._order[0]]:  # everybody in it is done
+            del self._buckets[heapq.heappop(self._order)]
+        if self._order:
+            self._timer_bucket = self._order[0]
+            self._timer = loop.call_at(self._timer_bucket * self._grain_s, self._fire)
+
+    def _fire(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = None
+        # A loop with coarse time may call a hair too early; the bucket it was armed for is due in any case.
+        due = max(self._timer_bucket, math.floor(loop.time() / self._grain_s))
+        while self._order and self._order[0] <= due:
+            self._expire_bucket(heapq.heappop(self._order))
+        if self._timer is None:
+            self._arm(loop)
+
+    def _expire_bucket(self, bucket: int) -> None:
+        members = self._buckets.pop(bucket)
+        self._count -= len(members)
+        for waiting in members:
+            waiting.bucket = -1
+        for waiting in members:
+            waiting.expire()
+
+
+class DelayedProduce(Waiting):
+    """A produce request with acks=all: answered when every partition of it is settled, or at its deadline."""
+
+    __slots__ = ("_done", "_wheel", "is_done", "pending", "results", "waiters")
+
+    def __init__(self, wheel: DeadlineWheel, size: int, done: ProduceDone) -> None:
+        super().__init__()
+        self._wheel = wheel
+        self._done = done
+        self.results: list[ProducedPartition | None] = [None] * size
+        self.waiters: list[ProduceWaiter] = []
+        self.pending = 0
+        self.is_done = False
+
+    def settle(self, index: int, result: ProducedPartition) -> None:
+        """One partition's answer is known."""
+        self.results[index] = result
+        self.pending -= 1
+        if self.pending == 0:
+            self.finish()
+
+    def finish(self) -> None:
+        """All answers are known: tell."""
+        assert not self.is_done
+        self.is_done = True
+        self._wheel.discard(self)
+        self.waiters = []
+        results = tuple(result for result in self.results if result is not None)
+        assert len(results) == len(self.results)
+        self._done(results)
+
+    def expire(self) -> None:
+        """What is not settled has timed out; the records may yet be committed."""
+        waiters = self.waiters
+        for waiter in waiters:
+            waiter.settle(ErrorCode.REQUEST_TIMED_OUT)
+        for waiter in waiters:
+            waiter.partition.prune_produce_waiters()
+
+
+class ProduceWaiter:
+    """One partition of a delayed produce: waits until the high watermark reaches `required_offset`."""
+
+    __slots__ = ("index", "is_settled", "operation", "partition", "required_offset", "success")
+
+    def __init__(
+        self,
+        operation: DelayedProduce,
+        index: int,
+        partition: Partition,
+        required_offset: Offset,
+        success: ProducedPartition,
+    ) -> None:
+        self.operation = operation
+        self.index = index
+        self.partition = partition
+        self.required_offset = required_offset
+        self.success = success
+        self.is_settled = False
+
+    def settle(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """Committed, or failed with `error`. Only the first call counts."""
+        if self.is_settled:
+            return
+        self.is_settled = True
+        if error is ErrorCode.NONE:
+            self.operation.settle(self.index, self.success)
+        else:
+            done = self.success
+            self.operation.settle(self.index, ProducedPartition(done.topic, done.partition, error, NO_OFFSET))
+
+
+class DelayedFetch(Waiting):
+    """A consumer's long poll over some partitions: answered when enough bytes are readable, or at its deadline."""
+
+    __slots__ = ("_complete", "_wheel", "is_done", "is_scheduled", "min_bytes", "partitions", "readable_bytes")
+
+    def __init__(self, wheel: DeadlineWheel, min_bytes: int, complete: Callable[[], None]) -> None:
+        super().__init__()
+        self._wheel = wheel
+        self._complete = complete
+        self.min_bytes = min_bytes
+        self.readable_bytes = 0
+        self.partitions: list[Partition] = []
+        self.is_scheduled = False
+        self.is_done = False
+
+    def on_readable(self, size_bytes: int) -> None:
+        """So many more bytes (about) lie below the high watermark of one of the partitions."""
+        self.readable_bytes += size_bytes
+        if self.readable_bytes >= self.min_bytes:
+            self.schedule()
+
+    def schedule(self) -> None:
+        """Answer after what is under way now, once however many partitions ask for it."""
+        if not self.is_scheduled and not self.is_done:
+            self.is_scheduled = True
+            asyncio.get_running_loop().call_soon(self.finish)
+
+    def finish(self) -> None:
+        """Read and answer."""
+        if self.is_done:
+            return
+        self.is_done = True
+        self._wheel.discard(self)
+        for partition in self.partitions:
+            partition.fetch_waiters.pop(self, None)
+        self.partitions = []
+        self._complete()
+
+    def expire(self) -> None:
+        self.finish()

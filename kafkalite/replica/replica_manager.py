@@ -1,0 +1,316 @@
+"""The shell that ties: all replicas of this node, and everything that may be asked of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.env.seams import Buffer, Env
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.log.validation import Origin
+from kafkalite.model import BrokerEpoch, BrokerId, Offset, TopicPartition
+from kafkalite.replica.commands import Commands
+from kafkalite.replica.consuming import Consuming, FetchDone
+from kafkalite.replica.describing import Describing
+from kafkalite.replica.fetch_session import ReplicaFetchDone
+from kafkalite.replica.fetcher import FetcherContext, Fetchers
+from kafkalite.replica.following import Following
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.isr_keeper import IsrKeeper
+from kafkalite.replica.isr_writer import IsrWriter
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.partition import Partition
+from kafkalite.replica.producing import Producing
+from kafkalite.replica.purgatory import ProduceDone
+from kafkalite.replica.serving import Serving
+from kafkalite.replica.startup import read_cluster
+from kafkalite.rpc.messages import (
+    DescribeReplicasResponse,
+    FetchRequest,
+    HealthProblem,
+    IsrChange,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ReplicaFetchRequest,
+    ReplicaFetchWake,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    UpdateMetadataRequest,
+    UpdateMetadataResponse,
+)
+
+if TYPE_CHECKING:
+    from kafkalite.log.log_manager import LogManager
+
+_log = structlog.get_logger(__name__)
+
+
+class ReplicaManager:
+    """Made and started once; its callers are the RPC and Kafka listeners, the controller's commands and the session.
+
+    All callbacks (`done`) are called exactly once, in the loop, maybe before the call returns; they must not raise.
+
+    Args:
+        identity: broker id, and the broker epoch of the current registration (-1 before the first).
+        notify_isr: told of ISR changes that this leader has made; passes them on to the controller, batched.
+        on_storage_error: told of each replica that goes offline.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        env: Env,
+        supervisor: Supervisor,
+        logs: LogManager,
+        session: SessionKeeper,
+        topic_configs: Callable[[str], TopicConfig],
+        identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
+        cluster_id: Callable[[], str],
+        metadata: MetadataCache,
+        notify_isr: Callable[[list[IsrChange]], None],
+        on_storage_error: Callable[[StorageError], None] = lambda error: None,
+    ) -> None:
+        self._config = config
+        self._supervisor = supervisor
+        self._logs = logs
+        self._session = session
+        self._topic_configs = topic_configs
+        self.metadata = metadata
+        self._tasks: list[asyncio.Task[None]] = []
+        self._saved_marks: dict[TopicPartition, Offset] = {}
+        self.hosted = HostedPartitions(
+            clock=env.clock,
+            supervisor=supervisor,
+            usable=session.usable,
+            on_storage_error=on_storage_error,
+            on_offline=lambda partition: self._fetchers.stop(partition.topic_partition),
+            on_synced=lambda partition: self._fetchers.list_again(partition.topic_partition),
+        )
+        following = Following(self.hosted)
+        self._fetchers = Fetchers(
+            FetcherContext(
+                config=config,
+                network=env.network,
+                supervisor=supervisor,
+                random=env.random,
+                identity=identity,
+                cluster_id=cluster_id,
+                endpoint=metadata.rpc_endpoint,
+                is_synced=self.hosted.is_synced,
+                take=following.take,
+            )
+        )
+        self._isr_writer = IsrWriter(
+            session,
+            env.random,
+            is_current=lambda task: self._isr_keeper.is_current(task),
+            on_settled=lambda settled: self._isr_keeper.on_settled(settled),
+        )
+        self._isr_keeper = IsrKeeper(
+            self.hosted,
+            metadata,
+            session,
+            self._isr_writer,
+            lag_time_max_ms=config.replica_lag_time_max_ms,
+            notify=notify_isr,
+            expire_sessions=lambda silent_ms: self._serving.expire(silent_ms),
+        )
+        self._commands = Commands(
+            config=config,
+            hosted=self.hosted,
+            logs=logs,
+            fetchers=self._fetchers,
+            metadata=metadata,
+            topic_configs=topic_configs,
+            identity=identity,
+            on_brokers_changed=self._isr_keeper.look_now,
+        )
+        self._producing = Producing(self.hosted, metadata)
+        self._consuming = Consuming(self.hosted, metadata, fetch_max_bytes=config.fetch_max_bytes)
+        self._serving = Serving(
+            self.hosted,
+            metadata,
+            response_max_bytes=config.replica_fetch_response_max_bytes,
+            on_caught_up=self._isr_keeper.on_follower_fetch,
+        )
+        self._describing = Describing(self.hosted, self._commands, env.clock, identity)
+
+    # --- life ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to carry out commands, to watch over ISRs and to save high watermarks."""
+        spawn = self._supervisor.spawn
+        self._tasks = [
+            spawn("replica.commands", self._commands.run()),
+            spawn("replica.isr_keeper", self._isr_keeper.run()),
+            spawn("replica.isr_writer", self._isr_writer.run()),
+            spawn("replica.high_watermark_checkpoint", self._save_marks()),
+        ]
+
+    async def stop(self) -> None:
+        """Stop fetching and committing, answer all who wait, save the high watermarks. The logs stay open."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            await asyncio.wait([task])
+        self._tasks = []
+        self._fetchers.close()
+        self.hosted.close()
+        self._serving.close()
+        self.checkpoint_high_watermarks()
+
+    async def on_session(self, coordinator: Coordinator) -> None:
+        """A new ZooKeeper session: take the roles that ZooKeeper names, without waiting for a controller.
+
+        Register with SessionKeeper.on_session. Raises the Coordinator's errors (SessionKeeper repeats it).
+        """
+        since = self._commands.count
+        snapshot = await read_cluster(coordinator)
+        if self.metadata.is_empty:
+            self.metadata.apply(
+                UpdateMetadataRequest(
+                    snapshot.controller_id,
+                    snapshot.controller_epoch,
+                    BrokerEpoch(-1),
+                    True,
+                    snapshot.brokers,
+                    snapshot.partitions,
+                    cause="startup",
+                )
+            )
+            self._isr_keeper.look_now()
+        await self._commands.take_snapshot(
+            snapshot.brokers, snapshot.partitions, is_complete=snapshot.is_complete, since=since
+        )
+
+    def on_session_lost(self) -> None:
+        """The session has expired: somebody else may lead what this node leads. Register with SessionKeeper.on_lost."""
+        for partition in self.hosted.all():
+            self.hosted.resign(partition, "the ZooKeeper session has expired")
+
+    async def _save_marks(self) -> None:
+        interval_s = self._config.replica_high_watermark_checkpoint_interval_ms / 1000
+        while True:
+            await asyncio.sleep(interval_s)
+            self.checkpoint_high_watermarks()
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Save all high watermarks, if any has moved."""
+        marks = dict(self._commands.stopped_marks)
+        for partition in self.hosted.all():
+            if partition.storage_error is None:
+                marks[partition.topic_partition] = partition.high_watermark
+        if marks == self._saved_marks:
+            return
+        try:
+            self._logs.checkpoint_high_watermarks(marks)
+            self._saved_marks = marks
+        except StorageError as error:
+            _log.error("replica.high_watermarks_not_saved", directory=error.directory, error=str(error))
+
+    # --- the controller's commands --------------------------------------------------------------
+
+    def leader_and_isr(self, request: LeaderAndIsrRequest) -> Awaitable[LeaderAndIsrResponse]:
+        """Take its place in the lane now; await the outcome."""
+        return self._commands.leader_and_isr(request)
+
+    def stop_replica(self, request: StopReplicaRequest) -> Awaitable[StopReplicaResponse]:
+        """Take its place in the lane now; await the outcome."""
+        return self._commands.stop_replica(request)
+
+    def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+        """What clients may be told."""
+        error = self._commands.fence(request.controller_epoch, request.broker_epoch)
+        if error is not ErrorCode.NONE:
+            return UpdateMetadataResponse(error)
+        self._commands.controller_epoch = request.controller_epoch
+        if self.metadata.apply(request):
+            self._isr_keeper.look_now()
+        return UpdateMetadataResponse(ErrorCode.NONE)
+
+    def topic_config_changed(self, topic: str) -> None:
+        """The topic's configuration is another one now."""
+        config = self._topic_configs(topic)
+        for partition in self.hosted.of_topic(topic):
+            partition.config = config
+            partition.log.config = config
+            leader = partition.leader
+            if leader is not None:
+                leader.min_insync_replicas = config.min_insync_replicas
+                if not config.log_flush_before_ack:
+                    leader.counted_end_offset = leader.log_end_offset
+                self.hosted.advance(partition)
+
+    def on_dir_failed(self, error: StorageError) -> None:
+        """A log directory went offline: every replica in it does (KIP-18)."""
+        for partition in self.hosted.all():
+            if partition.log.directory == error.directory:
+                self.hosted.fail_storage(partition, error)
+        self._fetchers.drop_idle()
+
+    # --- data ----------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        origin: Origin = "client",
+    ) -> None:
+        """See Producing.produce."""
+        self._producing.produce(acks, timeout_ms, partitions, done, origin=origin)
+
+    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
+        """See Consuming.fetch."""
+        self._consuming.fetch(request, done)
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        """See Consuming.list_offsets."""
+        return self._consuming.list_offsets(request)
+
+    def replica_fetch(self, request: ReplicaFetchRequest, done: ReplicaFetchDone) -> None:
+        """See Serving.fetch."""
+        self._serving.fetch(request, done)
+
+    def replica_fetch_wake(self, message: ReplicaFetchWake) -> None:
+        """See Serving.wake."""
+        self._serving.wake(message)
+
+    # --- asked by people and by other parts of the node ------------------------------------------
+
+    def describe(self, topics: Sequence[str]) -> DescribeReplicasResponse:
+        """See Describing.describe."""
+        return self._describing.describe(topics)
+
+    def problems(self) -> tuple[HealthProblem, ...]:
+        """See Describing.problems."""
+        return self._describing.problems()
+
+    def counts(self) -> dict[str, int]:
+        """See Describing.counts."""
+        return self._describing.counts()
+
+    def partition(self, topic_partition: TopicPartition) -> Partition | None:
+        """The replica hosted here; for reading only."""
+        return self.hosted.get(topic_partition)
+
+    def leader_partitions(self) -> list[TopicPartition]:
+        """Those led here, sorted."""
+        return sorted(partition.topic_partition for partition in self.hosted.all() if partition.leader is not None)
+
+    def high_watermark(self, topic_partition: TopicPartition) -> Offset:
+        """For the log's retention, which never goes past it."""
+        partition = self.hosted.get(topic_partition)
+        return partition.high_watermark if partition is not None else self._logs.high_watermark(topic_partition)

@@ -1,0 +1,129 @@
+"""The RPC requests that a ReplicaManager answers, as handlers for RpcServer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from kafkalite.env.seams import Buffer
+from kafkalite.model import TopicPartition
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.messages import (
+    DescribeReplicasRequest,
+    FetchedPartition,
+    FetchRequest,
+    FetchResponse,
+    LeaderAndIsrRequest,
+    ListOffsetsRequest,
+    Message,
+    ProducedPartition,
+    ProduceRequest,
+    ProduceResponse,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchWake,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from kafkalite.rpc.server import Handler, Reply, Request
+
+
+def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
+    """By class of request."""
+
+    async def answer(outcome: Awaitable[Message]) -> Reply:
+        return Reply(await outcome)
+
+    def leader_and_isr(request: Request) -> Awaitable[Reply]:
+        assert isinstance(request.message, LeaderAndIsrRequest)
+        return answer(manager.leader_and_isr(request.message))
+
+    def stop_replica(request: Request) -> Awaitable[Reply]:
+        assert isinstance(request.message, StopReplicaRequest)
+        return answer(manager.stop_replica(request.message))
+
+    def update_metadata(request: Request) -> Reply:
+        assert isinstance(request.message, UpdateMetadataRequest)
+        return Reply(manager.update_metadata(request.message))
+
+    def produce(request: Request) -> Reply | Awaitable[Reply] | None:
+        message = request.message
+        assert isinstance(message, ProduceRequest)
+        parts: list[tuple[TopicPartition, Buffer]] = []
+        position = 0
+        for part in message.partitions:
+            end = position + part.records_size
+            parts.append((TopicPartition(part.topic, part.partition), request.body[position:end]))
+            position = end
+        reply, done = _promise()
+
+        def produced(results: tuple[ProducedPartition, ...]) -> None:
+            done(Reply(ProduceResponse(results)))
+
+        manager.produce(message.acks, message.timeout_ms, parts, produced)
+        return None if message.acks == 0 else reply()
+
+    def fetch(request: Request) -> Reply | Awaitable[Reply]:
+        assert isinstance(request.message, FetchRequest)
+        reply, done = _promise()
+
+        def fetched(partitions: tuple[FetchedPartition, ...], body: list[Buffer]) -> None:
+            done(Reply(FetchResponse(partitions), body))
+
+        manager.fetch(request.message, fetched)
+        return reply()
+
+    def replica_fetch(request: Request) -> Reply | Awaitable[Reply]:
+        assert isinstance(request.message, ReplicaFetchRequest)
+        reply, done = _promise()
+
+        def fetched(response: ReplicaFetchResponse, body: list[Buffer]) -> None:
+            done(Reply(response, body))
+
+        manager.replica_fetch(request.message, fetched)
+        return reply()
+
+    def replica_fetch_wake(request: Request) -> None:
+        assert isinstance(request.message, ReplicaFetchWake)
+        manager.replica_fetch_wake(request.message)
+
+    def list_offsets(request: Request) -> Reply:
+        assert isinstance(request.message, ListOffsetsRequest)
+        return Reply(manager.list_offsets(request.message))
+
+    def describe(request: Request) -> Reply:
+        assert isinstance(request.message, DescribeReplicasRequest)
+        return Reply(manager.describe(request.message.topics))
+
+    return {
+        LeaderAndIsrRequest: leader_and_isr,
+        StopReplicaRequest: stop_replica,
+        UpdateMetadataRequest: update_metadata,
+        ProduceRequest: produce,
+        FetchRequest: fetch,
+        ReplicaFetchRequest: replica_fetch,
+        ReplicaFetchWake: replica_fetch_wake,
+        ListOffsetsRequest: list_offsets,
+        DescribeReplicasRequest: describe,
+    }
+
+
+def _promise() -> tuple[Callable[[], Reply | asyncio.Future[Reply]], Callable[[Reply], None]]:
+    """(what to return to the server, what to call with the answer): no future if the answer is there at once."""
+    ready: list[Reply] = []
+    waiting: list[asyncio.Future[Reply]] = []
+
+    def done(reply: Reply) -> None:
+        if not waiting:
+            ready.append(reply)
+        elif not waiting[0].done():  # cancelled: the connection is gone
+            waiting[0].set_result(reply)
+
+    def result() -> Reply | asyncio.Future[Reply]:
+        if ready:
+            return ready.pop()
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        waiting.append(future)
+        return future
+
+    return result, done

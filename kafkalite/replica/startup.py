@@ -1,0 +1,132 @@
+"""Reads from ZooKeeper what a controller would tell: brokers, assignments, leaders (V3 section E.1-3).
+
+So a node that starts takes its roles, and can tell clients who leads, with no controller alive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Coordinator, NoNodeError
+from kafkalite.coordination.znodes import (
+    ZnodeError,
+    decode_broker,
+    decode_controller,
+    decode_controller_epoch,
+    decode_partition_state,
+    decode_topic,
+)
+from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from kafkalite.rpc.messages import Broker, PartitionState
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """`is_complete` is False if anything could not be read or decoded: then nothing may be judged stray by it."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    brokers: tuple[Broker, ...]
+    partitions: tuple[PartitionState, ...]
+    is_complete: bool
+
+
+async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
+    """All of it, pipelined. Raises the Coordinator's errors (the caller reads again)."""
+    controller_id, controller_epoch = await _read_controller(coordinator)
+    brokers = await _read_brokers(coordinator)
+    try:
+        names, _ = await coordinator.children(paths.TOPICS)
+    except NoNodeError:
+        return ClusterSnapshot(controller_id, controller_epoch, brokers, (), False)
+    is_complete = True
+    topics = []
+    for name, node in zip(names, await coordinator.get_many([paths.topic(name) for name in names]), strict=True):
+        if node is None:  # deleted between the two reads
+            is_complete = False
+            continue
+        try:
+            topics.append((name, decode_topic(node[0], paths.topic(name))))
+        except ZnodeError as error:
+            _log.error("znode.malformed", path=paths.topic(name), error=str(error))
+            is_complete = False
+    keys = [TopicPartition(name, number) for name, topic in topics for number in sorted(topic.partitions)]
+    states = await coordinator.get_many([paths.partition_state(key) for key in keys])
+    by_name = dict(topics)
+    partitions: list[PartitionState] = []
+    for key, node in zip(keys, states, strict=True):
+        if node is None:  # a controller has yet to choose its leader: not hosted yet, but no stray either
+            is_complete = False
+            continue
+        path = paths.partition_state(key)
+        try:
+            state = decode_partition_state(node[0], node[1].version, path)
+        except ZnodeError as error:
+            _log.error("znode.malformed", path=path, error=str(error))
+            is_complete = False
+            continue
+        topic = by_name[key.topic]
+        partitions.append(
+            PartitionState(
+                key.topic,
+                key.partition,
+                topic.topic_id,
+                state.controller_epoch,
+                state.leader,
+                state.leader_epoch,
+                state.isr,
+                state.partition_epoch,
+                tuple(topic.partitions[key.partition]),
+                tuple(topic.adding_replicas.get(key.partition, ())),
+                tuple(topic.removing_replicas.get(key.partition, ())),
+            )
+        )
+    return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete)
+
+
+async def _read_controller(coordinator: Coordinator) -> tuple[BrokerId, ControllerEpoch]:
+    owner, epoch = await coordinator.get_many([paths.CONTROLLER, paths.CONTROLLER_EPOCH])
+    controller_id, controller_epoch = BrokerId(-1), ControllerEpoch(-1)
+    try:
+        if owner is not None:
+            controller_id = decode_controller(owner[0]).broker_id
+        if epoch is not None:
+            controller_epoch = decode_controller_epoch(epoch[0])
+    except ZnodeError as error:
+        _log.error("znode.malformed", error=str(error))
+    return controller_id, controller_epoch
+
+
+async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
+    try:
+        names, _ = await coordinator.children(paths.BROKER_IDS)
+    except NoNodeError:
+        return ()
+    ids, _strangers = paths.broker_ids(names)
+    brokers: list[Broker] = []
+    nodes = await coordinator.get_many([paths.broker(broker_id) for broker_id in ids])
+    for broker_id, node in zip(ids, nodes, strict=True):
+        if node is None:
+            continue
+        try:
+            info = decode_broker(node[0], paths.broker(broker_id)).info(broker_id, BrokerEpoch(node[1].czxid))
+        except ZnodeError as error:
+            _log.error("znode.malformed", path=paths.broker(broker_id), error=str(error))
+            continue
+        brokers.append(
+            Broker(
+                broker_id,
+                info.broker_epoch,
+                info.kafka.host,
+                info.kafka.port,
+                info.rpc.host,
+                info.rpc.port,
+                info.rack,
+            )
+        )
+    return tuple(brokers)

@@ -1,0 +1,59 @@
+"""How a request can end, for whoever sent it: no I/O, so that the blocking client shares it."""
+
+from __future__ import annotations
+
+from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error
+from kafkalite.rpc.codec import from_fields
+from kafkalite.rpc.framing import Frame
+from kafkalite.rpc.messages import ErrorResponse, HelloResponse, Message, by_kind, response_kind
+
+Answer = tuple[Message, memoryview]
+
+
+class RpcError(KafkaliteError):
+    """A request got no answer."""
+
+
+class RpcNotSent(RpcError):
+    """Not one byte of the request has left: it has not been executed."""
+
+
+class RpcDisconnected(RpcError):
+    """The connection ended before the answer: whether the request was executed is not known."""
+
+
+class RpcTimeout(RpcError):
+    """No answer in time: whether the request was, or will be, executed is not known."""
+
+
+def error_code(number: int) -> ErrorCode:
+    """The code of this number; UNKNOWN_SERVER_ERROR for one that this version does not know."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def answer_of(request: type[Message], frame: Frame) -> Answer:
+    """The answer in a frame.
+
+    Raises:
+        ApiError: the peer refused the request as a whole.
+        ProtocolError: it is no answer to such a request.
+    """
+    if frame.kind == ErrorResponse.kind:
+        refusal = from_fields(ErrorResponse, frame.fields)
+        assert isinstance(refusal, ErrorResponse)
+        raise api_error(error_code(refusal.error), refusal.message)
+    kind = response_kind(request)
+    if frame.kind != kind:
+        raise ProtocolError(f"{request.__name__} answered by a message of kind {frame.kind}")
+    return from_fields(by_kind[kind], frame.fields), frame.body
+
+
+def judge_hello(answer: Message) -> HelloResponse:
+    """The peer's hello, if it will talk to us. Raises ApiError."""
+    assert isinstance(answer, HelloResponse)
+    if answer.error:
+        raise api_error(error_code(answer.error), answer.message)
+    return answer

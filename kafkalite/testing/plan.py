@@ -1,0 +1,170 @@
+"""What a seed means: the cluster, the workload and the schedule of faults. Pure: drawn from a generator, printable."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kafkalite.testing.sim_network import Link
+
+
+class FaultKind(Enum):
+    """What can go wrong. `for` is the fault's duration."""
+
+    CRASH = "crash"  # kill -9, started again after `for`
+    POWER = "power"  # power loss, on again and started after `for` (only with log.flush.before.ack)
+    RESTART = "restart"  # controlled shutdown, started again after `for`
+    PAUSE = "pause"  # SIGSTOP for `for`
+    ISOLATE = "isolate"  # from every other host and from ZooKeeper, both ways
+    PARTITION = "partition"  # from the other nodes only, both ways
+    PARTITION_IN = "partition_in"  # hears nothing from the other nodes, they hear it
+    PARTITION_OUT = "partition_out"  # is not heard by the other nodes
+    SLOW = "slow"  # its links are slow
+    ZK_BLOCK = "zk_block"  # cut off from ZooKeeper only
+    ZK_EXPIRE = "zk_expire"  # its session ends at the server now
+    ZK_LOSE_REPLY = "zk_lose_reply"  # its next write is applied but not answered
+    ZK_DOWN = "zk_down"  # the whole ZooKeeper service, for everybody
+    CRASH_ALL = "crash_all"  # every node, at the same instant
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that goes wrong.
+
+    `target` is "node1", or a role whose holder is looked up when the time comes: "controller", "leader" (of the
+    first topic's partition 0).
+    """
+
+    at_s: float
+    kind: FaultKind
+    target: str
+    for_s: float
+
+    def __str__(self) -> str:
+        return f"{self.at_s:6.2f} s  {self.kind.value:14} {self.target:11} for {self.for_s:.2f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that is drawn from the seed."""
+
+    seed: int
+    nodes: int
+    topics: dict[str, int]
+    flush_before_ack: bool
+    fault_time_s: float
+    settings: dict[str, int | str]
+    topic_settings: dict[str, str]
+    link: Link
+    producers: int
+    batches_per_s: float
+    record_bytes: int
+    consumers: int
+    faults: tuple[Fault, ...] = field(repr=False)
+
+    @property
+    def node_names(self) -> list[str]:
+        return [f"node{number}" for number in range(1, self.nodes + 1)]
+
+    def lines(self) -> list[str]:
+        """For people."""
+        topics = ", ".join(f"{name} with {count} partitions" for name, count in self.topics.items())
+        shown = " ".join(f"{key}={value}" for key, value in {**self.settings, **self.topic_settings}.items())
+        return [
+            f"seed {self.seed}: {self.nodes} nodes; {topics}; faults for {self.fault_time_s:.0f} s",
+            f"  settings   {shown}",
+            (
+                f"  links      {self.link.latency_min_ns / 1e6:.2f} to {self.link.latency_max_ns / 1e6:.2f} ms, "
+                f"{self.link.spikes_per_mille} of 1000 late by up to {self.link.spike_ns / 1e6:.0f} ms"
+            ),
+            (
+                f"  workload   {self.producers} producers, {self.batches_per_s:.0f} sends/s each, "
+                f"{self.record_bytes} B; {self.consumers} consumers"
+            ),
+            *(f"  fault      {fault}" for fault in self.faults),
+        ]
+
+
+#: How often each kind is drawn, by weight.
+_WEIGHTS = {
+    FaultKind.CRASH: 10, FaultKind.POWER: 8, FaultKind.RESTART: 4, FaultKind.PAUSE: 7, FaultKind.ISOLATE: 6,
+    FaultKind.PARTITION: 6, FaultKind.PARTITION_IN: 3, FaultKind.PARTITION_OUT: 3, FaultKind.SLOW: 3,
+    FaultKind.ZK_BLOCK: 4, FaultKind.ZK_EXPIRE: 5, FaultKind.ZK_LOSE_REPLY: 5, FaultKind.ZK_DOWN: 2,
+    FaultKind.CRASH_ALL: 1,
+}  # fmt: skip
+
+
+def draw(seed: int) -> Plan:
+    """The plan of this seed."""
+    source = random.Random(f"{seed}/plan")
+    nodes = source.choice((3, 3, 3, 4, 5))
+    flush = source.random() < 0.4
+    session_ms = source.choice((1_500, 3_000, 6_000))
+    lag_ms = session_ms + source.choice((500, 2_000, 6_000))
+    settings: dict[str, int | str] = {
+        "zookeeper.session.timeout.ms": session_ms,
+        "replica.lag.time.max.ms": lag_ms,
+        "replica.fetch.wait.max.ms": source.choice((50, 200, 500)),
+        "replica.fetch.backoff.ms": source.choice((100, 500)),
+        "replica.fetch.max.bytes": source.choice((2_000, 50_000, 1_048_576)),
+        "replica.socket.timeout.ms": source.choice((2_000, 5_000)),
+        "replica.high.watermark.checkpoint.interval.ms": source.choice((500, 5_000)),
+        "log.flush.offset.checkpoint.interval.ms": source.choice((1_000, 10_000)),
+        "num.replica.fetchers": source.choice((1, 1, 2)),
+        "controller.socket.timeout.ms": source.choice((2_000, 5_000)),
+        "controlled.shutdown.max.wait.ms": source.choice((500, 3_000)),
+    }
+    topic_settings = {
+        "min.insync.replicas": "2",
+        "segment.bytes": str(source.choice((4_096, 32_768, 1_048_576))),
+        "index.interval.bytes": str(source.choice((256, 4_096))),
+        "log.flush.before.ack": "true" if flush else "false",
+        "file.delete.delay.ms": "1000",
+    }
+    if not flush and source.random() < 0.3:
+        topic_settings["flush.ms"] = "1000"
+    topics = {f"topic{number}": source.randint(1, 3) for number in range(1, source.choice((2, 2, 3)))}
+    slow = source.random() < 0.2
+    link = Link(
+        latency_min_ns=50_000,
+        latency_max_ns=source.choice((200_000, 1_000_000, 5_000_000)) * (4 if slow else 1),
+        spikes_per_mille=source.choice((0, 2, 10)),
+        spike_ns=source.choice((50, 300, 1_000)) * 1_000_000,
+    )
+    fault_time_s = source.choice((20.0, 30.0, 45.0))
+    return Plan(
+        seed=seed,
+        nodes=nodes,
+        topics=topics,
+        flush_before_ack=flush,
+        fault_time_s=fault_time_s,
+        settings=settings,
+        topic_settings=topic_settings,
+        link=link,
+        producers=source.choice((1, 2, 3)),
+        batches_per_s=source.choice((5.0, 15.0)),
+        record_bytes=source.choice((40, 300, 1_500)),
+        consumers=source.choice((0, 1, 2)),
+        faults=_draw_faults(source, nodes, fault_time_s, session_ms / 1000, power=flush),
+    )
+
+
+def _draw_faults(
+    source: random.Random, nodes: int, time_s: float, session_s: float, *, power: bool
+) -> tuple[Fault, ...]:
+    # A run under few kinds of faults gets deeper into them than one under all (swarm testing).
+    kinds = [kind for kind in FaultKind if kind is not FaultKind.POWER or power]
+    kinds = sorted(source.sample(kinds, source.randint(2, len(kinds))), key=lambda kind: kind.value)
+    count = source.randint(2, max(3, round(time_s / 3)))
+    names = [f"node{number}" for number in range(1, nodes + 1)]
+    faults = []
+    for _ in range(count):
+        kind = source.choices(kinds, [_WEIGHTS[each] for each in kinds])[0]
+        target = source.choice([*names, *names, "leader", "leader", "controller"])
+        if kind in (FaultKind.ZK_DOWN, FaultKind.CRASH_ALL):
+            target = "all"
+        # Shorter and longer than the session timeout, and now and then just a blink.
+        for_s = source.choice((0.05, session_s * 0.5, session_s * 1.2, session_s * 2.5)) * source.uniform(0.5, 1.5)
+        faults.append(Fault(round(source.uniform(0, time_s), 3), kind, target, round(for_s, 3)))
+    return tuple(sorted(faults, key=lambda fault: fault.at_s))

@@ -1,0 +1,255 @@
+"""A cluster of real processes: `kafkalite zookeeper` and `kafkalite serve`, for the demo, the chaos test and the benchmarks.
+
+Every process dies with its parent (PR_SET_PDEATHSIG), so that nothing is left behind, whatever happens to us.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _die_with_parent() -> None:
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class ProcessFailed(RuntimeError):
+    """A process ended before it was ready, or did not become ready in time; carries the end of its log."""
+
+
+class Process:
+    """One `kafkalite` subprocess whose first line on stdout is its ready event."""
+
+    def __init__(self, name: str, arguments: Sequence[str], log_path: Path) -> None:
+        self.name = name
+        self.log_path = log_path
+        self._arguments = [sys.executable, "-m", "kafkalite_cli", *arguments]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.ready: dict[str, Any] = {}
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def launch(self) -> None:
+        """Start without waiting for readiness."""
+        assert self._process is None or self._process.poll() is not None, f"{self.name} is running"
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                preexec_fn=_die_with_parent,
+            )
+
+    def wait_ready(self, deadline_s: float = 60.0) -> dict[str, Any]:
+        """The ready event. Raises ProcessFailed."""
+        assert self._process is not None and self._process.stdout is not None
+        line = b""
+        until = time.monotonic() + deadline_s
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not line.endswith(b"\n"):
+                left = until - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    raise ProcessFailed(f"{self.name} was not ready within {deadline_s:.0f} s\n{self.log_tail()}")
+                chunk = os.read(self._process.stdout.fileno(), 4096)
+                if not chunk:
+                    code = self._process.wait()
+                    raise ProcessFailed(f"{self.name} ended with {code} before it was ready\n{self.log_tail()}")
+                line += chunk
+        self.ready = json.loads(line.splitlines()[0])
+        return self.ready
+
+    def start(self, deadline_s: float = 60.0) -> dict[str, Any]:
+        self.launch()
+        return self.wait_ready(deadline_s)
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """kill -9, also if stopped."""
+        self.signal(signal.SIGKILL)
+        self._reap(10)
+
+    def terminate(self, deadline_s: float = 30.0) -> int:
+        """SIGTERM and wait; the exit code. After the deadline: kill -9."""
+        self.signal(signal.SIGCONT)
+        self.signal(signal.SIGTERM)
+        return self._reap(deadline_s)
+
+    def _reap(self, deadline_s: float) -> int:
+        if self._process is None:
+            return 0
+        try:
+            code = self._process.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+        return code
+
+    def log_tail(self, lines: int = 25) -> str:
+        try:
+            return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return ""
+
+    def peak_memory_bytes(self) -> int:
+        return self._status_field("VmHWM")
+
+    def memory_bytes(self) -> int:
+        return self._status_field("VmRSS")
+
+    def _status_field(self, name: str) -> int:
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith(name + ":"):
+                return int(line.split()[1]) * 1024
+        return 0
+
+    def cpu_seconds(self) -> float:
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class ProcessCluster:
+    """ZooKeeper and `nodes` brokers under `directory`. Use as a context manager; everything is stopped at its end.
+
+    Args:
+        settings: configuration of every broker, key with dots -> value.
+        zookeeper: an external connect string instead of an own server.
+        log_dirs: log directories per node.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        nodes: int = 3,
+        settings: Mapping[str, object] | None = None,
+        zookeeper: str | None = None,
+        log_dirs: int = 1,
+    ) -> None:
+        self.directory = directory
+        self.settings = dict(settings or {})
+        self.zookeeper: Process | None = None
+        self._external = zookeeper
+        self._zookeeper_port = 0
+        self.nodes: dict[int, Process] = {}
+        self._count = nodes
+        self._log_dirs = log_dirs
+        self._ports: dict[int, dict[str, str]] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.start_zookeeper()
+        for broker_id in range(1, self._count + 1):
+            self.nodes[broker_id] = self._node(broker_id)
+            self.nodes[broker_id].launch()
+        for broker_id in self.nodes:
+            self._note_ready(broker_id)
+        return self
+
+    def start_zookeeper(self) -> None:
+        """Start, or start again on the same directory and port."""
+        if self._external is not None:
+            return
+        arguments = ["zookeeper", "--dir", str(self.directory / "zookeeper"), "--port", str(self._zookeeper_port)]
+        self.zookeeper = Process("zookeeper", arguments, self.directory / "zookeeper.log")
+        self._zookeeper_port = int(self.zookeeper.start()["port"])
+
+    @property
+    def zookeeper_connect(self) -> str:
+        return self._external if self._external is not None else f"127.0.0.1:{self._zookeeper_port}"
+
+    def _node(self, broker_id: int) -> Process:
+        ports = self._ports.get(broker_id, {})
+        arguments = ["serve", "--id", str(broker_id), "--zookeeper", self.zookeeper_connect]
+        for name in ("kafka", "rpc", "http"):
+            arguments += [f"--{name}", ports.get(name, "127.0.0.1:0")]
+        for number in range(self._log_dirs):
+            arguments += ["--log-dir", str(self.directory / f"node-{broker_id}" / f"disk-{number}")]
+        for key, value in self.settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        return Process(f"node {broker_id}", arguments, self.directory / f"node-{broker_id}.log")
+
+    def _note_ready(self, broker_id: int, deadline_s: float = 60.0) -> None:
+        ready = self.nodes[broker_id].wait_ready(deadline_s)
+        # A restarted node keeps its addresses, as it would on a host of its own.
+        self._ports[broker_id] = {name: ready[name] for name in ("kafka", "rpc", "http") if ready.get(name)}
+
+    def add_node(self, broker_id: int) -> None:
+        self.nodes[broker_id] = self._node(broker_id)
+        self.nodes[broker_id].launch()
+        self._note_ready(broker_id)
+
+    def restart(self, broker_id: int, *, wait: bool = True) -> None:
+        """Start a node that has ended again, at its old addresses."""
+        self.nodes[broker_id] = self._node(broker_id)
+        self.nodes[broker_id].launch()
+        if wait:
+            self._note_ready(broker_id)
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """RPC endpoints."""
+        return [ports["rpc"] for ports in self._ports.values()]
+
+    @property
+    def kafka_bootstrap(self) -> list[str]:
+        """Kafka protocol endpoints."""
+        return [ports["kafka"] for ports in self._ports.values() if "kafka" in ports]
+
+    def http(self, broker_id: int) -> str:
+        return self._ports[broker_id]["http"]
+
+    def close(self) -> None:
+        """kill -9 to all; quick, and safe at any point."""
+        for process in [*self.nodes.values(), *([self.zookeeper] if self.zookeeper else [])]:
+            process.kill()
+
+    def terminate(self) -> dict[int, int]:
+        """A clean stop of every node, one after the other, then of ZooKeeper; exit codes by broker id."""
+        codes = {broker_id: node.terminate() for broker_id, node in self.nodes.items()}
+        if self.zookeeper is not None:
+            self.zookeeper.terminate()
+        return codes
+
+    def remove(self) -> None:
+        """Delete the data."""
+        shutil.rmtree(self.directory, ignore_errors=True)

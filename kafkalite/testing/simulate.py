@@ -1,0 +1,99 @@
+"""`python -m kafkalite.testing.simulate`: one seed in detail, or many.
+
+--seed 7                       draw, run and print it; run it again and compare
+--seeds 500 [--start N] [--jobs 2]   many seeds; exit code 1 names those that failed
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+
+from kafkalite.testing.plan import draw
+from kafkalite.testing.simulation import Result, simulate
+
+#: Every so many seeds one is run twice, and the traces must be equal.
+_TWICE_EVERY = 10
+
+
+def _one(seed: int) -> Result:
+    result = simulate(seed)
+    if result.ok and seed % _TWICE_EVERY == 0:
+        again = simulate(seed)
+        if again.trace_hash != result.trace_hash:
+            result.violation = f"the second run differs: trace {result.trace_hash} and {again.trace_hash}"
+    result.log = result.log[-5:]
+    return result
+
+
+def run_seed(seed: int, *, show_log: bool, once: bool) -> int:
+    """Print one seed's plan and result; returns the exit code."""
+    print("\n".join(draw(seed).lines()), flush=True)
+    result = simulate(seed, watch=(lambda line: print(line)) if show_log else None)
+    if not result.ok and not show_log:
+        print("  the last log lines:")
+        print("\n".join(f"    {line}" for line in result.log[-60:]))
+    print(result.line())
+    if once:
+        return 0 if result.ok else 1
+    again = simulate(seed)
+    if again.trace_hash != result.trace_hash:
+        print(f"NOT DETERMINISTIC: the second run's trace is {again.trace_hash}")
+        return 1
+    print("  the second run was the same, event for event")
+    return 0 if result.ok else 1
+
+
+def run_seeds(start: int, count: int, jobs: int) -> int:
+    """Run many seeds in `jobs` processes; returns the exit code."""
+    failed: list[Result] = []
+    done = acked = 0
+    cpu_s = virtual_s = 0.0
+    context = multiprocessing.get_context("spawn")
+    with context.Pool(jobs, maxtasksperchild=25) as pool:
+        for result in pool.imap_unordered(_one, range(start, start + count)):
+            done += 1
+            acked += result.stats.get("acked", 0)
+            cpu_s += result.cpu_s
+            virtual_s += result.virtual_s
+            if not result.ok:
+                failed.append(result)
+                print(f"\r{result.line()}", flush=True)
+            if sys.stdout.isatty() or done % 50 == 0:
+                print(
+                    f"\r{done}/{count} seeds, {len(failed)} failed", end="" if sys.stdout.isatty() else "\n", flush=True
+                )
+    failed.sort(key=lambda result: result.seed)
+    print(
+        f"\r{done} seeds from {start}: {done - len(failed)} ok, {len(failed)} failed; {acked} records acknowledged; "
+        f"{virtual_s:.0f} s of virtual time in {cpu_s:.0f} s of CPU"
+    )
+    if failed:
+        print("failed seeds: " + " ".join(str(result.seed) for result in failed))
+    return 1 if failed else 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m kafkalite.testing.simulate", description=__doc__.split("\n")[0])
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--seed", type=int, help="run this one, twice, and print everything about it")
+    what.add_argument("--seeds", type=int, metavar="COUNT", help="run so many")
+    parser.add_argument("--start", type=int, default=1, help="the first of --seeds (default 1)")
+    parser.add_argument("--jobs", type=int, default=1, help="processes for --seeds (default 1)")
+    parser.add_argument("--log", action="store_true", help="with --seed: print every log line as it is written")
+    parser.add_argument("--once", action="store_true", help="with --seed: do not run it a second time")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        return run_seed(options.seed, show_log=options.log, once=options.once)
+    return run_seeds(options.start, options.seeds, options.jobs)
+
+
+if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        # Sets of strings are ordered by a hash that is drawn per process: pin it, for this and its children.
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "kafkalite.testing.simulate", *sys.argv[1:]])
+    sys.exit(main())

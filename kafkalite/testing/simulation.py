@@ -1,0 +1,460 @@
+"""One seed: a cluster of real nodes in a simulated world, clients, faults, and checkers that watch all of it.
+
+First the safety phase: faults happen, and after each step every promise must hold. Then everything is healed, and the
+cluster must converge: every replica in sync, every record that was sent delivered, all logs equal. At the end
+the nodes must stop cleanly. A seed means the same run every time, on the same commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import json
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kafkalite.config import BrokerConfig, broker_config
+from kafkalite.env.seams import Env
+from kafkalite.errors import ApiError, KafkaliteError
+from kafkalite.model import TopicPartition
+from kafkalite.node.node import Node
+from kafkalite.record.reader import read_records
+from kafkalite.rpc.client import RpcError
+from kafkalite.rpc.messages import NewTopic, ReplicaDescription
+from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
+from kafkalite.testing.faults import FaultInjector
+from kafkalite.testing.log_view import BatchView, read_batches
+from kafkalite.testing.plan import Plan, draw
+from kafkalite.testing.sim_env import SimWorld, render
+from kafkalite.testing.sim_loop import Process, SimulationError
+from kafkalite.testing.workload import RPC_PORT, ConsumerWorkload, ProducerWorkload, client_of, record_name
+
+LOG_DIRECTORY = "/data"
+#: The checkers look so often.
+_STEP_S = 0.1
+#: A cluster without faults has so long to become whole, and clients to deliver what they hold.
+CONVERGE_S = 90.0
+_START_S = 60.0
+#: What starts a node again that ended by itself (as systemd would).
+_RESTART_AFTER_S = 1.0
+#: A clean stop may take so long (each of its steps has a deadline of its own).
+_STOP_S = 120.0
+
+#: Exceptions that no peer and no disk can cause: somebody's program is wrong.
+_BUGS = (AssertionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, NameError, RuntimeError)
+
+
+class NodeLike(Protocol):
+    """What the harness needs of a node: `kafkalite.node.node.Node` is one."""
+
+    ready: asyncio.Event
+
+    async def run(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+NodeFactory = Callable[[BrokerConfig, Env], Any]
+
+
+@dataclass(slots=True)
+class Result:
+    """How a seed went. `violation` None: every promise held."""
+
+    seed: int
+    violation: str | None
+    trace_hash: str
+    virtual_s: float
+    cpu_s: float
+    stats: dict[str, int] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return self.violation is None
+
+    def line(self) -> str:
+        """One line for people."""
+        numbers = " ".join(f"{key}={value}" for key, value in self.stats.items())
+        verdict = "ok" if self.ok else f"FAILED {self.violation}"
+        return (
+            f"seed {self.seed}: {verdict}\n  {numbers} virtual={self.virtual_s:.1f}s cpu={self.cpu_s:.1f}s "
+            f"trace={self.trace_hash}"
+        )
+
+
+class SimNode:
+    """A node's host as the harness sees it."""
+
+    def __init__(self, name: str, broker_id: int, config: BrokerConfig) -> None:
+        self.name = name
+        self.broker_id = broker_id
+        self.config = config
+        self.node: Any = None
+        self.process: Process | None = None
+        #: Asked to stop, by a fault or at the end: its end is no news.
+        self.stopping = False
+        self.lives = 0
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.alive
+
+    @property
+    def ready(self) -> bool:
+        """Alive (perhaps stopped), and past its start."""
+        return self.alive and self.node is not None and self.node.ready.is_set()
+
+
+class Simulation:
+    """Runs one plan.
+
+    Args:
+        factory: makes a node; the real one by default.
+        watch: called with each log line as it is written.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        factory: NodeFactory = Node,
+        watch: Callable[[str], None] | None = None,
+        record: bool = False,
+    ) -> None:
+        self.plan = plan
+        self._factory = factory
+        self.world = SimWorld(plan.seed, link=plan.link, record=record)
+        self.history = History()
+        self.replicas = ReplicaChecker()
+        self.zk = ZkChecker(self._znode)
+        self.nodes = {
+            name: SimNode(name, number, self._config(name, number))
+            for number, name in enumerate(plan.node_names, start=1)
+        }
+        self.faults = FaultInjector(self)
+        self._producers: list[ProducerWorkload] = []
+        self._failure: str | None = None
+        self._outside = contextvars.copy_context()
+        self._exits = 0
+        self.healed = False
+        self.world.zookeeper.on_commit = self._committed
+        self.world.log.tap = self._logged
+        self._watch = watch
+
+    def _config(self, name: str, number: int) -> BrokerConfig:
+        config, _ = broker_config(
+            {
+                "broker.id": number,
+                "host": name,
+                "rpc.port": RPC_PORT,
+                "kafka.port": -1,
+                "http.port": -1,
+                "log.dirs": (LOG_DIRECTORY,),
+                "zookeeper.connect": "zookeeper:2181",
+                "auto.create.topics.enable": False,
+                **self.plan.settings,
+            }
+        )
+        return config
+
+    # --- what the checkers are shown -------------------------------------------------------------
+
+    def _znode(self, path: str) -> bytes | None:
+        found = self.world.zookeeper.peek(path)
+        return None if found is None else found[0]
+
+    def controller(self) -> str | None:
+        """The node that the /controller znode names."""
+        data = self._znode("/controller")
+        if data is None:
+            return None
+        number: int = json.loads(data)["brokerid"]
+        return self.plan.node_names[number - 1]
+
+    def fail(self, what: str) -> None:
+        """Remember the first thing that went wrong; the main program ends at its next step."""
+        if self._failure is None:
+            self._failure = what
+            self.world.loop.trace(f"violation {what}")
+
+    def _committed(self, zxid: int, host: str, ops: tuple[Any, ...]) -> None:
+        # In the server's midst: an exception here would end up somewhere in the product.
+        try:
+            self.zk.committed(zxid, host, ops)
+        except Violation as violation:
+            self.fail(str(violation))
+
+    def _logged(self, seconds: float, process: str, level: str, event: dict[str, Any]) -> None:
+        if self._watch is not None:
+            self._watch(render(seconds, process, level, event))
+        error = event.get("exc_info")
+        if event.get("event") == "task.failed" and isinstance(error, _BUGS):
+            self.fail(f"a task met a bug: {event.get('task')} of {process}: {error!r}{_where(error)}")
+
+    def views(self) -> list[ReplicaView]:
+        """All replicas that live nodes say they host."""
+        found = []
+        for node in self.nodes.values():
+            if not node.ready:
+                continue
+            assert node.process is not None
+            for description in node.node.replicas.describe(()).replicas:
+                found.append(self._view(node, node.process, description))
+        return found
+
+    def _view(self, node: SimNode, process: Process, description: ReplicaDescription) -> ReplicaView:
+        disk = self.world.host(node.name).disk
+        path = f"{LOG_DIRECTORY}/{description.topic}-{description.partition}"
+
+        def read(start: int, end: int) -> list[BatchView]:
+            return read_batches(disk, path, start, end)
+
+        return ReplicaView(
+            node.broker_id,
+            process.incarnation,
+            (description.topic, description.partition),
+            description.is_leader,
+            description.leader_epoch,
+            description.high_watermark,
+            description.log_start_offset,
+            description.log_end_offset,
+            read,
+        )
+
+    def check(self) -> None:
+        """Every promise, now. Raises Violation."""
+        if self._failure is not None:
+            raise Violation(self._failure)
+        if self.world.bugs:
+            process, bug = self.world.bugs[0]
+            raise Violation(f"a connection's handler met a bug in {process}: {bug!r}{_where(bug)}")
+        if self.world.loop.unhandled:
+            context = self.world.loop.unhandled[0]
+            error = context.get("exception")
+            raise Violation(f"an error that nobody sees: {context['message']}: {error!r}{_where(error)}")
+        self.replicas.observe(self.views(), self.zk.states)
+
+    # --- nodes -----------------------------------------------------------------------------------
+
+    def start_node(self, name: str) -> None:
+        """Start the node's program unless it runs."""
+        node = self.nodes[name]
+        if node.alive or not self.world.host(name).powered:
+            return
+        node.stopping = False
+        node.node = None
+        node.lives += 1
+
+        async def program(env: Env) -> None:
+            node.node = self._factory(node.config, env)
+            await node.node.run()
+
+        node.process = self.world.start(name, program, self._ended)
+
+    def _ended(self, process: Process, error: BaseException | None) -> None:
+        node = self.nodes[process.host]
+        self.world.loop.trace(f"exit {process} {type(error).__name__}")
+        if isinstance(error, _BUGS) or (error is not None and not isinstance(error, KafkaliteError | OSError)):
+            self.fail(f"{process} met a bug: {error!r}{_where(error)}")
+        if node.stopping:
+            return
+        self._exits += 1
+        if self.healed and self._exits > 1_000:
+            self.fail(f"{process} does not stay up: {error!r}")
+        self.world.loop.call_later(_RESTART_AFTER_S, self.start_node, process.host, context=self._outside)
+
+    async def stop_node(self, name: str) -> None:
+        """A controlled shutdown; raises Violation if it does not end."""
+        node = self.nodes[name]
+        if not node.alive or node.node is None:
+            return
+        process = node.process
+        assert process is not None
+        node.stopping = True
+        self.world.loop.call_soon(node.node.stop, context=process.context.copy())
+        deadline = self.world.loop.time() + _STOP_S
+        while process.alive:
+            if self.world.loop.time() > deadline:
+                raise Violation(f"{process} does not stop")
+            await self.step()
+
+    # --- the run ---------------------------------------------------------------------------------
+
+    async def step(self) -> None:
+        """Let a little time pass, then check."""
+        await asyncio.sleep(_STEP_S)
+        self.check()
+
+    async def until(self, holds: Callable[[], str | None], within_s: float, promise: str) -> None:
+        """Step until `holds` returns None; what it last returned is told if that takes too long."""
+        deadline = self.world.loop.time() + within_s
+        while (missing := holds()) is not None:
+            if self.world.loop.time() > deadline:
+                raise Violation(f"{promise} within {within_s:.0f} s: {missing}")
+            await self.step()
+
+    async def main(self) -> None:
+        """The whole run. Raises Violation."""
+        for name in self.nodes:
+            self.start_node(name)
+        await self.until(self._not_ready, _START_S, "all nodes start")
+        await self._create_topics()
+        await self.until(self._not_converged, CONVERGE_S, "new topics come up")
+        self._start_clients()
+        faults = self.faults.start()
+        end = self.world.loop.time() + self.plan.fault_time_s
+        while self.world.loop.time() < end:
+            await self.step()
+        await self.faults.finish(faults)
+        self.healed = True
+        for producer in self._producers:
+            producer.stopping.set()
+        await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
+        await self.until(self._not_converged, CONVERGE_S, "the cluster converges when the faults are over")
+        self._judge()
+        for name in self.nodes:
+            await self.stop_node(name)
+
+    def _not_ready(self) -> str | None:
+        late = [node.name for node in self.nodes.values() if not node.ready]
+        return f"not ready: {', '.join(late)}" if late else None
+
+    async def _create_topics(self) -> None:
+        created: list[str] = []
+
+        async def program(env: Env) -> None:
+            topics = [
+                NewTopic(name, count, 3, configs=dict(self.plan.topic_settings))
+                for name, count in self.plan.topics.items()
+            ]
+            async with client_of(self.plan, env, "admin") as client:
+                while not created:
+                    try:
+                        created.extend(result.topic for result in await client.create_topics(topics))
+                    except (ApiError, RpcError):
+                        await asyncio.sleep(0.5)
+
+        self.world.start("admin", program, self._client_ended)
+        await self.until(lambda: None if created else "no answer", CONVERGE_S, "topics are created")
+
+    def _start_clients(self) -> None:
+        programs: list[tuple[str, Callable[[Env], Coroutine[Any, Any, None]]]] = []
+        for number in range(1, self.plan.producers + 1):
+            producer = ProducerWorkload(f"producer{number}", self.plan, self.history)
+            self._producers.append(producer)
+            programs.append((producer.name, producer.run))
+        for number in range(1, self.plan.consumers + 1):
+            consumer = ConsumerWorkload(f"consumer{number}", self.plan, self.history)
+            programs.append((consumer.name, consumer.run))
+        for name, program in programs:
+            self.world.start(name, program, self._client_ended)
+
+    def _client_ended(self, process: Process, error: BaseException | None) -> None:
+        if isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        if isinstance(error, Violation):
+            self.fail(str(error))
+        elif error is not None:
+            self.fail(f"{process} ended: {error!r}{_where(error)}")
+
+    def _not_delivered(self) -> str | None:
+        late = [f"{each.name} holds {each.outstanding} records" for each in self._producers if not each.done]
+        return ", ".join(late) or None
+
+    def _not_converged(self) -> str | None:
+        """What is not as it should be in a cluster without faults."""
+        if (late := self._not_ready()) is not None:
+            return late
+        views: dict[tuple[str, int], list[ReplicaView]] = {}
+        for view in self.views():
+            views.setdefault(view.partition, []).append(view)
+        for topic, count in self.plan.topics.items():
+            for number in range(count):
+                if (missing := self._not_whole((topic, number), views.get((topic, number), []))) is not None:
+                    return missing
+        return None
+
+    def _not_whole(self, partition: tuple[str, int], views: list[ReplicaView]) -> str | None:
+        state = self.zk.states.get(partition)
+        where = f"{partition[0]}-{partition[1]}"
+        if state is None or state.leader == -1:
+            return f"{where} has no leader ({state})"
+        if len(state.isr) < 3:
+            return f"{where} is under-replicated ({state})"
+        told = ", ".join(map(str, views))
+        hosted = [view for view in views if view.broker in state.isr and view.leader_epoch == state.leader_epoch]
+        if len(hosted) < len(state.isr):
+            return f"{where}: replicas do not know their state {state}: {told}"
+        if len({view.log_end_offset for view in hosted}) > 1:
+            return f"{where}: replicas differ: {told}"
+        if any(view.high_watermark != view.log_end_offset for view in hosted):
+            return f"{where}: not all is committed: {told}"
+        return None
+
+    def _judge(self) -> None:
+        """The whole log of every replica, and what clients were told."""
+        finals: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        for view in self.views():
+            if view.log_end_offset > 0:
+                self.replicas.compare(view, 0, view.log_end_offset)
+            if view.is_leader:
+                finals[view.partition] = self._records(view)
+        self.history.final(finals)
+
+    def _records(self, view: ReplicaView) -> list[tuple[int, str]]:
+        disk = self.world.host(self.plan.node_names[view.broker - 1]).disk
+        path = f"{LOG_DIRECTORY}/{TopicPartition(*view.partition)}"
+        found = []
+        for name in disk.peek_names(path):
+            if name.endswith(".log"):
+                for record in read_records(disk.peek(f"{path}/{name}")):
+                    found.append((record.offset, record_name(record.value or b"")))
+        return found
+
+    def run(self) -> Result:
+        """Run the plan to its end."""
+        started = time.process_time()
+        violation: str | None = None
+        try:
+            self.world.run(self.main())
+        except (Violation, SimulationError) as error:
+            violation = str(error)
+        loop = self.world.loop
+        result = Result(
+            seed=self.plan.seed,
+            violation=violation,
+            trace_hash=loop.trace_hash,
+            virtual_s=loop.time(),
+            cpu_s=time.process_time() - started,
+            stats={
+                "acked": self.history.acknowledgements,
+                "sent": self.history.sent,
+                "faults": self.faults.applied,
+                "lives": sum(node.lives for node in self.nodes.values()),
+                "state_changes": self.zk.changes,
+                "controller_epoch": self.zk.controller_epoch,
+                "callbacks": loop.callbacks_run,
+            },
+            log=self.world.log.lines() if violation is not None else [],
+        )
+        self.world.close()
+        return result
+
+
+def _where(error: BaseException | None) -> str:
+    """The innermost place of an exception, for one line."""
+    trace = error.__traceback__ if error is not None else None
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return f" at {code.co_filename.rpartition('kafkalite/')[2]}:{trace.tb_lineno} in {code.co_qualname}"
+
+
+def simulate(seed: int, *, watch: Callable[[str], None] | None = None) -> Result:
+    """Run one seed on the real node."""
+    return Simulation(draw(seed), watch=watch).run()

@@ -1,0 +1,141 @@
+"""The clients of a simulated cluster: the real native client, each in a process of its own on a host of its own.
+
+Every record's value names it: "producer/partition:count" and padding. Counts go up per producer and partition, so a
+log shows by itself whether something is twice, missing or out of order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.producer import Producer, RecordMetadata
+from kafkalite.env.seams import Env
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import Endpoint, Offset, TopicPartition
+from kafkalite.record.reader import read_records
+from kafkalite.rpc.client import RpcError
+from kafkalite.testing.checkers import History
+from kafkalite.testing.plan import Plan
+
+RPC_PORT = 9192
+#: Longer than any run: what is sent must be delivered once the faults are over.
+_DELIVERY_TIMEOUT_MS = 600_000
+
+
+def record_name(value: bytes) -> str:
+    """The name in a record's value."""
+    return value.partition(b" ")[0].decode()
+
+
+def client_of(plan: Plan, env: Env, client_id: str) -> AsyncClient:
+    """A client that knows all nodes, each process in an order of its own."""
+    bootstrap = [Endpoint(name, RPC_PORT) for name in plan.node_names]
+    env.random.shuffle(bootstrap)
+    return AsyncClient(
+        bootstrap,
+        network=env.network,
+        clock=env.clock,
+        rng=env.random,
+        client_id=client_id,
+        request_timeout_s=5.0,
+    )
+
+
+class ProducerWorkload:
+    """Sends numbered records to every partition until told to stop, then waits for all to be delivered."""
+
+    def __init__(self, name: str, plan: Plan, history: History) -> None:
+        self.name = name
+        self._plan = plan
+        self._history = history
+        self._counts: dict[TopicPartition, int] = {}
+        self.stopping = asyncio.Event()
+        self.done = False
+        self.outstanding = 0
+
+    async def run(self, env: Env) -> None:
+        """The program."""
+        partitions = [
+            TopicPartition(topic, number) for topic, count in self._plan.topics.items() for number in range(count)
+        ]
+        source = env.random
+        async with (
+            client_of(self._plan, env, self.name) as client,
+            Producer(
+                client,
+                linger_ms=source.choice((0, 5, 50)),
+                batch_bytes=source.choice((1_000, 16_384)),
+                delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+                request_timeout_ms=source.choice((3_000, 8_000)),
+                max_in_flight=source.choice((1, 5)),
+            ) as producer,
+        ):
+            while not self.stopping.is_set():
+                where = source.choice(partitions)
+                for _ in range(source.choice((1, 1, 2, 5))):
+                    await self._send(producer, where, source)
+                await asyncio.sleep(source.expovariate(self._plan.batches_per_s))
+            await producer.flush()
+        self.done = True
+
+    async def _send(self, producer: Producer, where: TopicPartition, source: random.Random) -> None:
+        count = self._counts.get(where, 0)
+        name = f"{self.name}/{where}:{count}"
+        value = f"{name} ".encode() + source.randbytes(source.randrange(self._plan.record_bytes))
+        try:
+            future = await producer.send(where.topic, None, value, partition=where.partition)
+        except (ApiError, RpcError):
+            return  # nothing was taken
+        self._counts[where] = count + 1
+        self._history.sent += 1
+        self.outstanding += 1
+
+        def delivered(done: asyncio.Future[RecordMetadata]) -> None:
+            self.outstanding -= 1
+            if done.cancelled() or done.exception() is not None:
+                self._history.fail(name)
+                return
+            self._history.ack((where.topic, where.partition), done.result().offset, name)
+
+        future.add_done_callback(delivered)
+
+
+class ConsumerWorkload:
+    """Reads every partition from its beginning, for ever, and tells the history what it saw."""
+
+    def __init__(self, name: str, plan: Plan, history: History) -> None:
+        self.name = name
+        self._plan = plan
+        self._history = history
+        self.positions: dict[TopicPartition, int] = {}
+
+    async def run(self, env: Env) -> None:
+        """The program."""
+        async with client_of(self._plan, env, self.name) as client, asyncio.TaskGroup() as group:
+            for topic, count in self._plan.topics.items():
+                for number in range(count):
+                    where = TopicPartition(topic, number)
+                    group.create_task(self._follow(client, where), name=f"{self.name}/{where}")
+
+    async def _follow(self, client: AsyncClient, where: TopicPartition) -> None:
+        position = 0
+        while True:
+            try:
+                _, body = await client.fetch_raw(where, Offset(position), 50_000, max_wait_ms=1_000)
+            except RpcError:
+                continue
+            except ApiError as error:
+                if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    # Nothing is ever removed here, and what was read was committed.
+                    self._history.out_of_range((where.topic, where.partition), position)
+                await asyncio.sleep(0.1)
+                continue
+            for record in read_records(body):
+                if record.offset >= position:
+                    self._history.consumed(
+                        (where.topic, where.partition), record.offset, record_name(record.value or b"")
+                    )
+                    position = record.offset + 1
+            self.positions[where] = position

@@ -1,0 +1,504 @@
+"""Unmodified asyncio streams over the simulated network, and what crashes, partitions and full windows do to them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from kafkalite.testing.sim_loop import Process, SimLoop
+from kafkalite.testing.sim_network import WINDOW_BYTES, Link, SimNetwork
+
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class World:
+    """A server on host `s` and a client on host `c`, each a process."""
+
+    def __init__(self, seed: int = 1, **options: Any) -> None:
+        self.loop = SimLoop()
+        self.network = SimNetwork(self.loop, random.Random(seed), **options)
+        self.server, self.client = self.loop.process("s"), self.loop.process("c")
+
+    def run(self, main: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return self.loop.run_until_complete(main)
+        finally:
+            self.loop.close()
+
+    async def serve(self, handler: Callable[..., Awaitable[None]], process: Process | None = None) -> int:
+        async def listen() -> int:
+            return (await self.network.of("s").listen("s", 0, handler)).port
+
+        return await self.loop.start(process or self.server, listen(), "listen")
+
+    async def dial(self, port: int) -> Streams:
+        return await self.loop.start(self.client, self.network.of("c").dial("s", port), "dial")
+
+
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1 << 20):
+        writer.write(data)
+        await writer.drain()
+
+
+def test_bytes_arrive_in_order_and_time_passes() -> None:
+    world = World()
+
+    async def main() -> None:
+        reader, writer = await world.dial(await world.serve(echo))
+        block = random.Random(5).randbytes(3 * WINDOW_BYTES)
+        started = world.loop.now_ns
+        for start in range(0, len(block), 100_000):
+            writer.write(block[start : start + 100_000])
+        assert await reader.readexactly(len(block)) == block
+        assert world.loop.now_ns - started > len(block) * 1_000_000_000 // Link().bytes_per_s
+        writer.write_eof()
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+
+    world.run(main())
+
+
+def test_large_writes_arrive_in_pieces_of_any_size() -> None:
+    world = World()
+    sizes: list[int] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 20):
+            sizes.append(len(data))
+
+    async def main() -> None:
+        _, writer = await world.dial(await world.serve(handler))
+        for _ in range(2_000):
+            writer.write(b"x" * 100)
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(1)
+
+    world.run(main())
+    assert sum(sizes) == 200_000
+    assert min(sizes) < 100, "some segment is cut in two"
+    assert max(sizes) > 100, "some are merged"
+
+
+def test_refused_when_nobody_listens_and_unknown_hosts() -> None:
+    world = World()
+
+    async def main() -> None:
+        world.network.host("s")
+        with pytest.raises(ConnectionRefusedError):
+            await world.dial(1)
+        with pytest.raises(OSError, match="no such host"):
+            await world.network.of("c").dial("elsewhere", 1)
+        with pytest.raises(OSError, match="not an address"):
+            await world.network.of("c").listen("s", 0, echo)
+        port = await world.serve(echo)
+        with pytest.raises(OSError, match="in use"):
+            await world.network.of("s").listen("localhost", port, echo)
+
+    world.run(main())
+
+
+def test_a_partition_is_silence_and_loses_nothing() -> None:
+    world = World()
+
+    async def main() -> None:
+        reader, writer = await world.dial(await world.serve(echo))
+        heal = world.network.partition(["s"], ["c"])
+        writer.write(b"hello")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(30):
+                await reader.read(1)
+        heal()
+        assert await reader.readexactly(5) == b"hello"
+
+    world.run(main())
+
+
+def test_one_way_partition() -> None:
+    """The request gets there; the answer does not get back."""
+    world = World()
+    got: list[bytes] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        got.append(await reader.readexactly(2))
+        writer.write(b"ok")
+        await writer.drain()
+
+    async def main() -> None:
+        reader, writer = await world.dial(await world.serve(handler))
+        world.network.block("s", "c")
+        writer.write(b"hi")
+        await asyncio.sleep(5)
+        assert got == [b"hi"]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await reader.readexactly(1)
+        world.network.unblock("s", "c")
+        assert await reader.readexactly(2) == b"ok"
+        assert await reader.read() == b"", "the FIN came through after all, too"
+
+    world.run(main())
+
+
+def test_blocks_are_counted() -> None:
+    world = World()
+
+    async def main() -> None:
+        port = await world.serve(echo)
+        first, second = world.network.partition(["s"], ["c"]), world.network.partition(["c"], ["s"])
+        first()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await world.dial(port)
+        second()
+        second()
+        await world.dial(port)
+
+    world.run(main())
+
+
+def test_dialling_into_a_partition_gives_up_like_linux() -> None:
+    world = World()
+
+    async def main() -> None:
+        port = await world.serve(echo)
+        world.network.block("s", "c")
+        with pytest.raises(TimeoutError):
+            await world.dial(port)
+        assert 120 < world.loop.time() < 300
+
+    world.run(main())
+
+
+def test_dialling_succeeds_when_the_partition_heals() -> None:
+    world = World()
+
+    async def main() -> None:
+        port = await world.serve(echo)
+        world.network.block("c", "s")
+        world.loop.call_later(4, world.network.heal)
+        await world.dial(port)
+        assert 4 < world.loop.time() < 9
+
+    world.run(main())
+
+
+def test_a_crash_ends_connections_at_the_peer() -> None:
+    world = World()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"written before the crash")
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        port = await world.serve(handler)
+        reader, _ = await world.dial(port)
+        await asyncio.sleep(0.001)
+        world.loop.kill_process(world.server)
+        world.network.process_died(world.server)
+        assert await reader.read() == b"written before the crash"
+        with pytest.raises(ConnectionRefusedError):
+            await world.dial(port)
+        again = world.loop.process("s")
+        assert await world.serve(echo, again) != port
+        await world.dial(port + 1)
+
+    world.run(main())
+
+
+def test_a_crash_with_unread_data_resets() -> None:
+    world = World()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        reader, writer = await world.dial(await world.serve(handler))
+        world.loop.stop_process(world.server)
+        writer.write(b"x")
+        await asyncio.sleep(1)
+        world.loop.kill_process(world.server)
+        world.network.process_died(world.server)
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+
+    world.run(main())
+
+
+def test_power_loss_is_silence_until_the_host_is_back() -> None:
+    world = World()
+
+    async def main() -> None:
+        port = await world.serve(echo)
+        reader, writer = await world.dial(port)
+        world.loop.kill_process(world.server)
+        world.network.power_lost("s")
+        writer.write(b"anybody?")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(20):
+                await reader.read()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await world.dial(port)
+        world.network.power_on("s")
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        with pytest.raises(ConnectionRefusedError):
+            await world.dial(port)
+
+    world.run(main())
+
+
+def test_a_stopped_process_is_connected_to_but_does_not_answer() -> None:
+    world = World()
+
+    async def main() -> None:
+        port = await world.serve(echo)
+        world.loop.stop_process(world.server)
+        reader, writer = await world.dial(port)
+        writer.write(b"hello")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60):
+                await reader.read(1)
+        world.loop.resume_process(world.server)
+        assert await reader.readexactly(5) == b"hello"
+
+    world.run(main())
+
+
+def test_a_full_window_stops_the_sender() -> None:
+    world = World()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(100)
+        while await reader.read(1 << 20):
+            pass
+        writer.write(b"done")
+
+    async def main() -> None:
+        reader, writer = await world.dial(await world.serve(handler))
+        world.loop.stop_process(world.server)
+        sent = 0
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                while True:
+                    writer.write(bytes(50_000))
+                    sent += 50_000
+                    await writer.drain()
+        assert WINDOW_BYTES <= sent < WINDOW_BYTES + 300_000
+        world.loop.resume_process(world.server)
+        await writer.drain()
+        writer.write_eof()
+        assert await reader.read() == b"done"
+
+    world.run(main())
+
+
+def test_closing_flushes_what_was_written() -> None:
+    world = World()
+    block = bytes(2 * WINDOW_BYTES)
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(block)
+        writer.close()
+        await writer.wait_closed()
+
+    async def main() -> None:
+        reader, _ = await world.dial(await world.serve(handler))
+        assert len(await reader.read()) == len(block)
+
+    world.run(main())
+
+
+def test_aborting_resets_the_peer() -> None:
+    world = World()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(1)
+        writer.transport.abort()
+
+    async def main() -> None:
+        reader, writer = await world.dial(await world.serve(handler))
+        writer.write(b"x")
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
+        with pytest.raises(ConnectionResetError):
+            await writer.wait_closed()
+
+    world.run(main())
+
+
+def test_writing_to_a_closed_peer_is_answered_with_reset() -> None:
+    world = World()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        return
+
+    async def main() -> None:
+        reader, writer = await world.dial(await world.serve(handler))
+        assert await reader.read() == b""
+        writer.write(b"too late")
+        await asyncio.sleep(5)
+        with pytest.raises(ConnectionResetError):
+            writer.write(b"x")
+            await writer.drain()
+
+    world.run(main())
+
+
+def test_a_cancelled_dial_leaves_nothing_open() -> None:
+    world = World()
+    ends: list[object] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            ends.append(await reader.read())
+        except ConnectionResetError as error:
+            ends.append(error)
+
+    async def main() -> None:
+        port = await world.serve(handler)
+        world.network.set_link("s", "c", Link(latency_min_ns=10**9, latency_max_ns=10**9))
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await world.network.of("c").dial("s", port)
+        await asyncio.sleep(5)
+        assert len(ends) == 1
+
+    world.run(main())
+    assert not world.network._transports
+
+
+def test_dying_while_dialling_closes_the_other_end() -> None:
+    world = World()
+    ends: list[bytes] = []
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends.append(await reader.read())
+
+    async def main() -> None:
+        port = await world.serve(handler)
+        world.network.set_link("s", "c", Link(latency_min_ns=10**9, latency_max_ns=10**9))
+        world.loop.start(world.client, world.network.of("c").dial("s", port), "dial")
+        await asyncio.sleep(0.5)
+        world.loop.kill_process(world.client)
+        world.network.process_died(world.client)
+        await asyncio.sleep(5)
+        assert ends == [b""]
+
+    world.run(main())
+
+
+def test_slow_link() -> None:
+    world = World()
+
+    async def main() -> None:
+        port = await world.serve(echo)
+        for pair in (("c", "s"), ("s", "c")):
+            world.network.set_link(*pair, Link(latency_min_ns=2 * 10**9, latency_max_ns=2 * 10**9, spikes_per_mille=0))
+        reader, writer = await world.dial(port)
+        assert world.loop.time() == pytest.approx(4, abs=0.1)
+        writer.write(b"x")
+        await reader.readexactly(1)
+        assert world.loop.time() == pytest.approx(8, abs=0.1)
+
+    world.run(main())
+
+
+def test_protocols_plain_and_buffered() -> None:
+    world = World()
+    got = bytearray()
+
+    class Plain(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            transport.write(b"greetings")
+
+    class Buffered(asyncio.BufferedProtocol):
+        buffer = bytearray(4)
+
+        def get_buffer(self, sizehint: int) -> bytearray:
+            return self.buffer
+
+        def buffer_updated(self, nbytes: int) -> None:
+            got.extend(self.buffer[:nbytes])
+
+    async def main() -> None:
+        async def listen() -> int:
+            return (await world.network.of("s").listen_protocol("s", 0, Plain)).port
+
+        port = await world.loop.start(world.server, listen(), "listen")
+        transport, _ = await world.network.connect(world.network.host("c"), "s", port, Buffered)
+        await asyncio.sleep(1)
+        assert transport.get_extra_info("peername") == ("s", port)
+
+    world.run(main())
+    assert bytes(got) == b"greetings"
+
+
+def test_an_assertion_in_a_handler_names_its_process() -> None:
+    died: list[tuple[Process | None, BaseException]] = []
+    world = World(on_fatal=lambda process, error: died.append((process, error)))
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise AssertionError("a bug")
+
+    async def main() -> None:
+        reader, _ = await world.dial(await world.serve(handler))
+        assert await reader.read() == b""
+
+    world.run(main())
+    assert [(repr(process), str(error)) for process, error in died] == [("s#1", "a bug")]
+
+
+def chat(seed: int) -> tuple[str, list[str]]:
+    """Many connections, partitions and a crash."""
+    world = World(seed)
+    world.loop.record = []
+    source = random.Random(seed)
+
+    async def talk(port: int) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(3):
+                    reader, writer = await world.network.of("c").dial("s", port)
+                    try:
+                        for _ in range(20):
+                            data = source.randbytes(source.randrange(1, 20_000))
+                            writer.write(data)
+                            assert await reader.readexactly(len(data)) == data
+                            await asyncio.sleep(source.random() / 10)
+                    finally:
+                        writer.close()
+            except (OSError, asyncio.IncompleteReadError):
+                await asyncio.sleep(source.random())
+
+    async def main() -> None:
+        port = await world.serve(echo)
+        for number in range(5):
+            world.loop.start(world.client, talk(port), f"talk-{number}")
+        for _ in range(5):
+            await asyncio.sleep(source.random() * 3)
+            heal = world.network.partition(["s"], ["c"])
+            await asyncio.sleep(source.random() * 3)
+            heal()
+        world.loop.kill_process(world.client)
+        world.network.process_died(world.client)
+        await asyncio.sleep(10)
+
+    world.run(main())
+    return world.loop.trace_hash, world.loop.record
+
+
+def test_same_seed_same_conversation() -> None:
+    first, record = chat(3)
+    second, again = chat(3)
+    assert record == again
+    assert first == second != chat(4)[0]
+    assert len(record) > 1_000
