@@ -58,7 +58,7 @@ def load_log(
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]
     segments = [
         Segment.load(disk, handles, path, base, following)
-        for base, following in zip(bases, [*bases[1:], -1], strict=True)
+        for base, following in zip(bases, [*bases[1:], -1], strict=False)
     ]
     file_epochs = _read_epochs(disk, path, names)
     checked_from = len(segments)
@@ -165,7 +165,12 @@ def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str
         covered_to = header.next_offset
     probe.close()
     gone = {name for name in names if _is_numbered(name, LOG) and base < int(name[:20]) < covered_to}
-    stale = [name for name in names if name in gone or any(_is_numbered(name, s) and (base <= int(name[:20]) < covered_to) for s in (INDEX, TIME_INDEX, TXN_INDEX))]
+    stale = [
+        name
+        for name in names
+        if name in gone
+        or any(_is_numbered(name, s) and (base <= int(name[:20]) < covered_to) for s in (INDEX, TIME_INDEX, TXN_INDEX))
+    ]
     for name in stale:
         if not name.endswith(TXN_INDEX):
             disk.remove(f"{path}/{name}")

@@ -87,7 +87,7 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
+        "_closed", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
         "_segments", "_snapshots", "_snapshots_dirty", "_sync_ceiling", "clean_start", "config", "damaged_at", "directory",
         "disk", "log_end_offset", "log_start_offset", "needs_checkpoint", "on_recovery_point_lowered", "path",
         "recovery_point", "synced_offset", "topic_id", "topic_partition", "unflushed_since_ms",
@@ -130,6 +130,7 @@ class PartitionLog:
         #: Offset at which a read met damaged bytes; None while there was no such read.
         self.damaged_at: int | None = None
         self._failed = False
+        self._closed = False
         self._flushing: asyncio.Future[None] | None = None
         #: A flush under way proves nothing at or above this offset (the log was truncated meanwhile).
         self._sync_ceiling: int | None = None
@@ -153,6 +154,11 @@ class PartitionLog:
     @property
     def segment_count(self) -> int:
         return len(self._segments)
+
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the oldest segment."""
+        return self._segments[0].base_offset
 
     @property
     def segments(self) -> list[Segment]:
@@ -184,21 +190,16 @@ class PartitionLog:
             raise self.storage_error(what, error) from error
 
     def storage_error(self, what: str, error: OSError) -> StorageError:
-        return StorageError(
-            f"{self.topic_partition}: {what} failed: {error}", directory=self.directory, path=self.path
-        )
+        return StorageError(f"{self.topic_partition}: {what} failed: {error}", directory=self.directory, path=self.path)
 
     def _check_usable(self) -> None:
-        if self._failed:
-            raise StorageError(
-                f"{self.topic_partition}: an earlier write failed", directory=self.directory, path=self.path
-            )
+        if self._failed or self._closed:
+            what = "an earlier write failed" if self._failed else "the log is closed"
+            raise StorageError(f"{self.topic_partition}: {what}", directory=self.directory, path=self.path)
 
     # --- append -----------------------------------------------------------------------------------
 
-    def append_as_leader(
-        self, records: Buffer, leader_epoch: int, *, origin: Origin = "client"
-    ) -> AppendInfo:
+    def append_as_leader(self, records: Buffer, leader_epoch: int, *, origin: Origin = "client") -> AppendInfo:
         """Check every batch, give offsets, write. All or nothing.
 
         A writable buffer gets base offset and leader epoch written into it; otherwise new heads go out beside it.
@@ -213,7 +214,9 @@ class PartitionLog:
         view = memoryview(records).cast("B")
         batches = batches_for_leader(view, config, origin)
         if len(view) > config.segment_bytes and len(batches) > 1:
-            raise api_error(ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(view)} bytes, segment.bytes is {config.segment_bytes}")
+            raise api_error(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(view)} bytes, segment.bytes is {config.segment_bytes}"
+            )
         prepared: PreparedAppend | None = None
         offset = self.log_end_offset
         bases: list[int] = []
@@ -400,6 +403,11 @@ class PartitionLog:
 
     # --- read -------------------------------------------------------------------------------------
 
+    @property
+    def has_rolled(self) -> bool:
+        """Whether `flush_rolled` has anything to do."""
+        return self.recovery_point < self._segments[-1].base_offset
+
     def read(
         self,
         offset: int,
@@ -454,7 +462,12 @@ class PartitionLog:
         while position < end:
             header = HEADER.unpack_from(data, position) if end - position >= HEADER_SIZE else None
             size = header[1] + LOG_OVERHEAD if header is not None else 0
-            if header is None or size < HEADER_SIZE or position + size > end or crc_of(data, position, size) != header[4]:
+            if (
+                header is None
+                or size < HEADER_SIZE
+                or position + size > end
+                or crc_of(data, position, size) != header[4]
+            ):
                 if position:
                     return memoryview(data)[:position]
                 raise api_error(
@@ -538,6 +551,11 @@ class PartitionLog:
         """Forget all batches that reach to or beyond `offset`. A batch is never cut: the log may end before `offset`."""
         self._check_usable()
         if offset >= self.log_end_offset:
+            # A leader that was deposed before it appended has noted the start of its epoch at the end of its log. Its
+            # successor does not know that epoch: the note must go, or the logs seem to part there for ever.
+            if self._epochs.truncate_from_end(self.log_end_offset):
+                with self._io("truncation"):
+                    self._save_epochs()
             return
         if offset < self._segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
@@ -655,7 +673,9 @@ class PartitionLog:
         """
         self._check_usable()
         target = self.log_end_offset
-        while self.synced_offset < min(target, self.log_end_offset) or self._metadata_dirty or self._epochs_dirty:
+        while not self._closed and (
+            self.synced_offset < min(target, self.log_end_offset) or self._metadata_dirty or self._epochs_dirty
+        ):
             if self._flushing is not None:
                 await asyncio.shield(self._flushing)
                 self._check_usable()
@@ -672,7 +692,7 @@ class PartitionLog:
     async def flush_rolled(self) -> Offset:
         """As `flush`, but leave the active segment alone: moves the recovery point past segments that have rolled."""
         self._check_usable()
-        if self._flushing is None and self.recovery_point < self._segments[-1].base_offset:
+        if not self._closed and self._flushing is None and self.recovery_point < self._segments[-1].base_offset:
             self._flushing = asyncio.get_running_loop().create_future()
             self._sync_ceiling = None
             try:
@@ -698,8 +718,11 @@ class PartitionLog:
             ]
             for segment, size in sizes:
                 await self._sync_segment(segment, with_indexes=segment is not active)
-                segment.synced_size = min(size, segment.size)
+                if self._sync_ceiling is None:
+                    segment.synced_size = size
         except OSError as error:
+            if self._closed:
+                return
             # After a failed fsync the kernel may call the lost pages clean: trying again would prove nothing.
             self._failed = True
             raise self.storage_error("flush", error) from error
@@ -714,6 +737,8 @@ class PartitionLog:
         self.recovery_point = max(self.recovery_point, end)
 
     async def _sync_segment(self, segment: Segment, *, with_indexes: bool) -> None:
+        if segment not in self._segments:
+            return
         file = segment.log_file()
         self._handles.pin(file)
         try:
@@ -813,6 +838,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Let go of the files. What was not flushed stays in the page cache."""
+        self._closed = True
         for segment in self._segments:
             segment.close()
 
@@ -821,9 +847,7 @@ def _base_offset(segment: Segment) -> int:
     return segment.base_offset
 
 
-def _read_segment(
-    segment: Segment, start: int, max_bytes: int, limit: int, min_one_batch: bool
-) -> bytes | memoryview:
+def _read_segment(segment: Segment, start: int, max_bytes: int, limit: int, min_one_batch: bool) -> bytes | memoryview:
     """Whole batches of one segment from `start`, the start of one; all below offset `limit`."""
     end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
     if end <= start:

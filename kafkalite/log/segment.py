@@ -349,10 +349,14 @@ class Segment:
             return []
         written = []
         if self._offsets is not None and (self._offsets_saved != len(self._offsets) or not self._offsets_saved):
-            written += self._save(INDEX, self._offsets_saved * OFFSET_ENTRY_SIZE, self._offsets.encode(self._offsets_saved))
+            written += self._save(
+                INDEX, self._offsets_saved * OFFSET_ENTRY_SIZE, self._offsets.encode(self._offsets_saved)
+            )
             self._offsets_saved = len(self._offsets)
         if self._times is not None and (self._times_saved != len(self._times) or not self._times_saved):
-            written += self._save(TIME_INDEX, self._times_saved * TIME_ENTRY.size, self._times.encode(self._times_saved))
+            written += self._save(
+                TIME_INDEX, self._times_saved * TIME_ENTRY.size, self._times.encode(self._times_saved)
+            )
             self._times_saved = len(self._times)
         if self._aborted is not None and self._aborted_saved != len(self._aborted):
             data = b"".join(entry.encode() for entry in self._aborted[self._aborted_saved :])
@@ -440,6 +444,7 @@ class Segment:
             self._log().truncate(size)
         self.size = size
         self.synced_size = 0
+        self._save_shortened()
 
     def find_end(self) -> bool:
         """Find `next_offset` of a segment that was closed cleanly: the batches behind the last index entry.

@@ -98,7 +98,11 @@ def batches_for_follower(view: memoryview, log_end_offset: int, *, gaps: bool) -
         size = header.batch_length + LOG_OVERHEAD
         if crc32c(view[position + CRC_START : position + size]) != header.crc:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch at {header.base_offset} is wrong")
-        if header.last_offset_delta < 0 or header.base_offset < expected or (header.base_offset > expected and not gaps):
+        if (
+            header.last_offset_delta < 0
+            or header.base_offset < expected
+            or (header.base_offset > expected and not gaps)
+        ):
             raise api_error(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {header.base_offset}, the log ends at {expected}"
             )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
@@ -12,6 +14,7 @@ from kafkalite.model import (
     NO_OFFSET,
     LeaderEpoch,
     Offset,
+    ProducerId,
     TopicPartition,
 )
 from kafkalite.replica.hosted import HostedPartitions
@@ -29,7 +32,6 @@ from kafkalite.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from collections.abc import Callable
 
 FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
 
@@ -114,8 +116,9 @@ class Consuming:
                 records.extend(info.records)
                 size_bytes = info.size_bytes
                 if isolation == 1 and size_bytes:
+                    found = log.aborted_transactions(offset, limit)
                     aborted = tuple(
-                        AbortedTransaction(producer_id, first) for producer_id, first in log.aborted_transactions(offset, limit)
+                        AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset)) for one in found
                     )
         except StorageError as error:
             self._hosted.fail_storage(partition, error)

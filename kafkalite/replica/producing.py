@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.log.validation import Origin
 from kafkalite.model import NO_OFFSET, Offset, TopicPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -30,7 +31,7 @@ class Producing:
         partitions: Sequence[tuple[TopicPartition, Buffer]],
         done: ProduceDone,
         *,
-        origin: str = "client",
+        origin: Origin = "client",
     ) -> None:
         """Append, and call `done` once: at once for acks 0 and 1, or when all is refused; else when it is committed.
 
@@ -73,7 +74,7 @@ class Producing:
         topic_partition: TopicPartition,
         records: Buffer,
         acks: int,
-        origin: str,
+        origin: Origin,
     ) -> None:
         hosted = self._hosted
         partition = hosted.get(topic_partition)
@@ -90,7 +91,7 @@ class Producing:
             return
         log = partition.log
         try:
-            info = log.append_as_leader(records, leader.leader_epoch, required_acks_origin=origin)
+            info = log.append_as_leader(records, leader.leader_epoch, origin=origin)
         except StorageError as error:
             hosted.fail_storage(partition, error)
             delayed.results[index] = refused(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -99,7 +100,7 @@ class Producing:
             topic_partition.topic,
             topic_partition.partition,
             ErrorCode.NONE,
-            info.first_offset,
+            Offset(info.first_offset),
             info.log_append_time_ms,
             log.log_start_offset,
         )

@@ -14,6 +14,7 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Buffer, Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.log.validation import Origin
 from kafkalite.model import BrokerEpoch, BrokerId, Offset, TopicPartition
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consuming import Consuming, FetchDone
@@ -161,7 +162,7 @@ class ReplicaManager:
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
-            await asyncio.wait([task])  # noqa: TID251 - its end, not its outcome
+            await asyncio.wait([task])
         self._tasks = []
         self._fetchers.close()
         self.hosted.close()
@@ -250,6 +251,13 @@ class ReplicaManager:
                     leader.counted_end_offset = leader.log_end_offset
                 self.hosted.advance(partition)
 
+    def on_dir_failed(self, error: StorageError) -> None:
+        """A log directory went offline: every replica in it does (KIP-18)."""
+        for partition in self.hosted.all():
+            if partition.log.directory == error.directory:
+                self.hosted.fail_storage(partition, error)
+        self._fetchers.drop_idle()
+
     # --- data ----------------------------------------------------------------------------------
 
     def produce(
@@ -259,7 +267,7 @@ class ReplicaManager:
         partitions: Sequence[tuple[TopicPartition, Buffer]],
         done: ProduceDone,
         *,
-        origin: str = "client",
+        origin: Origin = "client",
     ) -> None:
         """See Producing.produce."""
         self._producing.produce(acks, timeout_ms, partitions, done, origin=origin)

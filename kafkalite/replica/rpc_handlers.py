@@ -46,7 +46,7 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         assert isinstance(request.message, UpdateMetadataRequest)
         return Reply(manager.update_metadata(request.message))
 
-    def produce(request: Request) -> Reply | None | Awaitable[Reply]:
+    def produce(request: Request) -> Reply | Awaitable[Reply] | None:
         message = request.message
         assert isinstance(message, ProduceRequest)
         parts: list[tuple[TopicPartition, Buffer]] = []

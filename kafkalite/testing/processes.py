@@ -51,7 +51,11 @@ class Process:
         assert self._process is None or self._process.poll() is not None, f"{self.name} is running"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self._arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, preexec_fn=_die_with_parent
+                self._arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                preexec_fn=_die_with_parent,
             )
 
     def wait_ready(self, deadline_s: float = 60.0) -> dict[str, Any]:
@@ -166,7 +170,9 @@ class ProcessCluster:
             self.close()
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def start(self) -> Self:

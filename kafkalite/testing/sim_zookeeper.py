@@ -582,22 +582,24 @@ class SimCoordinator:
             server.send_up(link, lambda: server.set_watches(link, seen, watches))
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_later(self._timeout_s / 3, self._beat, link)
+        self._timer = loop.call_later(self._timeout_s / 6, self._beat, link)
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
         self._become(SessionState.CONNECTED)
 
     def _beat(self, link: _Link) -> None:
-        """Every third of the timeout: give a silent connection up, or ping."""
+        """Every sixth of the timeout: a heartbeat if due, or the end of a connection silent for two thirds."""
         if link is not self._link or self._state is not SessionState.CONNECTED:
             return
         loop = asyncio.get_running_loop()
-        if loop.time() - self._last_heard > self._timeout_s * 2 / 3:
+        slack = self._timeout_s / 60
+        if loop.time() - self._last_heard >= self._timeout_s * 2 / 3 - slack:
             self._server.forget(link)
             self.link_lost(link)
             return
-        self._send(_Read("ping")).add_done_callback(_consume)
-        self._timer = loop.call_later(self._timeout_s / 3, self._beat, link)
+        if self.lease_left() <= self._timeout_s * 2 / 3 + slack:
+            self._send(_Read("ping")).add_done_callback(_consume)
+        self._timer = loop.call_later(self._timeout_s / 6, self._beat, link)
 
     def link_lost(self, link: _Link) -> None:
         """The connection is gone; requests without an answer have an unknown outcome."""

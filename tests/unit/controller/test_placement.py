@@ -39,7 +39,7 @@ def test_a_dead_brokers_leaders_spread_over_all_survivors() -> None:
         )
     }
     assert heirs["mod"] == {1: 10}
-    assert heirs["shifted"] == {broker: 2 for broker in range(1, 6)}
+    assert heirs["shifted"] == dict.fromkeys(range(1, 6), 2)
 
 
 @st.composite
@@ -74,7 +74,14 @@ def test_partitions_added_later_go_on_in_the_same_pattern(
 
 
 def test_racks_alternate() -> None:
-    racks = {BrokerId(0): "r1", BrokerId(1): "r3", BrokerId(2): "r3", BrokerId(3): "r2", BrokerId(4): "r2", BrokerId(5): "r1"}
+    racks = {
+        BrokerId(0): "r1",
+        BrokerId(1): "r3",
+        BrokerId(2): "r3",
+        BrokerId(3): "r2",
+        BrokerId(4): "r2",
+        BrokerId(5): "r1",
+    }
     assert alternate_racks(racks) == [0, 3, 1, 5, 4, 2]  # the example in Kafka's AdminUtils
 
 

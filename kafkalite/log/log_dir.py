@@ -1,0 +1,116 @@
+"""One log directory (one disk): its lock, its identity, its checkpoint files, the partitions found in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from kafkalite.env.seams import Disk
+from kafkalite.errors import StartupRefused
+from kafkalite.log import checkpoints
+from kafkalite.log.handles import HandleCache
+from kafkalite.model import TopicPartition
+
+_log = structlog.get_logger(__name__)
+
+DELETE_SUFFIX, STRAY_SUFFIX = "-delete", "-stray"
+_PARTITION = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,9})$")
+_NAME_MAX = 255
+
+
+def partition_of(name: str) -> TopicPartition | None:
+    """The partition whose directory has this name; None for other names."""
+    found = _PARTITION.match(name)
+    return TopicPartition(found[1], int(found[2])) if found else None
+
+
+def set_aside_name(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
+    """Kafka's name for a directory on its way out: <topic>-<partition>.<32 hex digits>-delete, not over 255 bytes."""
+    tail = f"-{topic_partition.partition}.{unique}{suffix}"
+    return topic_partition.topic[: _NAME_MAX - len(tail)] + tail
+
+
+class LogDir:
+    """A log directory that is locked and identified; `online` until the first storage error in it."""
+
+    def __init__(self, disk: Disk, path: str, handle_capacity: int) -> None:
+        self._disk = disk
+        self.path = path
+        self.online = True
+        self.handles = HandleCache(disk, handle_capacity)
+        #: Whether the last shutdown was clean.
+        self.clean = False
+        self.high_watermarks: dict[TopicPartition, int] = {}
+        self.recovery_points: dict[TopicPartition, int] = {}
+        self.log_starts: dict[TopicPartition, int] = {}
+        self._release: Callable[[], None] | None = None
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def open(self, cluster_id: str, broker_id: int) -> None:
+        """Make it, lock it, check whose it is, read the checkpoints.
+
+        Raises:
+            StartupRefused: another process has it, or it is another cluster's or another broker's. OSError.
+        """
+        self._disk.makedirs(self.path)
+        try:
+            self._release = self._disk.lock(self._file(checkpoints.LOCK))
+        except BlockingIOError:
+            raise StartupRefused(f"log.dirs: {self.path} is in use by another process") from None
+        meta = self._file(checkpoints.META_PROPERTIES)
+        if self._disk.exists(meta):
+            try:
+                found_cluster, found_broker = checkpoints.decode_meta_properties(self._disk.read_file(meta))
+            except checkpoints.MalformedCheckpoint as error:
+                raise StartupRefused(f"log.dirs: {meta} is damaged: {error}") from None
+            if found_cluster != cluster_id:
+                raise StartupRefused(
+                    f"log.dirs: {self.path} belongs to cluster {found_cluster}, this is cluster {cluster_id}"
+                )
+            if found_broker != broker_id:
+                raise StartupRefused(
+                    f"log.dirs: {self.path} belongs to broker {found_broker}, this is broker {broker_id}"
+                )
+        else:
+            self._disk.write_file_atomic(meta, checkpoints.encode_meta_properties(cluster_id, broker_id))
+        self.clean = self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN))
+        self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
+        self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
+        self.log_starts = self._read_offsets(checkpoints.LOG_STARTS)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A damaged checkpoint counts as missing: high watermarks are found again, recovery checks more."""
+        if not self._disk.exists(self._file(name)):
+            return {}
+        try:
+            return checkpoints.decode_offsets(self._disk.read_file(self._file(name)))
+        except checkpoints.MalformedCheckpoint as error:
+            _log.error("checkpoint.damaged", file=self._file(name), error=str(error))
+            return {}
+
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int], *, durable: bool) -> None:
+        """Raises OSError."""
+        self._disk.write_file_atomic(self._file(name), checkpoints.encode_offsets(offsets), durable=durable)
+
+    def unmark_clean(self) -> None:
+        """From here on only a clean shutdown makes it clean again. Raises OSError."""
+        if self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN)):
+            self._disk.remove(self._file(checkpoints.CLEAN_SHUTDOWN))
+            self._disk.sync_dir(self.path)
+
+    def mark_clean(self, broker_epoch: int) -> None:
+        """Raises OSError."""
+        self._disk.write_file_atomic(
+            self._file(checkpoints.CLEAN_SHUTDOWN), checkpoints.encode_clean_shutdown(broker_epoch)
+        )
+
+    def release(self) -> None:
+        """Let another process have it."""
+        self.handles.close()
+        if self._release is not None:
+            self._release()
+            self._release = None

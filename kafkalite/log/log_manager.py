@@ -1,0 +1,456 @@
+"""All logs of a node over its log directories: opening, placing, deleting, checkpoints, housekeeping."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import structlog
+
+from kafkalite.config import BrokerConfig, TopicConfig, topic_config
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.errors import ConfigError, ErrorCode, StartupRefused, StorageError, api_error
+from kafkalite.log import checkpoints
+from kafkalite.log.handles import DEFAULT_CAPACITY
+from kafkalite.log.loader import load_log, new_log
+from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, partition_of, set_aside_name
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.model import Offset, TopicId, TopicPartition
+
+_log = structlog.get_logger(__name__)
+
+#: Logs opened per call of Disk.run_blocking, so that stopping need not wait for all of them.
+_LOAD_CHUNK = 128
+#: Logs that housekeeping looks at before it lets others run.
+_HOUSEKEEPING_CHUNK = 64
+_TICK_S = 1.0
+
+
+class LogManager:
+    """The logs of one node.
+
+    A directory with a storage error goes offline as a whole (KIP-18): its logs leave `all()` and `get`, its checkpoint
+    files are left alone, `on_dir_failed` is told once. The process goes on with the others.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        disk: Disk,
+        clock: Clock,
+        *,
+        supervisor: Supervisor,
+        on_dir_failed: Callable[[str, StorageError], None],
+        hw_of: Callable[[TopicPartition], int] | None = None,
+        handle_capacity: int = DEFAULT_CAPACITY,
+    ) -> None:
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._supervisor = supervisor
+        self._on_dir_failed = on_dir_failed
+        #: High watermark of a partition, for retention; may be set later. Without it nothing is deleted.
+        self.hw_of = hw_of or self.high_watermark
+        capacity = max(16, handle_capacity // len(config.log_dirs))
+        self._dirs = {path: LogDir(disk, path, capacity) for path in config.log_dirs}
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        #: Partitions whose directory went offline -> that directory.
+        self.offline_partitions: dict[TopicPartition, str] = {}
+        #: (monotonic due time in seconds, path, is a directory), to be removed.
+        self._removals: list[tuple[float, str, bool]] = []
+        self._names_given = 0
+        self._closed = False
+
+    # --- start ------------------------------------------------------------------------------------
+
+    async def start(self, cluster_id: str, broker_id: int, topic_configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Lock and check the directories, open every log in them.
+
+        Raises:
+            StartupRefused: a directory is taken or somebody else's, or none of them works.
+        """
+        try:
+            for log_dir in self._dirs.values():
+                try:
+                    log_dir.open(cluster_id, broker_id)
+                except OSError as error:
+                    self.dir_failed(self._error(log_dir, "opening", error))
+        except StartupRefused:
+            for log_dir in self._dirs.values():
+                log_dir.release()
+            raise
+        loads = [
+            self._supervisor.spawn(f"load {log_dir.path}", self._load_dir(log_dir, topic_configs), Policy.ISOLATED)
+            for log_dir in self._online()
+        ]
+        for load in loads:
+            for log in await load:
+                self._admit(log)
+        if not self._online():
+            for log_dir in self._dirs.values():
+                log_dir.release()
+            raise StartupRefused("log.dirs: none of them can be used")
+
+    async def _load_dir(self, log_dir: LogDir, topic_configs: Mapping[str, Mapping[str, str]]) -> list[PartitionLog]:
+        try:
+            names = self._disk.listdir(log_dir.path)
+            found = [(name, tp) for name in names if (tp := partition_of(name)) is not None]
+            for name in names:
+                if name.endswith(DELETE_SUFFIX):
+                    self._remove_later(f"{log_dir.path}/{name}", 0, is_dir=True)
+                elif name.endswith(STRAY_SUFFIX):
+                    self._remove_later(f"{log_dir.path}/{name}", self._config.stray_delete_delay_ms, is_dir=True)
+            configs = {topic: self._topic_config(topic, overrides) for topic, overrides in topic_configs.items()}
+            logs: list[PartitionLog] = []
+
+            def load(chunk: list[tuple[str, TopicPartition]]) -> None:
+                for name, tp in chunk:
+                    logs.append(
+                        load_log(
+                            tp,
+                            configs.get(tp.topic, self._config.topic),
+                            disk=self._disk,
+                            handles=log_dir.handles,
+                            directory=log_dir.path,
+                            path=f"{log_dir.path}/{name}",
+                            now_ms=self._clock.wall_ms,
+                            recovery_point=log_dir.recovery_points.get(tp, 0),
+                            log_start_offset=log_dir.log_starts.get(tp, 0),
+                            clean=log_dir.clean,
+                        )
+                    )
+
+            for first in range(0, len(found), _LOAD_CHUNK):
+                chunk = found[first : first + _LOAD_CHUNK]
+                await self._disk.run_blocking(lambda chunk=chunk: load(chunk))  # type: ignore[misc]
+            log_dir.unmark_clean()
+        except OSError as error:
+            self.dir_failed(self._error(log_dir, "loading", error))
+            return []
+        except StorageError as error:
+            self.dir_failed(error)
+            return []
+        return logs
+
+    def _topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        try:
+            return topic_config(self._config.topic, overrides)
+        except ConfigError as error:
+            _log.error("topic.config_refused", topic=topic, error=str(error))
+            return self._config.topic
+
+    def _admit(self, log: PartitionLog) -> None:
+        """Take a loaded log in. Of two copies (one disk was away for a while) the one that got further stays."""
+        log.on_recovery_point_lowered = self._save_recovery_points_of
+        other = self._logs.get(log.topic_partition)
+        if other is None:
+            self._logs[log.topic_partition] = log
+            return
+        stays, goes = sorted(
+            (log, other), key=lambda one: (one.latest_epoch, one.log_end_offset, one.directory), reverse=True
+        )
+        _log.error("log.twice", partition=str(log.topic_partition), kept=stays.path, stray=goes.path)
+        self._logs[log.topic_partition] = stays
+        try:
+            self._set_aside(goes, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
+        except StorageError as error:
+            self.dir_failed(error)
+
+    # --- look-up ----------------------------------------------------------------------------------
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self._logs.get(topic_partition)
+
+    def all(self) -> list[PartitionLog]:
+        """Sorted by partition."""
+        return [self._logs[tp] for tp in sorted(self._logs)]
+
+    def high_watermark(self, topic_partition: TopicPartition) -> Offset:
+        """As checkpointed, never beyond the log's end; 0 if it never was."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            return Offset(0)
+        saved = self._dirs[log.directory].high_watermarks.get(topic_partition, 0)
+        return Offset(min(max(saved, log.log_start_offset), log.log_end_offset))
+
+    def lost_committed(self, topic_partition: TopicPartition) -> bool:
+        """Whether recovery cut the log below the high watermark it once knew: the replica must not count as in sync."""
+        log = self._logs.get(topic_partition)
+        if log is None:
+            return False
+        return self._dirs[log.directory].high_watermarks.get(topic_partition, 0) > log.log_end_offset
+
+    @property
+    def unclean_start(self) -> bool:
+        """Whether any log was opened after an unclean shutdown (F14)."""
+        return any(not log.clean_start for log in self._logs.values())
+
+    def healthy_dirs(self) -> list[str]:
+        return [log_dir.path for log_dir in self._online()]
+
+    def offline_dirs(self) -> list[str]:
+        return [log_dir.path for log_dir in self._dirs.values() if not log_dir.online]
+
+    def _online(self) -> list[LogDir]:
+        return [log_dir for log_dir in self._dirs.values() if log_dir.online]
+
+    # --- creation and removal ---------------------------------------------------------------------
+
+    def create(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
+        """A new, empty log in the healthy directory with the fewest partitions (of equals: with the most room).
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR when no directory is healthy. StorageError.
+        """
+        assert topic_partition not in self._logs
+        online = self._online()
+        if not online:
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
+        counts = {log_dir.path: 0 for log_dir in online}
+        if len(online) > 1:
+            for log in self._logs.values():
+                counts[log.directory] += 1
+        fewest = min(counts.values())
+        candidates = [log_dir for log_dir in online if counts[log_dir.path] == fewest]
+        try:
+            if len(candidates) > 1:
+                candidates.sort(key=lambda one: -self._disk.free_bytes(one.path))
+            log_dir = candidates[0]
+            log = new_log(
+                topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=log_dir.path,
+                path=f"{log_dir.path}/{topic_partition}", now_ms=self._clock.wall_ms,
+            )  # fmt: skip
+        except OSError as error:
+            raise self._error(candidates[0], f"creating {topic_partition}", error) from error
+        log.on_recovery_point_lowered = self._save_recovery_points_of
+        self._logs[topic_partition] = log
+        self.offline_partitions.pop(topic_partition, None)
+        for known in (log_dir.high_watermarks, log_dir.recovery_points, log_dir.log_starts):
+            known.pop(topic_partition, None)
+        return log
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Take the log out of service at once; its files go after file.delete.delay.ms. Raises StorageError."""
+        log = self._logs.pop(topic_partition, None)
+        self.offline_partitions.pop(topic_partition, None)
+        if log is not None:
+            self._set_aside(log, DELETE_SUFFIX, log.config.file_delete_delay_ms)
+
+    def set_stray(self, topic_partition: TopicPartition) -> None:
+        """As `delete`, but keep the files for stray.delete.delay.ms under a name that says so (F19). Raises StorageError."""
+        log = self._logs.pop(topic_partition, None)
+        if log is not None:
+            self._set_aside(log, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
+
+    def _set_aside(self, log: PartitionLog, suffix: str, delay_ms: int) -> None:
+        log.close()
+        self._names_given += 1
+        unique = f"{self._clock.wall_ms():016x}{self._names_given:016x}"
+        path = f"{log.directory}/{set_aside_name(log.topic_partition, unique, suffix)}"
+        try:
+            self._disk.rename(log.path, path)
+        except OSError as error:
+            raise log.storage_error("setting the log aside", error) from error
+        self._remove_later(path, delay_ms, is_dir=True)
+
+    def _remove_later(self, path: str, delay_ms: int, *, is_dir: bool) -> None:
+        self._removals.append((self._clock.monotonic() + delay_ms / 1000, path, is_dir))
+
+    # --- failures ---------------------------------------------------------------------------------
+
+    def _error(self, log_dir: LogDir, what: str, error: OSError) -> StorageError:
+        return StorageError(f"{log_dir.path}: {what} failed: {error}", directory=log_dir.path, path=log_dir.path)
+
+    def dir_failed(self, error: StorageError) -> list[TopicPartition]:
+        """Take the error's directory offline; the partitions that were in it. Idempotent."""
+        log_dir = self._dirs.get(error.directory)
+        if log_dir is None or not log_dir.online:
+            return []
+        log_dir.online = False
+        lost = sorted(tp for tp, log in self._logs.items() if log.directory == log_dir.path)
+        for tp in lost:
+            self._logs.pop(tp).close()
+            self.offline_partitions[tp] = log_dir.path
+        self._removals = [entry for entry in self._removals if not entry[1].startswith(log_dir.path + "/")]
+        log_dir.handles.close()
+        _log.error("log_dir.offline", directory=log_dir.path, error=str(error), partitions=len(lost))
+        self._on_dir_failed(log_dir.path, error)
+        return lost
+
+    # --- checkpoints ------------------------------------------------------------------------------
+
+    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
+        """Save them, each in the directory of its log. Not synced: an old high watermark is safe, only late."""
+        for tp, offset in high_watermarks.items():
+            log = self._logs.get(tp)
+            if log is not None:
+                self._dirs[log.directory].high_watermarks[tp] = offset
+        for log_dir in self._online():
+            self._drop_foreign(log_dir, log_dir.high_watermarks)
+            self._write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=False)
+
+    def _drop_foreign(self, log_dir: LogDir, offsets: dict[TopicPartition, int]) -> None:
+        for tp in [tp for tp in offsets if (log := self._logs.get(tp)) is None or log.directory != log_dir.path]:
+            del offsets[tp]
+
+    def _write(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int], *, durable: bool) -> None:
+        try:
+            log_dir.write_offsets(name, offsets, durable=durable)
+        except OSError as error:
+            self.dir_failed(self._error(log_dir, name, error))
+
+    def _save_recovery_points_of(self, log: PartitionLog) -> None:
+        """A recovery point went down and new records are about to be trusted: say so on disk first."""
+        self._save_recovery_points(self._dirs[log.directory])
+
+    def _logs_in(self, log_dir: LogDir) -> list[PartitionLog]:
+        return [log for log in self._logs.values() if log.directory == log_dir.path]
+
+    def _save_recovery_points(self, log_dir: LogDir) -> None:
+        logs = self._logs_in(log_dir)
+        self._write(
+            log_dir,
+            checkpoints.RECOVERY_POINTS,
+            {log.topic_partition: log.recovery_point for log in logs},
+            durable=True,
+        )
+        for log in logs:
+            log.needs_checkpoint = False
+
+    async def checkpoint_offsets(self) -> None:
+        """Save recovery points and log starts, off the loop."""
+        for log_dir in self._online():
+            logs = self._logs_in(log_dir)
+            points = {log.topic_partition: log.recovery_point for log in logs}
+            starts = {
+                log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_offset
+            }
+            lowered = [log for log in logs if log.needs_checkpoint]
+            for log in lowered:
+                log.needs_checkpoint = False
+
+            def save(
+                log_dir: LogDir = log_dir,
+                points: Mapping[TopicPartition, int] = points,
+                starts: Mapping[TopicPartition, int] = starts,
+            ) -> None:
+                log_dir.write_offsets(checkpoints.RECOVERY_POINTS, points, durable=True)
+                log_dir.write_offsets(checkpoints.LOG_STARTS, starts, durable=True)
+
+            try:
+                await self._disk.run_blocking(save)
+            except OSError as error:
+                self.dir_failed(self._error(log_dir, "saving offsets", error))
+
+    # --- housekeeping -----------------------------------------------------------------------------
+
+    async def run_housekeeping(self) -> None:
+        """Retention, flushes, checkpoints, removals; for ever. Run it as a task of its own."""
+        retention_s = self._config.log_retention_check_interval_ms / 1000
+        checkpoint_s = self._config.log_flush_offset_checkpoint_interval_ms / 1000
+        now = self._clock.monotonic()
+        next_retention, next_checkpoint = now + retention_s, now + checkpoint_s
+        tick_s = min(_TICK_S, retention_s, checkpoint_s)
+        while True:
+            await asyncio.sleep(tick_s)
+            await self.flush_pass()
+            now = self._clock.monotonic()
+            if now >= next_retention:
+                next_retention = now + retention_s
+                await self.retention_pass()
+            if now >= next_checkpoint:
+                next_checkpoint = now + checkpoint_s
+                await self.checkpoint_offsets()
+            await self.removal_pass()
+
+    async def _each_log(self, job: Callable[[PartitionLog], None]) -> None:
+        """Do `job` for every log, letting others run now and then; a storage error takes the log's directory offline."""
+        for number, log in enumerate(self.all()):
+            if number % _HOUSEKEEPING_CHUNK == _HOUSEKEEPING_CHUNK - 1:
+                await asyncio.sleep(0)
+            if self._logs.get(log.topic_partition) is log:
+                try:
+                    job(log)
+                except StorageError as error:
+                    self.dir_failed(error)
+
+    async def retention_pass(self) -> int:
+        """Delete old segments and forget silent producers; returns the number of files taken out of service."""
+        now_ms = self._clock.wall_ms()
+        removed = 0
+
+        def look_at(log: PartitionLog) -> None:
+            nonlocal removed
+            for path in log.delete_old_segments(self.hw_of(log.topic_partition), now_ms):
+                self._remove_later(path, log.config.file_delete_delay_ms, is_dir=False)
+                removed += 1
+            log.expire_producers(now_ms, self._config.producer_id_expiration_ms)
+
+        await self._each_log(look_at)
+        return removed
+
+    async def flush_pass(self) -> None:
+        """fsync what is due by flush.ms or flush.messages, and segments that have rolled."""
+        now_ms = self._clock.wall_ms()
+        for log in [log for log in self.all() if log.is_dirty]:
+            if self._logs.get(log.topic_partition) is not log:
+                continue
+            since = log.unflushed_since_ms
+            due = (since is not None and now_ms - since >= log.config.flush_ms) or (
+                log.log_end_offset - log.synced_offset >= log.config.flush_messages
+            )
+            try:
+                if due:
+                    await log.flush()
+                elif log.has_rolled:
+                    await log.flush_rolled()
+            except StorageError as error:
+                self.dir_failed(error)
+
+    async def removal_pass(self) -> None:
+        """Remove files and directories that were taken out of service long enough ago."""
+        now = self._clock.monotonic()
+        due = [entry for entry in self._removals if entry[0] <= now]
+        self._removals = [entry for entry in self._removals if entry[0] > now]
+        for _, path, is_dir in due:
+            remove = self._disk.remove_tree if is_dir else self._disk.remove
+            try:
+                await self._disk.run_blocking(lambda remove=remove, path=path: remove(path))  # type: ignore[misc]
+            except OSError as error:
+                for log_dir in self._online():
+                    if path.startswith(log_dir.path + "/"):
+                        self.dir_failed(self._error(log_dir, f"removing {path}", error))
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    async def close(self, clean: bool = True, *, broker_epoch: int = -1) -> None:
+        """Flush, checkpoint and leave the marker that makes the next start fast; without `clean` just let go."""
+        if self._closed:
+            return
+        self._closed = True
+        if clean:
+            await self._flush_all()
+            await self.checkpoint_offsets()
+        for log in self.all():
+            log.close()
+        for log_dir in self._online():
+            if clean:
+                self._drop_foreign(log_dir, log_dir.high_watermarks)
+                self._write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=True)
+            if clean and log_dir.online:
+                try:
+                    log_dir.mark_clean(broker_epoch)
+                except OSError as error:
+                    self.dir_failed(self._error(log_dir, "marking a clean shutdown", error))
+        for log_dir in self._dirs.values():
+            log_dir.release()
+
+    async def _flush_all(self) -> None:
+        for log in self.all():
+            try:
+                if log.is_dirty:
+                    await log.flush()
+                log.prepare_clean_close()
+            except StorageError as error:
+                self.dir_failed(error)

@@ -1,0 +1,234 @@
+"""Log directories: identity, placing, loading, checkpoints, deletion, failure of a disk."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError, StartupRefused, StorageError
+from kafkalite.log.log_manager import LogManager
+from kafkalite.model import TopicId, TopicPartition
+from tests.support.logs import TOPIC_ID, batch, values
+from tests.support.memory_disk import ManualClock, MemoryDisk
+
+
+class Host:
+    """A node's storage: one disk object, several log directories, and the failures that were told."""
+
+    def __init__(self, *dirs: str) -> None:
+        self.disk, self.clock = MemoryDisk(), ManualClock()
+        self.dirs = dirs or ("/d1", "/d2", "/d3")
+        self.failed: list[str] = []
+
+    async def manager(self, cluster_id: str = "cluster", broker_id: int = 1, **topics: dict[str, str]) -> LogManager:
+        def fatal(error: BaseException) -> None:
+            raise error
+
+        manager = LogManager(
+            BrokerConfig(log_dirs=self.dirs, stray_delete_delay_ms=5000),
+            self.disk,
+            self.clock,
+            supervisor=Supervisor(fatal),
+            on_dir_failed=lambda directory, _: self.failed.append(directory),
+        )
+        await manager.start(cluster_id, broker_id, topics)
+        return manager
+
+
+def tp(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+CONFIG = TopicConfig()
+
+
+async def test_a_clean_stop_keeps_everything_and_says_so() -> None:
+    host = Host()
+    manager = await host.manager()
+    for number in range(9):
+        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch([f"v{number}"] * 3), 1)
+    assert [sum(log.directory == path for log in manager.all()) for path in host.dirs] == [3, 3, 3]
+    manager.checkpoint_high_watermarks({tp(number): 2 for number in range(9)})
+    await manager.close(broker_epoch=7)
+    assert host.disk.read_file("/d1/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":7}'
+    assert host.disk.open_files == 0
+
+    manager = await host.manager(t={"retention.ms": "5"})
+    assert not host.disk.exists("/d1/.kafka_cleanshutdown")
+    assert not manager.unclean_start
+    assert [log.topic_partition for log in manager.all()] == [tp(number) for number in range(9)]
+    for log in manager.all():
+        assert (log.log_end_offset, log.synced_offset, log.topic_id) == (3, 3, TOPIC_ID)
+        assert manager.high_watermark(log.topic_partition) == 2
+        assert log.config.retention_ms == 5
+
+
+async def test_after_a_crash_logs_are_recovered_and_it_shows() -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    log = manager.create(tp(0), TOPIC_ID, CONFIG)
+    for number in range(5):
+        log.append_as_leader(batch([f"v{number}"]), 1)
+    manager.checkpoint_high_watermarks({tp(0): 5})
+    host.disk.entries["/d1/t-0/00000000000000000000.log"].data[-3] ^= 1
+    host.disk.process_crash()
+    manager = await host.manager()
+    assert manager.unclean_start
+    log = manager.get(tp(0))
+    assert log is not None and values(log) == [(n, f"v{n}".encode()) for n in range(4)]
+    assert manager.high_watermark(tp(0)) == 4
+    assert manager.lost_committed(tp(0))
+
+
+@pytest.mark.parametrize(("cluster", "broker"), [("other", 1), ("cluster", 2)])
+async def test_foreign_directories_are_refused(cluster: str, broker: int) -> None:
+    host = Host()
+    await (await host.manager()).close()
+    with pytest.raises(StartupRefused, match="belongs to"):
+        await host.manager(cluster, broker)
+    await host.manager()  # and the refusal released the locks
+
+
+async def test_two_processes_on_one_directory() -> None:
+    host = Host()
+    await host.manager()
+    with pytest.raises(StartupRefused, match="in use"):
+        await host.manager()
+
+
+async def test_deleted_and_stray_logs_go_after_their_delay() -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    for number in range(2):
+        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+    manager.delete(tp(0))
+    manager.set_stray(tp(1))
+    assert manager.all() == []
+    names = [name for name in host.disk.listdir("/d1") if name.startswith("t-")]
+    assert [name.rsplit("-", 1)[1] for name in sorted(names)] == ["delete", "stray"]
+    assert all(len(name.split(".")[1].split("-")[0]) == 32 for name in names)
+    # A partition of that name may be made at once, with another topic id.
+    assert manager.create(tp(0), TopicId("BBBBBBBBBBBBBBBBBBBBBQ"), CONFIG).log_end_offset == 0
+    host.clock.now_ms += 5_000
+    await manager.removal_pass()
+    assert not [name for name in host.disk.listdir("/d1") if name.endswith("stray")]
+    host.clock.now_ms += 60_000
+    await manager.removal_pass()
+    assert [name for name in host.disk.listdir("/d1") if name.startswith("t-")] == ["t-0"]
+
+
+async def test_retention_runs_over_all_logs() -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    config = TopicConfig(segment_bytes=1024, retention_ms=10)
+    log = manager.create(tp(0), TOPIC_ID, config)
+    for _ in range(30):
+        log.append_as_leader(batch(["x" * 100], timestamp_ms=host.clock.now_ms), 1)
+    host.clock.now_ms += 1000
+    assert await manager.retention_pass() == 0, "nothing is committed"
+    manager.hw_of = lambda _: 30
+    assert await manager.retention_pass() > 0
+    assert (log.log_start_offset, log.size_bytes) == (30, 0)
+    assert any(name.endswith(".deleted") for name in host.disk.listdir("/d1/t-0"))
+    host.clock.now_ms += 60_000
+    await manager.removal_pass()
+    assert not any(name.endswith(".deleted") for name in host.disk.listdir("/d1/t-0"))
+
+
+async def test_rolled_segments_are_flushed_in_the_background_and_the_recovery_point_saved() -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    log = manager.create(tp(0), TOPIC_ID, TopicConfig(segment_bytes=1024))
+    for _ in range(30):
+        log.append_as_leader(batch(["x" * 100]), 1)
+    await manager.flush_pass()
+    assert 0 < log.recovery_point < 30
+    assert log.recovery_point == log.segments[-1].base_offset
+    await manager.checkpoint_offsets()
+    assert host.disk.read_file("/d1/recovery-point-offset-checkpoint") == f"0\n1\nt 0 {log.recovery_point}\n".encode()
+
+
+@pytest.mark.checklist(81)
+async def test_a_failed_directory_takes_only_its_own_logs_with_it() -> None:
+    host = Host()
+    manager = await host.manager()
+    logs = [manager.create(tp(number), TOPIC_ID, CONFIG) for number in range(6)]
+    for log in logs:
+        log.append_as_leader(batch(["x"]), 1)
+    host.disk.broken = {"/d2"}
+    host.disk.fail_append_after = 0
+    victim = next(log for log in logs if log.directory == "/d2")
+    with pytest.raises(StorageError) as error:
+        victim.append_as_leader(batch(["y"]), 1)
+    lost = manager.dir_failed(error.value)
+    assert lost == sorted(log.topic_partition for log in logs if log.directory == "/d2")
+    assert manager.dir_failed(error.value) == [], "told once"
+    assert host.failed == ["/d2"] and manager.offline_dirs() == ["/d2"]
+    assert sorted(manager.offline_partitions) == lost
+    assert {log.directory for log in manager.all()} == {"/d1", "/d3"}
+    manager.checkpoint_high_watermarks({})
+    await manager.retention_pass()
+    again = manager.create(lost[0], TOPIC_ID, CONFIG)
+    assert again.directory in ("/d1", "/d3") and lost[0] not in manager.offline_partitions
+    await manager.close()
+
+
+async def test_a_directory_broken_at_the_start_is_left_out_and_none_is_an_end() -> None:
+    host = Host()
+    host.disk.broken = {"/d1"}
+    manager = await host.manager()
+    assert manager.healthy_dirs() == ["/d2", "/d3"] and host.failed == ["/d1"]
+    await manager.close()
+    host.disk.broken = {"/d1", "/d2", "/d3"}
+    with pytest.raises(StartupRefused, match="none"):
+        await host.manager()
+
+
+async def test_no_healthy_directory_is_a_refusal() -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    manager.dir_failed(StorageError("gone", directory="/d1"))
+    with pytest.raises(ApiError, match="online"):
+        manager.create(tp(0), TOPIC_ID, CONFIG)
+
+
+@pytest.mark.checklist(89)
+async def test_of_two_copies_the_one_that_got_further_stays() -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    manager.create(tp(0), TOPIC_ID, CONFIG).append_as_leader(batch(["old"] * 9), 1)
+    manager.dir_failed(StorageError("gone for a while", directory="/d1"))
+    manager.create(tp(0), TOPIC_ID, CONFIG).append_as_leader(batch(["new"]), 2)
+    await manager.close()
+    host.disk.process_crash()
+    manager = await host.manager()
+    log = manager.get(tp(0))
+    assert log is not None and log.directory == "/d2" and values(log) == [(0, b"new")]
+    assert [name for name in host.disk.listdir("/d1") if name.endswith("-stray")]
+
+
+async def test_recovery_points_go_down_on_disk_before_new_records_are_trusted() -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    log = manager.create(tp(0), TOPIC_ID, TopicConfig(segment_bytes=1024))
+    for _ in range(30):
+        log.append_as_leader(batch(["x" * 100]), 1)
+    await log.flush()
+    await manager.checkpoint_offsets()
+    log.truncate_to(3)
+    for _ in range(30):
+        log.append_as_leader(batch(["y" * 100]), 2)
+    assert host.disk.read_file("/d1/recovery-point-offset-checkpoint") == b"0\n1\nt 0 3\n"
+
+
+async def test_ten_thousand_partitions_are_cheap() -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    host.disk.calls.clear()
+    for number in range(2000):
+        manager.create(tp(number), TOPIC_ID, CONFIG)
+    assert len(host.disk.calls) == 2000, "one small file each"
+    assert host.disk.open_files == 0
+    manager.checkpoint_high_watermarks({})
+    assert len(host.disk.calls) == 2001

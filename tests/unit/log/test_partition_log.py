@@ -1,0 +1,390 @@
+"""A partition's log on a disk in memory: append, read, truncate, roll, retention, flush, close and reopen."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.record.batch import HEADER_SIZE, parse_header, split_batches
+from kafkalite.record.builder import end_transaction_marker
+from kafkalite.record.reader import read_records
+from tests.support.logs import PATH, TP, batch, everything, make_log, reopen, values
+from tests.support.memory_disk import ManualClock, MemoryDisk
+
+
+@pytest.fixture
+def disk() -> MemoryDisk:
+    return MemoryDisk()
+
+
+def refused(error: pytest.ExceptionInfo[ApiError]) -> ErrorCode:
+    return error.value.code
+
+
+def test_a_leader_gives_offsets_and_epoch_and_leaves_the_rest_alone(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a", "b"]), 3)
+    info = log.append_as_leader(batch(["c"]) + batch(["d", "e"]), 3)
+    assert (info.first_offset, info.last_offset, info.batches, log.log_end_offset) == (2, 4, 2, 5)
+    assert values(log) == [(0, b"a"), (1, b"b"), (2, b"c"), (3, b"d"), (4, b"e")]
+    assert [header.partition_leader_epoch for _, header in split_batches(everything(log))] == [3, 3, 3]
+    assert log.latest_epoch == 3
+
+
+def test_a_writable_buffer_is_written_as_it_is_without_a_copy(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"]), 1)
+    buffer = bytearray(batch(["b"]))
+    log.append_as_leader(memoryview(buffer), 7)
+    assert parse_header(buffer)[:3] == (1, len(buffer) - 12, 7)
+    assert everything(log)[-len(buffer) :] == buffer
+
+
+def test_one_append_is_one_write_however_many_batches(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"]), 1)
+    disk.calls.clear()
+    log.append_as_leader(batch(["b"]) * 20, 1)
+    assert [call[0] for call in disk.calls] == ["append"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code"),
+    [
+        (lambda b: b[:-1], ErrorCode.CORRUPT_MESSAGE),
+        (lambda b: b[:70] + bytes([b[70] ^ 1]) + b[71:], ErrorCode.CORRUPT_MESSAGE),
+        (lambda b: b[:16] + b"\x01" + b[17:], ErrorCode.CORRUPT_MESSAGE),
+        (lambda b: b"", ErrorCode.INVALID_RECORD),
+        (lambda b: b + b"x", ErrorCode.CORRUPT_MESSAGE),
+        (lambda b: batch(["x" * 2000]), ErrorCode.MESSAGE_TOO_LARGE),
+        (
+            lambda b: end_transaction_marker(1, 0, commit=True, coordinator_epoch=0, timestamp_ms=1),
+            ErrorCode.INVALID_RECORD,
+        ),
+        (lambda b: batch(["x"], producer_id=5, producer_epoch=0), ErrorCode.INVALID_RECORD),
+        (lambda b: batch(["x"], transactional=True), ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_a_bad_batch_is_refused_and_nothing_is_written(disk: MemoryDisk, spoil, code) -> None:  # type: ignore[no-untyped-def]
+    log = make_log(disk, max_message_bytes=1000)
+    log.append_as_leader(batch(["a"]), 1)
+    before = everything(log)
+    with pytest.raises(ApiError) as error:
+        log.append_as_leader(batch(["good"]) + spoil(batch(["bad", "bad"])) if spoil(b"x" * 80) else b"", 1)
+    assert refused(error) == code
+    assert everything(log) == before and log.log_end_offset == 1
+
+
+def test_wrong_counts_are_refused(disk: MemoryDisk) -> None:
+    from kafkalite.record.builder import encode_batch, encode_record
+
+    log = make_log(disk)
+    for count, delta in ((2, 0), (1, 1), (0, -1), (0, 0), (-1, 0)):
+        bad = encode_batch(
+            encode_record(0, 0, None, b"v", ()),
+            record_count=count,
+            last_offset_delta=delta,
+            base_timestamp=1,
+            max_timestamp=1,
+        )
+        with pytest.raises(ApiError) as error:
+            log.append_as_leader(bad, 1)
+        assert refused(error) == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_compacted_topic_wants_keys(disk: MemoryDisk) -> None:
+    log = make_log(disk, cleanup_policy="compact")
+    with pytest.raises(ApiError) as error:
+        log.append_as_leader(batch(["a"], key=None), 1)
+    assert refused(error) == ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.checklist(32)
+def test_reads_are_bounded_by_what_is_committed_and_refused_outside_the_log(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    for number in range(10):
+        log.append_as_leader(batch([f"v{number}"]), 1)
+    assert log.read(4, 1 << 20, max_offset=4).records == []
+    assert [r.offset for r in read_records(log.read(4, 1 << 20, max_offset=6).records[0])] == [4, 5]
+    assert log.read(10, 1 << 20).records == []
+    assert log.read(9, 1 << 20, max_offset=5).records == [], "between HW and the log end: empty, no error"
+    for outside in (11, -1):
+        with pytest.raises(ApiError) as error:
+            log.read(outside, 100)
+        assert refused(error) == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_reads_return_whole_batches_within_the_limit(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    for _ in range(10):
+        log.append_as_leader(batch(["x" * 100]), 1)
+    one = len(batch(["x" * 100]))
+    assert log.read(0, 2 * one).size_bytes == 2 * one
+    assert log.read(0, 2 * one + one // 2).size_bytes == 2 * one
+    assert log.read(0, 10).size_bytes == one, "one batch at least"
+    assert log.read(0, 10, min_one_batch=False).size_bytes == 0
+
+
+def test_every_offset_is_found_in_every_segment_with_and_without_the_tail(disk: MemoryDisk) -> None:
+    log = make_log(disk, segment_bytes=4000, index_interval_bytes=200)
+    for number in range(300):
+        log.append_as_leader(batch([f"{number}-{k}" for k in range(number % 4 + 1)]), 1)
+    assert log.segment_count > 3
+    for twin in (log, reopen(disk, segment_bytes=4000, handle_capacity=2)):
+        for offset in range(log.log_end_offset):
+            info = twin.read(offset, 1)
+            header = parse_header(info.records[0])
+            assert header.base_offset <= offset <= header.last_offset
+
+
+@pytest.mark.checklist(58)
+def test_damage_on_disk_is_never_served(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    for number in range(5):
+        log.append_as_leader(batch([f"v{number}"]), 1)
+    size = len(batch(["v0"]))
+    disk.entries[f"{PATH}/00000000000000000000.log"].data[2 * size + HEADER_SIZE + 3] ^= 4
+    assert [r.offset for r in read_records(log.read(0, 1 << 20).records[0])] == [0, 1]
+    with pytest.raises(ApiError) as error:
+        log.read(2, 1 << 20)
+    assert refused(error) == ErrorCode.CORRUPT_MESSAGE and log.damaged_at == 2
+    assert [r.offset for r in read_records(log.read(3, 1 << 20).records[0])] == [3, 4]
+
+
+def test_segments_end_at_the_same_batches_on_leader_and_follower(disk: MemoryDisk) -> None:
+    leader = make_log(disk, segment_bytes=2000)
+    for number in range(100):
+        leader.append_as_leader(batch(["x" * (number % 90)]) + batch(["y"]), 1)
+    other = MemoryDisk()
+    follower = make_log(other, segment_bytes=2000)
+    data = everything(leader)
+    follower.append_as_follower(data)
+    assert follower.log_end_offset == leader.log_end_offset
+    logs = {name: bytes(inode.data) for name, inode in disk.entries.items() if name.endswith(".log")}
+    assert {name: bytes(inode.data) for name, inode in other.entries.items() if name.endswith(".log")} == logs
+    assert len(logs) > 3
+
+
+def test_a_follower_takes_only_what_continues(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_follower(batch(["a", "b"], base_offset=0, leader_epoch=2))
+    assert (log.log_end_offset, log.latest_epoch) == (2, 2)
+    for offset in (1, 3):
+        with pytest.raises(ApiError) as error:
+            log.append_as_follower(batch(["c"], base_offset=offset, leader_epoch=2))
+        assert refused(error) == ErrorCode.OFFSET_OUT_OF_RANGE
+    spoiled = bytearray(batch(["c"], base_offset=2, leader_epoch=2))
+    spoiled[-1] ^= 1
+    with pytest.raises(ApiError) as error:
+        log.append_as_follower(batch(["good"], base_offset=2, leader_epoch=2) + spoiled)
+    assert refused(error) == ErrorCode.CORRUPT_MESSAGE and log.log_end_offset == 2
+
+
+def test_log_append_time_restamps_the_batch(disk: MemoryDisk) -> None:
+    clock = ManualClock(77_000)
+    log = make_log(disk, clock, message_timestamp_type="LogAppendTime")
+    info = log.append_as_leader(batch(["a"], timestamp_ms=5), 1)
+    assert info.log_append_time_ms == 77_000
+    assert [record.timestamp for record in read_records(everything(log))] == [77_000]
+
+
+def test_a_failed_write_leaves_no_trace_and_stops_the_log(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"]), 1)
+    size = log.size_bytes
+    disk.fail_append_after = 30
+    with pytest.raises(StorageError) as error:
+        log.append_as_leader(batch(["b"]), 1)
+    assert error.value.directory == "/data"
+    assert len(disk.entries[f"{PATH}/00000000000000000000.log"].data) == size
+    with pytest.raises(StorageError):
+        log.append_as_leader(batch(["c"]), 1)
+    assert values(log) == [(0, b"a")]
+
+
+def test_truncation_drops_whole_batches(disk: MemoryDisk) -> None:
+    log = make_log(disk, segment_bytes=1024)
+    for epoch in (1, 2, 3):
+        for _ in range(10):
+            log.append_as_leader(batch(["x" * 60, "y"]), epoch)
+    assert log.epoch_entries == [(1, 0), (2, 20), (3, 40)]
+    log.truncate_to(31)
+    assert log.log_end_offset == 30, "offset 31 lies inside a batch, which goes as a whole"
+    assert log.epoch_entries == [(1, 0), (2, 20)]
+    log.append_as_leader(batch(["z"]), 4)
+    assert values(reopen(disk, segment_bytes=1024)) == values(log)
+    log.truncate_fully_and_start_at(500)
+    assert (log.log_start_offset, log.log_end_offset, log.epoch_entries) == (500, 500, [])
+    assert reopen(disk).log_end_offset == 500
+
+
+@pytest.mark.checklist("F2")
+def test_epochs_answer_with_the_largest_not_above_the_question(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"] * 3), 1)
+    log.append_as_leader(batch(["b"] * 2), 4)
+    log.assign_epoch_start(6, log.log_end_offset)
+    assert log.epoch_and_end_offset_for(1) == (1, 3)
+    assert log.epoch_and_end_offset_for(3) == (1, 3)
+    assert log.epoch_and_end_offset_for(4) == (4, 5)
+    assert log.epoch_and_end_offset_for(9) == (6, 5)
+    assert log.epoch_and_end_offset_for(0) == (-1, -1)
+    assert reopen(disk).epoch_and_end_offset_for(6) == (6, 5), "a leader's epoch survives a restart without a record"
+
+
+def test_retention_by_time_size_and_log_start(disk: MemoryDisk) -> None:
+    clock = ManualClock(100_000)
+    log = make_log(disk, clock, segment_bytes=1024, retention_ms=1000)
+    for number in range(40):
+        log.append_as_leader(batch(["x" * 100], timestamp_ms=number * 1000), 1)
+    count = log.segment_count
+    assert log.delete_old_segments(0, 100_000) == [], "nothing above the high watermark goes"
+    removed = log.delete_old_segments(log.log_end_offset, 21_500)
+    assert removed and all(path.endswith(".deleted") for path in removed)
+    assert 0 < log.log_start_offset <= 21 and log.segment_count < count
+    with pytest.raises(ApiError):
+        log.read(0, 100)
+    log.config = type(log.config)(retention_bytes=1024, retention_ms=-1, segment_bytes=1024)
+    log.delete_old_segments(log.log_end_offset, 0)
+    assert 1024 <= log.size_bytes < 3 * 1024
+    log.advance_log_start_offset(log.log_end_offset)
+    log.delete_old_segments(log.log_end_offset, 0)
+    assert (log.size_bytes, log.log_start_offset, log.log_end_offset) == (0, 40, 40)
+    log.append_as_leader(batch(["next"]), 1)
+    assert values(log) == [(40, b"next")]
+
+
+def test_timestamps_are_found(disk: MemoryDisk) -> None:
+    log = make_log(disk, segment_bytes=2000, index_interval_bytes=100)
+    stamps = [10, 30, 20, 50, 40, 60, 60, 55]
+    for number, stamp in enumerate(stamps * 5):
+        log.append_as_leader(batch([f"{number}"], timestamp_ms=stamp + 100 * (number // 8)), 2)
+    expected_by_offset = [stamp + 100 * (number // 8) for number, stamp in enumerate(stamps * 5)]
+    for twin in (log, reopen(disk, segment_bytes=2000)):
+        for wanted in range(480):
+            first = next(((t, o, 2) for o, t in enumerate(expected_by_offset) if t >= wanted), None)
+            assert twin.offset_for_timestamp(wanted) == first
+        assert twin.max_timestamp_offset() == (460, 37, 2)
+
+
+async def test_flush_makes_durable_what_was_there_when_it_began(disk: MemoryDisk) -> None:
+    log = make_log(disk, segment_bytes=1024)
+    for _ in range(20):
+        log.append_as_leader(batch(["x" * 100]), 1)
+
+    async def append_meanwhile() -> None:
+        disk.during_sync = None
+        log.append_as_leader(batch(["late"]), 1)
+
+    disk.during_sync = append_meanwhile
+    assert await log.flush() == 20
+    assert (log.synced_offset, log.recovery_point, log.log_end_offset) == (20, 20, 21)
+    assert await log.flush() == 21
+
+
+async def test_concurrent_flushes_share_one_fsync(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"]), 1)
+    await log.flush()
+    log.append_as_leader(batch(["b"]), 1)
+    disk.calls.clear()
+
+    async def yield_once() -> None:
+        await asyncio.sleep(0)
+
+    disk.during_sync = yield_once
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(log.flush()) for _ in range(10)]
+    assert [task.result() for task in tasks] == [2] * 10
+    assert [call[0] for call in disk.calls] == ["sync"]
+
+
+async def test_a_flush_proves_nothing_about_what_a_truncation_replaced(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    for _ in range(10):
+        log.append_as_leader(batch(["a"]), 1)
+
+    async def diverge() -> None:
+        disk.during_sync = None
+        log.truncate_to(4)
+        for _ in range(4):
+            log.append_as_leader(batch(["b"]), 2)
+
+    disk.during_sync = diverge
+    await log.flush()
+    assert log.log_end_offset == 8
+    assert log.synced_offset in (4, 8)
+    await log.flush()
+    assert log.synced_offset == 8
+    assert bytes(disk.entries[f"{PATH}/00000000000000000000.log"].durable) == everything(log)
+
+
+async def test_a_failed_fsync_is_final(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"]), 1)
+    disk.fail_sync = True
+    with pytest.raises(StorageError):
+        await log.flush()
+    disk.fail_sync = False
+    with pytest.raises(StorageError):
+        await log.flush()
+    assert log.synced_offset == 0
+
+
+async def test_metadata_is_durable_before_data(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"]), 1)
+    await log.flush()
+    assert f"{PATH}/partition.metadata" in disk.durable_entries
+    order = [path.rsplit("/", 1)[1] for call, path, _ in disk.calls if call == "sync"]
+    assert order == ["partition.metadata", "leader-epoch-checkpoint", "00000000000000000000.log"]
+
+
+async def test_creation_costs_few_calls_and_no_fsync(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    assert [call[0] for call in disk.calls] == ["write_file"]
+    assert sorted(disk.entries) == [f"{PATH}/partition.metadata"]
+    assert disk.open_files == 0
+    assert reopen(disk, clean=True).topic_id == log.topic_id
+
+
+async def test_clean_close_and_reopen_reads_little(disk: MemoryDisk) -> None:
+    log = make_log(disk, segment_bytes=100_000, index_interval_bytes=4096)
+    for number in range(1000):
+        log.append_as_leader(batch(["x" * 200], producer_id=9, producer_epoch=0, base_sequence=number), 1)
+    await log.flush()
+    log.prepare_clean_close()
+    log.close()
+    disk.calls.clear()
+    twin = reopen(disk, clean=True, segment_bytes=100_000)
+    read = sum(size for call, _, size in disk.calls if call == "read")
+    assert read <= 64 * 1024
+    assert (twin.log_end_offset, twin.synced_offset, twin.clean_start) == (1000, 1000, True)
+    assert [kept.last_sequence for kept in twin.active_producers()[9].batches] == [995, 996, 997, 998, 999]
+    assert values(twin) == values(reopen(disk))
+
+
+def test_idle_handles_are_closed(disk: MemoryDisk) -> None:
+    log = make_log(disk, segment_bytes=1024)
+    for _ in range(100):
+        log.append_as_leader(batch(["x" * 100]), 1)
+    disk.open_files = 0
+    twin = reopen(disk, segment_bytes=1024, handle_capacity=3)
+    for offset in range(0, 100, 3):
+        twin.read(offset, 100)
+    assert twin.segment_count > 10 and disk.open_files <= 3
+    assert twin.topic_partition == TP
+
+
+def test_a_deposed_leader_that_appended_nothing_forgets_its_epoch(disk: MemoryDisk) -> None:
+    """Found by simulation (seeds 40 and 60): the new leader answered "epoch 1 ends at 2", we truncated to 2 where our
+    log ended already, asked again with our own epoch 2, and so on for ever."""
+    log = make_log(disk)
+    log.append_as_leader(batch(["a", "b"]), 1)
+    log.assign_epoch_start(2, 2)
+    assert log.latest_epoch == 2
+    log.truncate_to(2)
+    assert (log.latest_epoch, log.log_end_offset) == (1, 2)
+    assert reopen(disk).latest_epoch == 1
