@@ -68,7 +68,7 @@ async def connect(
     *,
     clock: Clock,
     network: Network,
-    random: Random,
+    rng: Random,
     auth: Sequence[tuple[str, bytes]] = (),
 ) -> Coordinator:
     """Open a new session, and make the chroot if it is not there.
@@ -82,16 +82,16 @@ async def connect(
         ConfigError: the connect string is none.
     """
     servers, chroot = split_connect_string(connect_string)
-    session = ZkSession(servers, chroot, session_timeout_ms, clock=clock, network=network, random=random, auth=auth)
+    session = ZkSession(servers, chroot, session_timeout_ms, clock=clock, network=network, rng=rng, auth=auth)
     await session.open()
     return session
 
 
-def connector(clock: Clock, network: Network, random: Random) -> Callable[[str, int], Awaitable[Coordinator]]:
+def connector(clock: Clock, network: Network, rng: Random) -> Callable[[str, int], Awaitable[Coordinator]]:
     """Env.connect_coordinator on real servers."""
 
     async def connect_real(connect_string: str, session_timeout_ms: int) -> Coordinator:
-        return await connect(connect_string, session_timeout_ms, clock=clock, network=network, random=random)
+        return await connect(connect_string, session_timeout_ms, clock=clock, network=network, rng=rng)
 
     return connect_real
 
@@ -107,7 +107,7 @@ class ZkSession:
         *,
         clock: Clock,
         network: Network,
-        random: Random,
+        rng: Random,
         auth: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         self._servers = tuple(servers)
@@ -116,7 +116,7 @@ class ZkSession:
         self._timeout_s = timeout_ms / 1000
         self._clock = clock
         self._network = network
-        self._random = random
+        self._rng = rng
         self._auth = tuple(auth)
         self._session_id = 0
         self._password = b""
@@ -218,12 +218,12 @@ class ZkSession:
                 await self._serve(connection)
             elif self._state is SessionState.SUSPENDED:
                 patience = min(patience * 1.5, max(_HANDSHAKE_S, self._timeout_s / 3))
-                await asyncio.sleep(backoff * self._random.uniform(0.5, 1.5))
+                await asyncio.sleep(backoff * self._rng.uniform(0.5, 1.5))
                 backoff = min(backoff * 2, _BACKOFF_MAX_S)
 
     async def _connect_any(self, patience: float) -> ZkConnection | None:
         """A connection on which our session is open; None if no server would, or the session is over."""
-        for server in self._random.sample(self._servers, len(self._servers)):
+        for server in self._rng.sample(self._servers, len(self._servers)):
             try:
                 async with asyncio.timeout(patience):
                     return await self._connect_to(server)
