@@ -134,11 +134,12 @@ class PartitionLog:
         #: A flush under way proves nothing at or above this offset (the log was truncated meanwhile).
         self._sync_ceiling: int | None = None
         #: partition.metadata and the directory itself are not durable yet (a new log: see `sync_metadata`).
-        self._metadata_dirty = is_new
-        self._epochs_dirty = False
+        #: After an unclean shutdown nobody knows what of it was synced.
+        self._metadata_dirty = is_new or not parts.clean
+        self._epochs_dirty = not parts.clean
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
-        self._dir_dirty = False
-        self._snapshots_dirty: list[int] = []
+        self._dir_dirty = not parts.clean
+        self._snapshots_dirty: list[int] = [] if parts.clean else list(parts.snapshots)
         #: Told when the recovery point went down; has to make that durable before it returns.
         self.on_recovery_point_lowered: Callable[[PartitionLog], None] | None = None
         #: The recovery point in the checkpoint file is higher than ours.
