@@ -23,7 +23,7 @@ from rich.table import Table
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
-from kafkalite.model import BrokerId, Offset, TopicPartition
+from kafkalite.model import BrokerId, Offset
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.rpc.messages import (
     FetchPartition,
