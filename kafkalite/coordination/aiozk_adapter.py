@@ -12,9 +12,9 @@ replayed writes in a later session, replaced sessions silently; docs/adr/0002), 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from random import Random
 from typing import Any
 
 import structlog
@@ -68,7 +68,7 @@ async def connect(
     *,
     clock: Clock,
     network: Network,
-    rng: random.Random,
+    rng: Random,
     auth: Sequence[tuple[str, bytes]] = (),
 ) -> Coordinator:
     """Open a new session, and make the chroot if it is not there.
@@ -87,7 +87,7 @@ async def connect(
     return session
 
 
-def connector(clock: Clock, network: Network, rng: random.Random) -> Callable[[str, int], Awaitable[Coordinator]]:
+def connector(clock: Clock, network: Network, rng: Random) -> Callable[[str, int], Awaitable[Coordinator]]:
     """Env.connect_coordinator on real servers."""
 
     async def connect_real(connect_string: str, session_timeout_ms: int) -> Coordinator:
@@ -107,7 +107,7 @@ class ZkSession:
         *,
         clock: Clock,
         network: Network,
-        rng: random.Random,
+        rng: Random,
         auth: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         self._servers = tuple(servers)
@@ -123,6 +123,7 @@ class ZkSession:
         self._state = SessionState.SUSPENDED
         self._callbacks: list[Callable[[SessionState], None]] = []
         self._connection: ZkConnection | None = None
+        self._server: Endpoint | None = None
         self._watches = WatchTable()
         self._seen_zxid = 0
         self._xid = 0
@@ -157,6 +158,11 @@ class ZkSession:
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    @property
+    def server(self) -> Endpoint | None:
+        """Where we are connected at the moment."""
+        return None if self._connection is None else self._server
 
     @property
     def state(self) -> SessionState:
@@ -249,6 +255,7 @@ class ZkSession:
         except BaseException:
             connection.abort("no session")
             raise
+        self._server = server
         self._session_id, self._password = granted.session_id, granted.password
         self._timeout_s = granted.timeout_ms / 1000
         self._heard(sent_at)
@@ -286,7 +293,7 @@ class ZkSession:
         self._connection = None
         if self._timer is not None:
             self._timer.cancel()
-        if self._state is SessionState.CONNECTED:
+        if self._state is SessionState.CONNECTED and not self._closing:
             _log.info("session.connection_lost", session=f"{self._session_id:x}", reason=reason)
         self._become(SessionState.SUSPENDED)
 

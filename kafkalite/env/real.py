@@ -339,7 +339,7 @@ def real_env(
         # By name and late: `coordination` is above `env`, and tools that never connect need not load aiozk.
         adapter = importlib.import_module("kafkalite.coordination.aiozk_adapter")
         session: Coordinator = await adapter.connect(
-            connect_string, session_timeout_ms, clock=clock, network=network, random=source
+            connect_string, session_timeout_ms, clock=clock, network=network, rng=source
         )
         return session
 

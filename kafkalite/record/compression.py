@@ -52,7 +52,10 @@ def compress(codec: int, data: Buffer) -> bytes:
         case Codec.SNAPPY:
             return _compress_xerial(memoryview(data))
         case Codec.LZ4:
-            return bytes(cramjam.lz4.compress(data))
+            # Java's client refuses frames whose blocks depend on each other, cramjam's default.
+            packer = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+            packer.compress(bytes(data))
+            return bytes(packer.finish())
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data))
         case _:

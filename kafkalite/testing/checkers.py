@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from kafkalite.coordination.coordinator import Create, Delete, Op, SetData
 from kafkalite.testing.log_view import BatchView
@@ -198,6 +199,8 @@ class ReplicaChecker:
             "a replica has what its high watermark covers",
             f"{view} from {start}: {mine[:1]}..{mine[-1:]}",
         )
+        for one, following in pairwise(mine):
+            _demand(following.base_offset == one.last_offset + 1, "the log has no gap", f"{view}: {one}, {following}")
         known_end = committed[-1].last_offset + 1 if committed else 0
         theirs = {batch.base_offset: batch for batch in committed if batch.last_offset >= start}
         for batch in mine:

@@ -19,6 +19,7 @@ from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, KafkaliteError
 from kafkalite.model import TopicPartition
+from kafkalite.node.node import Node
 from kafkalite.record.reader import read_records
 from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages import NewTopic, ReplicaDescription
@@ -101,11 +102,10 @@ class SimNode:
     def alive(self) -> bool:
         return self.process is not None and self.process.alive
 
-
-def _real_node(config: BrokerConfig, env: Env) -> Any:
-    from kafkalite.node.node import Node  # late: the harness itself needs no node
-
-    return Node(config, env)
+    @property
+    def ready(self) -> bool:
+        """Alive (perhaps stopped), and past its start."""
+        return self.alive and self.node is not None and self.node.ready.is_set()
 
 
 class Simulation:
@@ -120,7 +120,7 @@ class Simulation:
         self,
         plan: Plan,
         *,
-        factory: NodeFactory = _real_node,
+        factory: NodeFactory = Node,
         watch: Callable[[str], None] | None = None,
         record: bool = False,
     ) -> None:
@@ -171,7 +171,8 @@ class Simulation:
         data = self._znode("/controller")
         if data is None:
             return None
-        return self.plan.node_names[json.loads(data)["brokerid"] - 1]
+        number: int = json.loads(data)["brokerid"]
+        return self.plan.node_names[number - 1]
 
     def fail(self, what: str) -> None:
         """Remember the first thing that went wrong; the main program ends at its next step."""
@@ -197,7 +198,7 @@ class Simulation:
         """All replicas that live nodes say they host."""
         found = []
         for node in self.nodes.values():
-            if not node.alive or not node.node.ready.is_set():
+            if not node.ready:
                 continue
             assert node.process is not None
             for description in node.node.replicas.describe(()).replicas:
@@ -228,8 +229,8 @@ class Simulation:
         if self._failure is not None:
             raise Violation(self._failure)
         if self.world.bugs:
-            process, error = self.world.bugs[0]
-            raise Violation(f"a connection's handler met a bug in {process}: {error!r}{_where(error)}")
+            process, bug = self.world.bugs[0]
+            raise Violation(f"a connection's handler met a bug in {process}: {bug!r}{_where(bug)}")
         if self.world.loop.unhandled:
             context = self.world.loop.unhandled[0]
             error = context.get("exception")
@@ -244,6 +245,7 @@ class Simulation:
         if node.alive or not self.world.host(name).powered:
             return
         node.stopping = False
+        node.node = None
         node.lives += 1
 
         async def program(env: Env) -> None:
@@ -317,7 +319,7 @@ class Simulation:
             await self.stop_node(name)
 
     def _not_ready(self) -> str | None:
-        late = [node.name for node in self.nodes.values() if not node.alive or not node.node.ready.is_set()]
+        late = [node.name for node in self.nodes.values() if not node.ready]
         return f"not ready: {', '.join(late)}" if late else None
 
     async def _create_topics(self) -> None:

@@ -1,0 +1,73 @@
+"""The connection to the cluster: what the source needs of a client, and one client per thread that lives on.
+
+Spark's Python workers serve many tasks, so a client is kept between them. Importing this module connects to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from kafkalite.model import TopicPartition
+from kafkalite.rpc.messages import AbortedTransaction, ListedOffset, MetadataResponse, ProducedPartition
+from pyspark_kafkalite.options import ClientOptions
+
+
+class Fetched(Protocol):
+    """Record batches of one partition; the first may begin below the offset that was asked for."""
+
+    @property
+    def records(self) -> bytes | memoryview: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def aborted(self) -> Sequence[AbortedTransaction]: ...
+
+
+class LogClient(Protocol):
+    """The part of kafkalite.client.blocking.BlockingClient that is used here. It follows leaders and retries."""
+
+    def metadata(self, topics: Iterable[str] | None = None, /) -> MetadataResponse: ...
+
+    def list_offsets(
+        self, wanted: Mapping[TopicPartition, int], /, *, isolation: int = 0
+    ) -> Mapping[TopicPartition, ListedOffset]: ...
+
+    def fetch_raw(
+        self, key: TopicPartition, offset: int, max_bytes: int, max_wait_ms: int, /, *, isolation: int = 0
+    ) -> Fetched: ...
+
+    def init_producer_id(self) -> tuple[int, int]: ...
+
+    def produce_many(
+        self, batches: Mapping[TopicPartition, bytes | memoryview], /, *, acks: int = -1, timeout_ms: int | None = None
+    ) -> Mapping[TopicPartition, ProducedPartition]: ...
+
+    def close(self) -> None: ...
+
+
+Connect = Callable[[ClientOptions], LogClient]
+
+_clients: dict[tuple[int, int, ClientOptions], LogClient] = {}
+
+
+def shared(options: ClientOptions) -> LogClient:
+    """This thread's client for these options, connected at first use. Never one from before a fork."""
+    key = (os.getpid(), threading.get_ident(), options)
+    client = _clients.get(key)
+    if client is None:
+        client = _clients[key] = connect(options)
+    return client
+
+
+def connect(options: ClientOptions) -> LogClient:
+    """A client of its own."""
+    from kafkalite.client.blocking import BlockingClient, BlockingClientConfig
+
+    config = BlockingClientConfig(",".join(options.bootstrap), options.client_id, options.request_timeout_ms)
+    client: LogClient = BlockingClient(config)
+    return client

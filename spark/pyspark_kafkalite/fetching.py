@@ -1,0 +1,125 @@
+"""Reading one range of offsets on an executor: fetch, check, decode, until the end is reached."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from pyspark_kafkalite.batches import CorruptRecords, scan
+from pyspark_kafkalite.clients import Fetched, LogClient
+from pyspark_kafkalite.cluster import DataLoss, loss_message
+from pyspark_kafkalite.columns import Column
+from pyspark_kafkalite.decode import Wanted, decode
+from pyspark_kafkalite.offsets import OffsetRange
+from pyspark_kafkalite.options import FetchOptions
+
+log = logging.getLogger("pyspark_kafkalite")
+
+#: Between two questions whether an offset that should exist has appeared.
+_RETRY_S = 0.25
+
+
+class ReadFailed(KafkaliteError):
+    """A range could not be read. The message gives topic, partition, offset and cause."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeReader:
+    client: LogClient
+    options: FetchOptions
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def read(self, wanted: OffsetRange, columns: tuple[Column, ...]) -> Iterator[pa.RecordBatch]:
+        """The rows of `wanted`, in order. Leaders may change meanwhile; the client follows them.
+
+        Raises:
+            DataLoss: offsets of the range are gone and failOnDataLoss is true.
+            ReadFailed: nothing arrived for poll_timeout_ms, or the records are corrupt.
+        """
+        position = wanted.start
+        deadline = self._deadline()
+        while position < wanted.end:
+            try:
+                fetched = self._fetch(wanted, position)
+            except ApiError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
+                position = self._resume(wanted, position, deadline)
+                continue
+            except (KafkaliteError, OSError) as error:  # no answer: the leader may be on its way to another node
+                self._check_patience(wanted, position, deadline, str(error))
+                self.sleep(_RETRY_S)
+                continue
+            aborted = [(a.producer_id, a.first_offset) for a in fetched.aborted] if self.options.read_committed else []
+            try:
+                found = scan(fetched.records, aborted, check_crc=self.options.check_crc)
+                shape = Wanted(wanted.topic, wanted.partition, position, wanted.end, columns)
+                yield from decode(fetched.records, found.spans, shape)
+            except CorruptRecords as error:
+                raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
+            if found.next_offset is None or found.next_offset <= position:
+                self._check_same_topic(wanted, position)
+                self._check_patience(wanted, position, deadline, f"its high watermark is {fetched.high_watermark}")
+                continue
+            position = found.next_offset
+            deadline = self._deadline()
+
+    def _deadline(self) -> float:
+        return self.clock() + self.options.poll_timeout_ms / 1000
+
+    def _fetch(self, wanted: OffsetRange, position: int) -> Fetched:
+        return self.client.fetch_raw(
+            wanted.topic_partition,
+            position,
+            self.options.max_bytes,
+            self.options.max_wait_ms,
+            isolation=int(self.options.read_committed),
+        )
+
+    def _resume(self, wanted: OffsetRange, position: int, deadline: float) -> int:
+        """Where to go on after OFFSET_OUT_OF_RANGE.
+
+        Below the log's start the records are gone. Beyond its end they may come back: a new leader's high watermark
+        is behind until its followers have fetched.
+        """
+        tp = wanted.topic_partition
+        self._check_same_topic(wanted, position)
+        first = self.client.list_offsets({tp: EARLIEST_TIMESTAMP})[tp].offset
+        if position < first:
+            return self._lost(wanted, position, min(first, wanted.end), f"the log begins at {first}")
+        end = self.client.list_offsets({tp: LATEST_TIMESTAMP})[tp].offset
+        self._check_patience(wanted, position, deadline, f"the log ends at {end}")
+        self.sleep(_RETRY_S)
+        return position
+
+    def _check_same_topic(self, wanted: OffsetRange, position: int) -> None:
+        if not wanted.topic_id:
+            return
+        for topic in self.client.metadata([wanted.topic]).topics:
+            if topic.topic == wanted.topic and topic.topic_id and topic.topic_id != wanted.topic_id:
+                raise DataLoss(
+                    f"{wanted.topic_partition}: the topic was deleted and made anew while offsets {position} to "
+                    f"{wanted.end} were being read (its id was {wanted.topic_id}, now {topic.topic_id}). Start the query again"
+                )
+
+    def _lost(self, wanted: OffsetRange, first: int, end: int, why: str) -> int:
+        what = f"{wanted.topic_partition}: offsets {first} to {end} cannot be read, {why}"
+        if self.options.fail_on_data_loss:
+            raise DataLoss(loss_message(what))
+        log.warning("%s: skipped (failOnDataLoss=false)", what)
+        return end
+
+    def _check_patience(self, wanted: OffsetRange, position: int, deadline: float, why: str) -> None:
+        if self.clock() >= deadline:
+            raise ReadFailed(
+                f"{wanted.topic_partition}: nothing came at offset {position} (the range ends at {wanted.end}) for "
+                f"{self.options.poll_timeout_ms} ms; {why}. A leader may be down: kafkalite admin health tells. "
+                "kafkaConsumer.pollTimeoutMs sets the patience"
+            )

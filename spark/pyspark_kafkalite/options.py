@@ -1,0 +1,438 @@
+"""The options of the source and the sink: names and meaning are those of Spark's own Kafka source. Pure.
+
+Spark hands option keys over in lower case and leaves values as they are.
+Source: Spark's KafkaSourceProvider; Structured Streaming + Kafka Integration Guide.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkalite.errors import KafkaliteError
+from kafkalite.model import TopicPartition
+from pyspark_kafkalite.offsets import EARLIEST, LATEST, AtTimestamp, Earliest, Latest, OffsetSpec, Specific, names
+
+
+class OptionError(KafkaliteError, ValueError):
+    """An option cannot be used. One line: the option, what is wrong, what to write instead."""
+
+
+BOOTSTRAP = "kafkalite.bootstrap.servers"
+
+#: Every option by its proper spelling. Keys of clients (`kafkalite.*`, also written `kafka.*`) are in _CLIENT_KEYS.
+_KNOWN = (
+    "assign", "subscribe", "subscribePattern",
+    "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
+    "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
+    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "groupIdPrefix",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
+    "topic", "deliveryGuarantee",
+)  # fmt: skip
+
+_CLIENT_KEYS = (
+    "bootstrap.servers", "client.id", "group.id", "isolation.level", "check.crcs", "max.partition.fetch.bytes",
+    "fetch.max.wait.ms", "request.timeout.ms", "delivery.timeout.ms", "acks", "compression.type", "batch.size",
+    "buffer.memory",
+)  # fmt: skip
+
+#: Spark sets these by itself, with no harm meant.
+_SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode"})
+
+_REFUSED = {
+    "auto.offset.reset": "use startingOffsets",
+    "key.deserializer": "key is always binary: cast it in the query",
+    "value.deserializer": "value is always binary: cast it in the query",
+    "key.serializer": "key is written as it is, string or binary",
+    "value.serializer": "value is written as it is, string or binary",
+    "enable.auto.commit": "offsets live in the query's checkpoint",
+    "interceptor.classes": "there are no interceptors",
+}
+
+_DURATION = re.compile(
+    r"(\d+)\s*(ms|msec|millis|milliseconds?|s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?|d|days?)?"
+)
+_DURATION_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+#: Records of a batch before compression: with its header it stays below Kafka's default max.message.bytes.
+BATCH_BYTES = 1_000_000
+BUFFER_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """How to reach the cluster. Small, hashable, travels to executors."""
+
+    bootstrap: tuple[str, ...]
+    client_id: str = "spark-kafkalite"
+    request_timeout_ms: int = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Exactly one is set: partitions, topic names, or a pattern that a whole topic name must match."""
+
+    partitions: tuple[TopicPartition, ...] = ()
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+
+    def matches(self, topic: str) -> bool:
+        """Whether the pattern covers `topic`; internal topics are never meant."""
+        assert self.pattern is not None
+        return not topic.startswith("__") and re.fullmatch(self.pattern, topic) is not None
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"subscribePattern {self.pattern}"
+        return f"assign {names(self.partitions)}" if self.partitions else f"subscribe {', '.join(self.topics)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOptions:
+    """What a task that reads needs to know."""
+
+    fail_on_data_loss: bool = True
+    read_committed: bool = False
+    check_crc: bool = True
+    max_bytes: int = 8 << 20
+    max_wait_ms: int = 500
+    #: How long a task waits for records that are said to be there.
+    poll_timeout_ms: int = 120_000
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    client: ClientOptions
+    subscription: Subscription
+    starting: OffsetSpec
+    ending: OffsetSpec = field(default_factory=Latest)
+    #: What to do when no record is as late as a starting timestamp: "error" or "latest".
+    timestamp_strategy: str = "error"
+    fetch: FetchOptions = field(default_factory=FetchOptions)
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    include_headers: bool = False
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = 15 * 60_000
+    offset_retries: int = 3
+    offset_retry_interval_ms: int = 1_000
+    #: Options that are of no use here, to be told once.
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    client: ClientOptions
+    #: Overrides the topic column.
+    topic: str | None = None
+    compression: str = "none"
+    #: Bytes of a batch, records before compression.
+    batch_bytes: int = BATCH_BYTES
+    #: Rows collected before they are sorted by partition and sent.
+    buffer_bytes: int = BUFFER_BYTES
+    delivery_timeout_ms: int = 120_000
+    warnings: tuple[str, ...] = ()
+
+
+def include_headers(options: Mapping[str, str]) -> bool:
+    """The one option that the schema depends on: needed before anything else is known to be right."""
+    return _Options(options).boolean("includeHeaders", default=False)
+
+
+def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+    """Check and read the options of the source.
+
+    Raises:
+        OptionError: an option is missing, wrong, or contradicts another.
+    """
+    given = _Options(options)
+    given.check_names()
+    starting = given.offset_spec("starting", Latest() if streaming else Earliest())
+    if streaming:
+        for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
+            if given.text(name) is not None:
+                raise OptionError(
+                    f"{name} is for batch queries: a stream has no end (Trigger.AvailableNow stops at the latest)"
+                )
+        ending: OffsetSpec = Latest()
+    else:
+        ending = given.offset_spec("ending", Latest())
+        _check_batch(starting, ending)
+        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+            if given.text(name) is not None:
+                given.warnings.append(f"{name} means something to streams only and is ignored")
+    strategy = (given.text("startingOffsetsByTimestampStrategy") or "error").lower()
+    if strategy not in ("error", "latest"):
+        raise OptionError(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}")
+    least = given.number("minOffsetsPerTrigger", least=1)
+    most = given.number("maxOffsetsPerTrigger", least=1)
+    if streaming and least is not None and most is not None and least > most:
+        raise OptionError(f"minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
+    isolation = given.client("isolation.level") or "read_uncommitted"
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise OptionError(f"kafkalite.isolation.level is read_uncommitted or read_committed, not {isolation!r}")
+    return ReadOptions(
+        client=given.client_options(),
+        subscription=given.subscription(),
+        starting=starting,
+        ending=ending,
+        timestamp_strategy=strategy,
+        fetch=FetchOptions(
+            fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
+            read_committed=isolation == "read_committed",
+            check_crc=given.boolean("kafkalite.check.crcs", default=True),
+            max_bytes=given.client_number("max.partition.fetch.bytes", FetchOptions().max_bytes),
+            max_wait_ms=given.client_number("fetch.max.wait.ms", FetchOptions().max_wait_ms),
+            poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs", least=1) or FetchOptions().poll_timeout_ms,
+        ),
+        min_partitions=given.number("minPartitions", least=1),
+        max_records_per_partition=given.number("maxRecordsPerPartition", least=1),
+        include_headers=given.boolean("includeHeaders", default=False),
+        max_offsets_per_trigger=most if streaming else None,
+        min_offsets_per_trigger=least if streaming else None,
+        max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", 15 * 60_000),
+        offset_retries=_or(given.number("fetchOffset.numRetries", least=0), 3),
+        offset_retry_interval_ms=_or(given.number("fetchOffset.retryIntervalMs", least=0), 1_000),
+        warnings=tuple(given.warnings),
+    )
+
+
+def write_options(options: Mapping[str, str]) -> WriteOptions:
+    """Check and read the options of the sink.
+
+    Raises:
+        OptionError: an option is missing or wrong.
+    """
+    given = _Options(options)
+    given.check_names()
+    acks = given.client("acks") or "all"
+    if acks not in ("all", "-1"):
+        raise OptionError(
+            f"kafkalite.acks is {acks!r}: the sink writes with acks=all only, so that what Spark calls done is done"
+        )
+    compression = (given.client("compression.type") or "none").lower()
+    codecs = ("none", "gzip", "snappy", "lz4", "zstd")
+    if compression not in codecs:
+        raise OptionError(f"kafkalite.compression.type is one of {', '.join(codecs)}, not {compression!r}")
+    guarantee = (given.text("deliveryGuarantee") or "at-least-once").lower()
+    if guarantee != "at-least-once":
+        raise OptionError(f"deliveryGuarantee is at-least-once, not {guarantee!r}")
+    topic = given.text("topic")
+    if topic is not None and not topic.strip():
+        raise OptionError("topic is empty")
+    return WriteOptions(
+        client=given.client_options(),
+        topic=topic.strip() if topic else None,
+        compression=compression,
+        batch_bytes=given.client_number("batch.size", BATCH_BYTES),
+        buffer_bytes=given.client_number("buffer.memory", BUFFER_BYTES),
+        delivery_timeout_ms=given.client_number("delivery.timeout.ms", 120_000),
+        warnings=tuple(given.warnings),
+    )
+
+
+def _check_batch(starting: OffsetSpec, ending: OffsetSpec) -> None:
+    """Ends that make no sense without a stream."""
+    if isinstance(starting, Latest):
+        raise OptionError(
+            "startingOffsets latest would read nothing in a batch query: use earliest, offsets or a timestamp"
+        )
+    if isinstance(starting, Specific) and (late := [tp for tp, at in starting.offsets.items() if at == LATEST]):
+        raise OptionError(f"startingOffsets: -1 (latest) would read nothing in a batch query ({names(late)})")
+    if isinstance(ending, Earliest):
+        raise OptionError("endingOffsets earliest would read nothing: use latest, offsets or a timestamp")
+    if isinstance(ending, Specific) and (early := [tp for tp, at in ending.offsets.items() if at == EARLIEST]):
+        raise OptionError(f"endingOffsets: -2 (earliest) would read nothing ({names(early)})")
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value
+
+
+class _Options:
+    """Options by lower-cased name, read with the proper spelling in every message."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._given = {key.lower(): value for key, value in options.items()}
+        self.warnings: list[str] = []
+
+    def text(self, name: str) -> str | None:
+        return self._given.get(name.lower())
+
+    def client(self, key: str) -> str | None:
+        """`kafkalite.<key>`, or `kafka.<key>` as it is written for Spark's Kafka source."""
+        value = self._given.get(f"kafkalite.{key}", self._given.get(f"kafka.{key}"))
+        return value.strip() if value is not None else None
+
+    def boolean(self, name: str, *, default: bool) -> bool:
+        value = self.text(name)
+        if value is None and name.startswith("kafkalite."):
+            value = self.client(name.removeprefix("kafkalite."))
+        if value is None:
+            return default
+        if value.strip().lower() not in ("true", "false"):
+            raise OptionError(f"{name} is true or false, not {value!r}")
+        return value.strip().lower() == "true"
+
+    def number(self, name: str, *, least: int) -> int | None:
+        value = self.text(name)
+        return None if value is None else _number(name, value, least)
+
+    def client_number(self, key: str, default: int) -> int:
+        value = self.client(key)
+        return default if value is None else _number(f"kafkalite.{key}", value, 1)
+
+    def duration_ms(self, name: str, default: int) -> int:
+        value = self.text(name)
+        if value is None:
+            return default
+        match = _DURATION.fullmatch(value.strip().lower())
+        if match is None:
+            raise OptionError(f"{name} is a time such as 30s, 15m or 500ms, not {value!r}")
+        unit = match[2] or "ms"
+        scale = _DURATION_MS["ms"] if unit.startswith(("ms", "mil")) else _DURATION_MS[unit[0]]
+        return int(match[1]) * scale
+
+    def check_names(self) -> None:
+        """Refuse what is refused by name and what looks like a slip of the pen; leave what is not ours alone."""
+        by_lower = {name.lower(): name for name in _KNOWN}
+        for key in sorted(self._given):
+            prefix, _, rest = key.partition(".")
+            if prefix in ("kafka", "kafkalite") and rest:
+                self._check_client_key(prefix, rest)
+            elif key not in by_lower and key not in _SPARKS_OWN:
+                close = difflib.get_close_matches(key, by_lower, n=1, cutoff=0.8)
+                if close:
+                    raise OptionError(f"there is no option {key}; did you mean {by_lower[close[0]]}?")
+
+    def _check_client_key(self, prefix: str, key: str) -> None:
+        if key in _REFUSED:
+            raise OptionError(f"{prefix}.{key} is not supported: {_REFUSED[key]}")
+        if key in _CLIENT_KEYS:
+            return
+        if prefix == "kafka":
+            self.warnings.append(f"kafka.{key} has no meaning for kafkalite and is ignored")
+            return
+        close = difflib.get_close_matches(key, _CLIENT_KEYS, n=1)
+        raise OptionError(
+            f"there is no option kafkalite.{key}" + (f"; did you mean kafkalite.{close[0]}?" if close else "")
+        )
+
+    def client_options(self) -> ClientOptions:
+        servers = self.text(BOOTSTRAP)
+        if servers is None:
+            hint = ""
+            if self.text("kafka.bootstrap.servers") is not None:
+                hint = " (kafka.bootstrap.servers names Kafka listeners; this source speaks to the RPC endpoints, port 9192 by default)"
+            raise OptionError(f"{BOOTSTRAP} is missing: host:port of one or more nodes' RPC endpoints{hint}")
+        endpoints = tuple(part.strip() for part in servers.split(",") if part.strip())
+        for endpoint in endpoints:
+            host, _, port = endpoint.rpartition(":")
+            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+                raise OptionError(f"{BOOTSTRAP}: {endpoint!r} is not host:port")
+        if not endpoints:
+            raise OptionError(f"{BOOTSTRAP} is empty")
+        return ClientOptions(
+            endpoints,
+            self.client("client.id") or "spark-kafkalite",
+            self.client_number("request.timeout.ms", 30_000),
+        )
+
+    def subscription(self) -> Subscription:
+        strategies = ("assign", "subscribe", "subscribePattern")
+        chosen = [name for name in strategies if self.text(name) is not None]
+        if len(chosen) != 1:
+            said = f"{' and '.join(chosen)} are given" if chosen else "none is"
+            raise OptionError(f"exactly one of {', '.join(strategies)} is needed; {said}")
+        value = (self.text(chosen[0]) or "").strip()
+        if chosen[0] == "assign":
+            partitions = _assignment(value)
+            if not partitions:
+                raise OptionError('assign names no partition; it is JSON such as {"topic":[0,1]}')
+            return Subscription(partitions=partitions)
+        if chosen[0] == "subscribe":
+            topics = tuple(sorted({topic.strip() for topic in value.split(",") if topic.strip()}))
+            if not topics:
+                raise OptionError("subscribe names no topic")
+            return Subscription(topics=topics)
+        if not value:
+            raise OptionError("subscribePattern is empty")
+        try:
+            re.compile(value)
+        except re.error as error:
+            raise OptionError(
+                f"subscribePattern {value!r} is not a regular expression of Python: {error} "
+                "(Java's possessive quantifiers, \\p{...} and && in classes do not exist here)"
+            ) from error
+        return Subscription(pattern=value)
+
+    def offset_spec(self, side: str, default: OffsetSpec) -> OffsetSpec:
+        """`<side>Timestamp` before `<side>OffsetsByTimestamp` before `<side>Offsets`."""
+        if (value := self.text(f"{side}Timestamp")) is not None:
+            return AtTimestamp({}, _number(f"{side}Timestamp", value, 0))
+        if (value := self.text(f"{side}OffsetsByTimestamp")) is not None:
+            return AtTimestamp(_per_partition(f"{side}OffsetsByTimestamp", value, least=0))
+        value = self.text(f"{side}Offsets")
+        if value is None:
+            return default
+        match value.strip().lower():
+            case "earliest":
+                return Earliest()
+            case "latest":
+                return Latest()
+        return Specific(_per_partition(f"{side}Offsets", value.strip(), least=EARLIEST))
+
+
+def _number(name: str, value: str, least: int) -> int:
+    try:
+        number = int(value.strip())
+    except ValueError:
+        raise OptionError(f"{name} is a whole number, not {value!r}") from None
+    if number < least:
+        raise OptionError(f"{name} is {number}; the least is {least}")
+    return number
+
+
+def _json_object(name: str, value: str, example: str) -> dict[str, Any]:
+    try:
+        parsed = json.loads(value)
+    except json.JSONDecodeError as error:
+        raise OptionError(f"{name} is JSON such as {example}, not {value!r}: {error}") from error
+    if not isinstance(parsed, dict):
+        raise OptionError(f"{name} is a JSON object such as {example}, not {value!r}")
+    return parsed
+
+
+def _assignment(value: str) -> tuple[TopicPartition, ...]:
+    example = '{"topic":[0,1]}'
+    found: set[TopicPartition] = set()
+    for topic, partitions in _json_object("assign", value, example).items():
+        if not isinstance(partitions, list) or not all(type(p) is int and p >= 0 for p in partitions):
+            raise OptionError(f"assign: the partitions of {topic} are a list of numbers, as in {example}")
+        found.update(TopicPartition(topic, p) for p in partitions)
+    return tuple(sorted(found))
+
+
+def _per_partition(name: str, value: str, *, least: int) -> dict[TopicPartition, int]:
+    example = '{"topic":{"0":23,"1":-2}}' if name.endswith("Offsets") else '{"topic":{"0":1700000000000}}'
+    words = "earliest, latest or " if name.endswith("Offsets") else ""
+    found: dict[TopicPartition, int] = {}
+    for topic, by_partition in _json_object(name, value, words + example).items():
+        if not isinstance(by_partition, dict):
+            raise OptionError(f"{name}: {topic} has an object of partition and number, as in {example}")
+        for partition, number in by_partition.items():
+            if not partition.isdigit() or type(number) is not int:
+                raise OptionError(
+                    f"{name}: {topic} has {partition!r}: {number!r}; it is partition and number, as in {example}"
+                )
+            if number < least:
+                raise OptionError(f"{name}: {topic}-{partition} is {number}; the least is {least}")
+            found[TopicPartition(topic, int(partition))] = number
+    return found

@@ -1,0 +1,179 @@
+"""The rows that the sink takes: which columns, of which types, and where each row goes.
+
+Source: Spark's KafkaWriter and KafkaRowWriter.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from kafkalite.errors import KafkaliteError
+from pyspark_kafkalite.columns import HEADER_ARROW, HEADERS_SPARK
+from pyspark_kafkalite.encode import Rows, lengths
+from pyspark_kafkalite.options import OptionError
+from pyspark_kafkalite.partitioner import Partitioner
+
+_ACCEPTED: dict[str, tuple[str, ...]] = {
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": (HEADERS_SPARK.simpleString(),),
+}
+
+
+class BadRow(KafkaliteError):
+    """A row cannot be written: no topic, no such partition. The message tells which."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """Positions of the sink's columns in the rows, by name; columns that the sink does not know are left aside."""
+
+    positions: Mapping[str, int]
+
+
+def row_shape(schema: StructType, topic: str | None) -> RowShape:
+    """Check what a query wants to write.
+
+    Raises:
+        OptionError: no value, no topic, a type that cannot be written.
+    """
+    positions: dict[str, int] = {}
+    for position, column in enumerate(schema.fields):
+        name = column.name.lower()
+        if name not in _ACCEPTED:
+            continue
+        if name in positions:
+            raise OptionError(f"there are two columns called {name}")
+        kind = column.dataType.simpleString()
+        if kind not in _ACCEPTED[name]:
+            raise OptionError(
+                f"column {column.name} must be {' or '.join(_ACCEPTED[name])} to be written, it is {kind}"
+            )
+        positions[name] = position
+    if "value" not in positions:
+        raise OptionError(
+            "there is no column value (string or binary); name the one to write, as in selectExpr('... AS value')"
+        )
+    if topic is None and "topic" not in positions:
+        raise OptionError("no topic to write to: give the option topic or a column topic")
+    return RowShape(positions)
+
+
+@dataclass(slots=True)
+class Router:
+    """Finds the topic and partition of each row. `partition_counts` is asked once per topic.
+
+    Destinations are numbered: `destinations[n]` is (topic, partition).
+    """
+
+    shape: RowShape
+    topic: str | None
+    partition_count: PartitionCounts
+    sticky_bytes: int
+    rng: random.Random
+    destinations: list[tuple[str, int]] = field(default_factory=list)
+    _numbers: dict[tuple[str, int], int] = field(default_factory=dict)
+    _partitioners: dict[str, Partitioner] = field(default_factory=dict)
+
+    def route(self, batch: pa.RecordBatch | pa.Table) -> tuple[Rows, npt.NDArray[np.int64]]:
+        """The rows, sorted by destination (rows of one destination keep their order), and their destinations.
+
+        Raises:
+            BadRow: a topic that is null or does not exist, or a partition that it does not have.
+        """
+        keys, values = self._bytes(batch, "key"), self._bytes(batch, "value")
+        headers = self._column(batch, "headers")
+        if headers is not None:
+            headers = pc.cast(headers, pa.list_(HEADER_ARROW))
+        sizes = lengths(keys) + lengths(values)
+        where = np.empty(len(values), np.int64)
+        for topic, at in self._by_topic(batch):
+            partitions = self._partitions(topic, batch, keys, sizes, at)
+            number_of = np.array([self._number(topic, p) for p in range(self.partition_count(topic))], np.int64)
+            where[at] = number_of[partitions]
+        if len(where) and (where[1:] < where[:-1]).any():
+            order = np.argsort(where, kind="stable")
+            index = pa.array(order)
+            keys, values = keys.take(index), values.take(index)
+            headers = headers.take(index) if headers is not None else None
+            where = where[order]
+        return Rows(keys, values, headers), where
+
+    def _column(self, batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array | None:
+        position = self.shape.positions.get(name)
+        if position is None:
+            return None
+        column = batch.column(position)
+        return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+    def _bytes(self, batch: pa.RecordBatch | pa.Table, name: str) -> pa.Array:
+        column = self._column(batch, name)
+        return pa.nulls(batch.num_rows, pa.binary()) if column is None else pc.cast(column, pa.binary())
+
+    def _by_topic(self, batch: pa.RecordBatch | pa.Table) -> list[tuple[str, npt.NDArray[np.int64]]]:
+        """Row numbers per topic."""
+        everything = np.arange(batch.num_rows, dtype=np.int64)
+        if self.topic is not None:
+            return [(self.topic, everything)]
+        column = self._column(batch, "topic")
+        assert column is not None
+        if column.null_count:
+            raise BadRow("a row has no topic (null): give every row one, or use the option topic")
+        encoded = pc.dictionary_encode(pc.cast(column, pa.string()))
+        codes = encoded.indices.to_numpy(zero_copy_only=False)
+        return [(str(topic), everything[codes == code]) for code, topic in enumerate(encoded.dictionary.to_pylist())]
+
+    def _partitions(
+        self,
+        topic: str,
+        batch: pa.RecordBatch | pa.Table,
+        keys: pa.Array,
+        sizes: npt.NDArray[np.int64],
+        at: npt.NDArray[np.int64],
+    ) -> npt.NDArray[np.int32]:
+        """The partition of each of the rows `at`: the column's, else by key, else the sticky one."""
+        count = self.partition_count(topic)
+        partitioner = self._partitioners.get(topic)
+        if partitioner is None:
+            partitioner = self._partitioners[topic] = Partitioner(count, self.sticky_bytes, self.rng)
+        chosen = np.full(len(at), -1, np.int32)
+        column = self._column(batch, "partition")
+        if column is not None:
+            chosen = pc.fill_null(column.take(pa.array(at)), -1).to_numpy(zero_copy_only=False).astype(np.int32)
+            given = column.take(pa.array(at)).is_valid().to_numpy(zero_copy_only=False)
+            wrong = given & ((chosen < 0) | (chosen >= count))
+            if wrong.any():
+                raise BadRow(
+                    f"a row wants partition {chosen[wrong][0]} of {topic}, which has partitions 0 to {count - 1}"
+                )
+        has_key = keys.is_valid().to_numpy(zero_copy_only=False)[at]
+        keyed, unkeyed = np.flatnonzero((chosen < 0) & has_key), np.flatnonzero((chosen < 0) & ~has_key)
+        if len(keyed):
+            chosen[keyed] = partitioner.keyed(keys if len(keyed) == len(keys) else keys.take(pa.array(at[keyed])))
+        if len(unkeyed):
+            chosen[unkeyed] = partitioner.unkeyed(sizes[at[unkeyed]])
+        return chosen
+
+    def _number(self, topic: str, partition: int) -> int:
+        number = self._numbers.get((topic, partition))
+        if number is None:
+            number = self._numbers[topic, partition] = len(self.destinations)
+            self.destinations.append((topic, partition))
+        return number
+
+
+class PartitionCounts:
+    """How many partitions each topic has, asked once per task."""
+
+    def __call__(self, topic: str) -> int:
+        raise NotImplementedError

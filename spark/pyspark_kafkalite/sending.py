@@ -1,0 +1,141 @@
+"""Writing rows on an executor: collect, sort by partition, encode, send; idempotent, acks=all."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.model import TopicPartition
+from kafkalite.record.batch import add_to_sequence
+from kafkalite.record.compression import codec_named
+from pyspark_kafkalite.clients import LogClient
+from pyspark_kafkalite.encode import EncodedBatch, encode
+from pyspark_kafkalite.options import WriteOptions
+from pyspark_kafkalite.rows import BadRow, PartitionCounts, Router, RowShape
+
+
+class WriteFailed(KafkaliteError):
+    """Rows could not be written. The message gives topic, partition, cause and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one task wrote: rows, bytes of keys, values and headers as encoded, and offsets [first, end) per partition."""
+
+    rows: int
+    bytes: int
+    offsets: tuple[tuple[str, int, int, int], ...]
+
+
+@dataclass(slots=True)
+class RowWriter:
+    """Writes the rows of one task attempt, under a producer id of its own.
+
+    A batch that is sent again within the attempt (its answer was lost, its leader moved) has the same producer id and
+    sequence, so the broker keeps one copy. Another attempt has another id: at-least-once over attempts.
+    """
+
+    client: LogClient
+    options: WriteOptions
+    shape: RowShape
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    rng: random.Random = field(default_factory=random.Random)
+    _sequences: dict[TopicPartition, int] = field(default_factory=dict)
+    _offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
+    _producer: tuple[int, int] | None = None
+    _rows: int = 0
+    _bytes: int = 0
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> Written:
+        """Write everything; returns when all of it is acknowledged by all in-sync replicas.
+
+        Raises:
+            BadRow: a row cannot be written as it is.
+            WriteFailed: the cluster refused, or did not answer within delivery.timeout.ms.
+        """
+        counts = _Counts(self.client)
+        router = Router(self.shape, self.options.topic, counts, self.options.batch_bytes, self.rng)
+        waiting: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            waiting.append(batch)
+            size += batch.nbytes
+            if size >= self.options.buffer_bytes:
+                self._flush(router, waiting)
+                waiting, size = [], 0
+        if waiting:
+            self._flush(router, waiting)
+        offsets = tuple((tp.topic, tp.partition, *span) for tp, span in sorted(self._offsets.items()))
+        return Written(self._rows, self._bytes, offsets)
+
+    def _flush(self, router: Router, waiting: list[pa.RecordBatch]) -> None:
+        """Send rows in rounds: the next batch of every partition at once, over all leaders."""
+        rows, where = router.route(waiting[0] if len(waiting) == 1 else pa.Table.from_batches(waiting))
+        queues: dict[TopicPartition, deque[EncodedBatch]] = {}
+        for batch in encode(rows, where, self.options.batch_bytes):
+            tp = TopicPartition(*router.destinations[batch.destination])
+            queues.setdefault(tp, deque()).append(batch)
+        while queues:
+            self._round({tp: queue.popleft() for tp, queue in sorted(queues.items())})
+            queues = {tp: queue for tp, queue in queues.items() if queue}
+
+    def _round(self, batches: dict[TopicPartition, EncodedBatch]) -> None:
+        producer_id, epoch = self._producer = self._producer or self.client.init_producer_id()
+        now_ms = self.now_ms()
+        codec = codec_named(self.options.compression)
+        sealed = {
+            tp: batch.seal(
+                timestamp_ms=now_ms,
+                codec=codec,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+                base_sequence=self._sequences.get(tp, 0),
+            )
+            for tp, batch in batches.items()
+        }
+        try:
+            answers = self.client.produce_many(sealed, acks=-1, timeout_ms=self.options.delivery_timeout_ms)
+        except ApiError as error:
+            raise WriteFailed(_refusal(error, max(map(len, sealed.values())))) from error
+        except (KafkaliteError, OSError) as error:
+            raise WriteFailed(f"writing to {', '.join(map(str, sorted(sealed)))} failed: {error}") from error
+        for tp, batch in batches.items():
+            answer = answers[tp]
+            self._sequences[tp] = add_to_sequence(self._sequences.get(tp, 0), batch.count)
+            if answer.base_offset >= 0:  # unknown when only a duplicate was confirmed
+                first, _ = self._offsets.get(tp, (answer.base_offset, 0))
+                self._offsets[tp] = (first, answer.base_offset + batch.count)
+            self._rows += batch.count
+            self._bytes += len(batch.records)
+
+
+class _Counts(PartitionCounts):
+    def __init__(self, client: LogClient) -> None:
+        self._client = client
+        self._known: dict[str, int] = {}
+
+    def __call__(self, topic: str) -> int:
+        count = self._known.get(topic)
+        if count is None:
+            found = [t for t in self._client.metadata([topic]).topics if t.topic == topic and not t.error]
+            if not found or not found[0].partitions:
+                raise BadRow(f"topic {topic} does not exist: kafkalite admin create-topic {topic}")
+            count = self._known[topic] = len(found[0].partitions)
+        return count
+
+
+def _refusal(error: ApiError, size: int) -> str:
+    hint = ""
+    if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+        hint = f" (the largest has {size} bytes; raise the topic's max.message.bytes, or lower kafkalite.batch.size if no row is that large)"
+    elif error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
+        hint = " (fewer in-sync replicas than min.insync.replicas: kafkalite admin health)"
+    return f"a batch was refused: {error.code.name}, {error}{hint}"

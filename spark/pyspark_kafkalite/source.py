@@ -1,0 +1,63 @@
+"""What Spark sees: `format("kafkalite")`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from pyspark_kafkalite.options import OptionError, include_headers, read_options, write_options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from pyspark_kafkalite.reader import KafkaliteReader
+    from pyspark_kafkalite.stream_reader import KafkaliteStreamReader
+    from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
+    from pyspark_kafkalite.writer import KafkaliteWriter
+
+
+class KafkaliteDataSource(DataSource):  # type: ignore[misc]
+    """Topics as tables: batch and streams, both ways. Options are those of Spark's Kafka source (see `options`).
+
+    Built anew in another process for every plan, so it keeps nothing but its options; what a use needs is imported
+    at that use.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return "kafkalite"
+
+    def schema(self) -> StructType:
+        from pyspark_kafkalite.columns import spark_schema
+
+        return spark_schema(include_headers=include_headers(self.options))
+
+    def reader(self, schema: StructType) -> KafkaliteReader:
+        from pyspark_kafkalite.columns import columns_of
+        from pyspark_kafkalite.reader import KafkaliteReader
+
+        return KafkaliteReader(read_options(self.options, streaming=False), columns_of(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> KafkaliteWriter:
+        from pyspark_kafkalite.rows import row_shape
+        from pyspark_kafkalite.writer import KafkaliteWriter
+
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten: use mode append, or delete the topic and create it again")
+        options = write_options(self.options)
+        return KafkaliteWriter(options, row_shape(schema, options.topic))
+
+    def streamReader(self, schema: StructType) -> KafkaliteStreamReader:
+        from pyspark_kafkalite.columns import columns_of
+        from pyspark_kafkalite.stream_reader import KafkaliteStreamReader
+
+        return KafkaliteStreamReader(read_options(self.options, streaming=True), columns_of(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaliteStreamWriter:
+        from pyspark_kafkalite.rows import row_shape
+        from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
+
+        # overwrite is output mode complete: every batch appends the whole result, as in Spark's Kafka sink
+        options = write_options(self.options)
+        return KafkaliteStreamWriter(options, row_shape(schema, options.topic))

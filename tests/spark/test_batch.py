@@ -1,0 +1,136 @@
+"""The batch source and sink through Spark itself, over sockets."""
+
+from __future__ import annotations
+
+import datetime
+
+import pytest
+
+from kafkalite.model import TopicPartition as Tp
+from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.record.compression import Codec
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def load(spark, served, topic: str = "t", **options: str):
+    reader = spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", served.address)
+    return reader.option("subscribe", topic).options(**options).load()
+
+
+@pytest.fixture
+def numbers(served):
+    """Two partitions with 1000 numbered records each, a codec per batch."""
+    served.log.add_topic("t", 2)
+    for partition in (0, 1):
+        for first in range(0, 1000, 100):
+            batch = RecordBatchBuilder(Codec(first // 100 % 5))
+            for n in range(first, first + 100):
+                batch.append(b"k%d" % n, b"%d" % n, [("h", b"x")] if n % 2 else (), 1_700_000_000_000 + n)
+            served.log.append(Tp("t", partition), batch.build())
+    return served
+
+
+def test_columns_types_and_rows(spark, numbers) -> None:
+    df = load(spark, numbers, includeHeaders="true")
+    assert df.schema.simpleString() == (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,"
+        "timestampType:int,headers:array<struct<key:string,value:binary>>>"
+    )
+    assert all(field.nullable for field in df.schema)
+    rows = df.where("partition = 1 and offset in (0, 7)").orderBy("offset").collect()
+    utc = datetime.datetime(2023, 11, 14, 22, 13, 20, 7000)
+    assert [(bytes(r.key), bytes(r.value), r.topic, r.partition, r.offset, r.timestampType) for r in rows] == [
+        (b"k0", b"0", "t", 1, 0, 0),
+        (b"k7", b"7", "t", 1, 7, 0),
+    ]
+    assert rows[0].headers is None and [(h.key, bytes(h.value)) for h in rows[1].headers] == [("h", b"x")]
+    assert df.where("offset = 7 and partition = 1").selectExpr("timestamp").collect()[0][0] == utc
+    assert df.count() == 2000
+
+
+def test_sql_sees_every_record_once(spark, numbers) -> None:
+    load(spark, numbers, minPartitions="5").createOrReplaceTempView("t")
+    query = "select count(*) n, count(distinct partition, offset) d, sum(cast(cast(value as string) as int)) s from t"
+    assert spark.sql(query).collect()[0] == (2000, 2000, 2 * sum(range(1000)))
+
+
+def test_offsets_and_a_schema_of_one_s_own(spark, numbers) -> None:
+    reader = (
+        spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", numbers.address).option("subscribe", "t")
+    )
+    df = reader.schema("offset long, value binary").option("startingOffsets", '{"t":{"0":990,"1":-2}}')
+    rows = df.option("endingOffsets", '{"t":{"0":-1,"1":1}}').load().orderBy("offset").collect()
+    assert [(r.offset, bytes(r.value)) for r in rows] == [(0, b"0"), *((n, b"%d" % n) for n in range(990, 1000))]
+
+
+@pytest.mark.parametrize("pushdown", ["true", "false"])
+def test_filters_are_pushed_when_spark_allows_it_and_right_anyway(spark, numbers, pushdown: str) -> None:
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", pushdown)
+    try:
+        df = load(spark, numbers).where("partition = 1 and timestamp >= timestamp '2023-11-14 22:13:20.900'")
+        assert df.count() == 100
+        assert df.rdd.getNumPartitions() == (1 if pushdown == "true" else 2)
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_an_empty_topic(spark, served) -> None:
+    served.log.add_topic("t", 2)
+    assert load(spark, served).count() == 0
+
+
+def test_what_is_written_is_read_back(spark, served) -> None:
+    served.log.add_topic("out", 3)
+    df = spark.range(0, 5000, 1, 2).selectExpr(
+        "cast(id % 100 as string) key",
+        "concat('value-', id) value",
+        "case when id % 2 = 0 then array(named_struct('key', 'h', 'value', cast(cast(id as string) as binary))) end headers",
+    )
+    df.write.format("kafkalite").option("kafkalite.bootstrap.servers", served.address).option("topic", "out").mode(
+        "append"
+    ).save()
+    back = load(spark, served, "out", includeHeaders="true")
+    expected = df.selectExpr("key", "value", "headers").collect()
+    found = back.selectExpr("cast(key as string) key", "cast(value as string) value", "headers").collect()
+    assert sorted(map(str, found)) == sorted(map(str, expected))
+    assert back.groupBy("key").agg({"partition": "min"}).count() == 100
+    spread = {r.key: r.partition for r in back.select("key", "partition").collect()}
+    assert len(spread) == back.select("key", "partition").distinct().count() == 100
+
+
+def test_the_topic_column_and_a_temporary_view(spark, served) -> None:
+    served.log.add_topic("a", 1)
+    served.log.add_topic("b", 1)
+    df = spark.range(10).selectExpr("case when id % 2 = 0 then 'a' else 'b' end topic", "cast(id as string) value")
+    df.write.format("kafkalite").option("kafkalite.bootstrap.servers", served.address).mode("append").save()
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY VIEW ab USING kafkalite OPTIONS "
+        f"(`kafkalite.bootstrap.servers` '{served.address}', subscribePattern '[ab]')"
+    )
+    assert spark.sql("select topic, count(*) n from ab group by topic order by topic").collect() == [("a", 5), ("b", 5)]
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda s, a: s.read.format("kafkalite").option("kafkalite.bootstrap.servers", a).load().count(), "exactly one of assign"),
+        (lambda s, a: s.read.format("kafkalite").option("subscribe", "t").load().count(), "kafkalite.bootstrap.servers is missing"),
+        (
+            lambda s, a: s.read.format("kafkalite").option("kafkalite.bootstrap.servers", a).option("subscribe", "x").load().count(),
+            "x: no such topic",
+        ),
+        (
+            lambda s, a: s.range(1).write.format("kafkalite").option("kafkalite.bootstrap.servers", a).mode("append").save(),
+            "no column value",
+        ),
+        (
+            lambda s, a: s.sql("select 'v' value, 'nope' topic").write.format("kafkalite")
+            .option("kafkalite.bootstrap.servers", a).mode("append").save(),
+            "create-topic nope",
+        ),
+    ],
+)  # fmt: skip
+def test_errors_say_what_to_do(spark, served, make, says: str) -> None:
+    with pytest.raises(Exception, match=says):
+        make(spark, served.address)

@@ -1,0 +1,54 @@
+"""Which Java Spark gets, and that a slim one takes Spark's arguments."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from kafkalite.coordination import embedded
+from pyspark_kafkalite.java import NoJava, java_home
+
+
+def fake_java(home: Path, modules: str) -> Path:
+    java = home / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text('#!/bin/sh\nfor a do echo "[$a]"; done\n')
+    java.chmod(0o755)
+    (home / "release").write_text(f'JAVA_VERSION="21.0.1"\nMODULES="{modules}"\n')
+    return java
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {"PATH": str(tmp_path / "nothing"), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+
+def test_a_complete_java_is_used_as_it_is(tmp_path: Path, environ: dict[str, str]) -> None:
+    fake_java(tmp_path / "jdk", "java.base jdk.incubator.vector")
+    assert java_home(environ | {"JAVA_HOME": str(tmp_path / "jdk")}) == str(tmp_path / "jdk")
+
+
+def test_a_slim_java_is_started_without_the_module_and_with_all_else(tmp_path: Path, environ: dict[str, str]) -> None:
+    fake_java(tmp_path / "it's slim", "java.base")
+    home = java_home(environ | {"JAVA_HOME": str(tmp_path / "it's slim")})
+    assert home.startswith(str(tmp_path / "cache"))
+    assert java_home(environ | {"JAVA_HOME": str(tmp_path / "it's slim")}) == home
+    arguments = ["--add-modules=jdk.incubator.vector", "-Dnote=two words", "", "Main"]
+    told = subprocess.run([f"{home}/bin/java", *arguments], capture_output=True, text=True, timeout=50, check=True)
+    assert told.stdout.splitlines() == ["[-Dnote=two words]", "[]", "[Main]"]
+
+
+def test_the_wheel_s_java_starts_with_what_spark_asks_for(environ: dict[str, str]) -> None:
+    """On a host without Java of its own; the wheel is in the lock."""
+    home = java_home(environ)
+    arguments = ["--add-modules=jdk.incubator.vector", "-version"]
+    told = subprocess.run([f"{home}/bin/java", *arguments], capture_output=True, text=True, timeout=50, check=False)
+    assert told.returncode == 0 and "version" in told.stderr
+
+
+def test_without_any_the_message_says_what_to_install(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(NoJava, match=r"kafkalite\[java\]"):
+        java_home(environ)

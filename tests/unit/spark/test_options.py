@@ -1,0 +1,146 @@
+"""Options: Spark's names and meaning, and errors that say what to write instead."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.model import TopicPartition as Tp
+from pyspark_kafkalite.offsets import AtTimestamp, Earliest, Latest, Specific
+from pyspark_kafkalite.options import OptionError, read_options, write_options
+
+BASE = {"kafkalite.bootstrap.servers": "a:9192,b:9193", "subscribe": "t"}
+
+
+def read(streaming: bool = False, /, **options: str):
+    return read_options(BASE | {k.replace("__", "."): v for k, v in options.items()}, streaming=streaming)
+
+
+def test_defaults_of_a_batch_and_of_a_stream() -> None:
+    batch, stream = read(), read(True)
+    assert (batch.starting, batch.ending, stream.starting) == (Earliest(), Latest(), Latest())
+    assert batch.client.bootstrap == ("a:9192", "b:9193")
+    assert batch.fetch.fail_on_data_loss and not batch.include_headers and not batch.fetch.read_committed
+    assert stream.max_trigger_delay_ms == 15 * 60_000
+
+
+def test_keys_are_known_in_any_case_and_values_keep_theirs() -> None:
+    options = read_options(
+        {
+            "KAFKALITE.bootstrap.SERVERS": "H:1",
+            "SUBSCRIBE": "T, u ,",
+            "includeHEADERS": "True",
+            "failondataloss": "false",
+        },
+        streaming=False,
+    )
+    assert options.subscription.topics == ("T", "u")
+    assert options.include_headers and not options.fetch.fail_on_data_loss
+
+
+def test_the_three_ways_to_subscribe() -> None:
+    servers = {"kafkalite.bootstrap.servers": "a:1"}
+    assigned = read_options(servers | {"assign": '{"b":[1,0],"a":[2]}'}, streaming=False).subscription
+    assert assigned.partitions == (Tp("a", 2), Tp("b", 0), Tp("b", 1))
+    pattern = read_options(servers | {"subscribePattern": "ev.*"}, streaming=False).subscription
+    assert pattern.matches("events") and not pattern.matches("an event")
+    everything = read_options(servers | {"subscribePattern": ".*"}, streaming=False).subscription
+    assert not everything.matches("__consumer_offsets")
+
+
+def test_offsets_and_their_precedence() -> None:
+    both = {"startingOffsets": '{"t":{"0":23,"1":-2}}', "startingOffsetsByTimestamp": '{"t":{"0":1000}}'}
+    assert read(startingOffsets=both["startingOffsets"]).starting == Specific({Tp("t", 0): 23, Tp("t", 1): -2})
+    assert read(**both).starting == AtTimestamp({Tp("t", 0): 1000})
+    assert read(**both, startingTimestamp="5").starting == AtTimestamp({}, 5)
+    assert read(endingTimestamp="5", endingOffsets="latest").ending == AtTimestamp({}, 5)
+    assert read(True, startingOffsets=" Earliest ").starting == Earliest()
+
+
+def test_client_keys_work_under_kafka_s_prefix_too() -> None:
+    assert read(kafka__isolation__level="read_committed").fetch.read_committed
+    assert read(kafkalite__isolation__level="read_committed").fetch.read_committed
+    assert read(kafka__security__protocol="SSL").warnings == (
+        "kafka.security.protocol has no meaning for kafkalite and is ignored",
+    )
+    assert "maxOffsetsPerTrigger" in read(maxOffsetsPerTrigger="5").warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 hours", 7_200_000), ("1 min", 60_000), ("7", 7)],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert read(True, maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"subscribe": ""}, "names no topic"),
+        ({"assign": '{"t":[0]}'}, "assign and subscribe are given"),
+        ({"startingOffsets": "latest"}, "read nothing in a batch"),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, "-1 \\(latest\\) would read nothing"),
+        ({"endingOffsets": "earliest"}, "would read nothing"),
+        ({"endingOffsets": '{"t":{"0":-2}}'}, "-2 \\(earliest\\)"),
+        ({"startingOffsets": "tomorrow"}, "is JSON such as"),
+        ({"startingOffsets": '{"t":5}'}, "partition and number"),
+        ({"startingOffsets": '{"t":{"x":5}}'}, "partition and number"),
+        ({"startingOffsets": '{"t":{"0":-3}}'}, "the least is -2"),
+        ({"startingTimestamp": "noon"}, "whole number"),
+        ({"minPartitions": "0"}, "the least is 1"),
+        ({"includeHeaders": "yes"}, "true or false"),
+        ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
+        ({"kafkalite.isolation.levle": "x"}, "did you mean kafkalite.isolation.level"),
+        ({"kafkalite.isolation.level": "serializable"}, "read_uncommitted or read_committed"),
+        ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
+        ({"kafka.value.deserializer": "x"}, "cast it in the query"),
+        ({"kafkalite.bootstrap.servers": "nowhere"}, "not host:port"),
+        ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
+    ],
+)
+def test_wrong_options_of_a_batch(options: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        read_options(BASE | options, streaming=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"endingOffsets": "latest"}, "for batch queries"),
+        ({"endingTimestamp": "1"}, "for batch queries"),
+        ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "larger than"),
+        ({"maxTriggerDelay": "soon"}, "a time such as"),
+    ],
+)
+def test_wrong_options_of_a_stream(options: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        read_options(BASE | options, streaming=True)
+
+
+def test_missing_subscription_pattern_and_servers() -> None:
+    with pytest.raises(OptionError, match="none is"):
+        read_options({"kafkalite.bootstrap.servers": "a:1"}, streaming=False)
+    with pytest.raises(OptionError, match="not a regular expression of Python"):
+        read_options({"kafkalite.bootstrap.servers": "a:1", "subscribePattern": "a++("}, streaming=False)
+    with pytest.raises(OptionError, match="names Kafka listeners"):
+        read_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=False)
+
+
+def test_options_of_the_sink() -> None:
+    options = write_options(
+        {
+            "kafkalite.bootstrap.servers": "a:1",
+            "topic": "t",
+            "kafka.compression.type": "ZSTD",
+            "kafka.batch.size": "500",
+        }
+    )
+    assert (options.topic, options.compression, options.batch_bytes) == ("t", "zstd", 500)
+    for wrong, says in (
+        ({"kafka.acks": "1"}, "acks=all only"),
+        ({"kafkalite.compression.type": "brotli"}, "one of none, gzip"),
+        ({"topic": " "}, "topic is empty"),
+        ({"topik": "t"}, "did you mean topic"),
+    ):
+        with pytest.raises(OptionError, match=says):
+            write_options({"kafkalite.bootstrap.servers": "a:1"} | wrong)

@@ -1,0 +1,229 @@
+"""The batch reader as plain classes over an in-memory log: plans, filters, losses, faults."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+from pyspark.sql import datasource as spark
+
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import TopicPartition as Tp
+from pyspark_kafkalite.cluster import DataLoss
+from pyspark_kafkalite.columns import columns_of, spark_schema
+from pyspark_kafkalite.fetching import RangeReader, ReadFailed
+from pyspark_kafkalite.offsets import OffsetRange
+from pyspark_kafkalite.options import FetchOptions, OptionError, read_options
+from pyspark_kafkalite.reader import KafkaliteReader
+
+COLUMNS = columns_of(spark_schema(include_headers=False))
+
+
+def reader(fake, /, **options: str) -> KafkaliteReader:
+    given = {"kafkalite.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
+    return KafkaliteReader(read_options(given, streaming=False), COLUMNS, connect=lambda _: fake)
+
+
+def offsets_read(source: KafkaliteReader) -> list[tuple[int, int]]:
+    batches = [batch for partition in source.partitions() for batch in source.read(partition)]
+    return [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()]
+
+
+def planned(source: KafkaliteReader) -> list[tuple[int, int, int]]:
+    return [(p.range.partition, p.range.start, p.range.end) for p in source.partitions()]
+
+
+@pytest.fixture
+def topic(fake):
+    """Two partitions, ten records each in batches of three and less; record n is from second n."""
+    fake.add_topic("t", 2)
+    for partition in (0, 1):
+        for first in range(0, 10, 3):
+            for_batch = range(first, min(first + 3, 10))
+            fake.put("t", partition, *[(None, b"%d" % n) for n in for_batch], ts=1000 * first)
+    return fake
+
+
+def test_everything_once(topic) -> None:
+    assert offsets_read(reader(topic)) == [(p, n) for p in (0, 1) for n in range(10)]
+
+
+def test_offsets_cut_batches_in_the_middle(topic) -> None:
+    source = reader(topic, startingOffsets='{"t":{"0":4,"1":-2}}', endingOffsets='{"t":{"0":5,"1":2}}')
+    assert offsets_read(source) == [(0, 4), (1, 0), (1, 1)]
+
+
+def test_the_hints_make_more_tasks_and_the_same_rows(topic) -> None:
+    source = reader(topic, minPartitions="5", maxRecordsPerPartition="4")
+    assert len(source.partitions()) == 6
+    assert offsets_read(source) == [(p, n) for p in (0, 1) for n in range(10)]
+
+
+def test_timestamps(topic) -> None:
+    source = reader(topic, startingTimestamp="3000", endingOffsetsByTimestamp='{"t":{"0":9000,"1":99000}}')
+    assert planned(source) == [(0, 3, 9), (1, 3, 10)]
+    with pytest.raises(OptionError, match="startingOffsetsByTimestampStrategy"):
+        reader(topic, startingTimestamp="99000").partitions()
+    late = reader(topic, startingTimestamp="99000", startingOffsetsByTimestampStrategy="latest")
+    assert planned(late) == []
+
+
+def test_filters_narrow_the_plan(topic) -> None:
+    source = reader(topic)
+    filters = [
+        spark.EqualTo(("partition",), 1),
+        spark.GreaterThanOrEqual(("offset",), 3),
+        spark.LessThan(("offset",), 8),
+    ]
+    assert list(source.pushFilters(filters)) == filters
+    assert planned(source) == [(1, 3, 8)]
+
+
+def test_a_timestamp_filter_seeks(topic) -> None:
+    import datetime
+
+    source = reader(topic)
+    source.pushFilters([spark.GreaterThan(("timestamp",), datetime.datetime(1970, 1, 1, 0, 0, 3, tzinfo=datetime.UTC))])
+    assert planned(source) == [(0, 6, 10), (1, 6, 10)]
+
+
+def test_spark_takes_the_reader_with_pushdown_off_and_the_reader_travels(topic) -> None:
+    """What Spark checks before it refuses a reader, see pyspark.sql.worker.plan_data_source_read."""
+    assert reader(topic).pushFilters.__func__ is spark.DataSourceReader.pushFilters
+    source = KafkaliteReader(
+        read_options({"kafkalite.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=False), COLUMNS
+    )
+    source.pushFilters([spark.EqualTo(("partition",), 1)])
+    again = pickle.loads(pickle.dumps(source))
+    assert again._narrowing == source._narrowing
+
+
+def test_the_empty_plan_reads_nothing(topic) -> None:
+    assert list(reader(topic).read(spark.InputPartition(None))) == []
+
+
+def test_unknown_topics_and_partial_offsets_are_refused(topic) -> None:
+    with pytest.raises(OptionError, match="nope: no such topic"):
+        reader(topic, subscribe="t,nope").partitions()
+    with pytest.raises(OptionError, match="t-7: no such"):
+        KafkaliteReader(
+            read_options({"kafkalite.bootstrap.servers": "a:1", "assign": '{"t":[7]}'}, streaming=False),
+            COLUMNS,
+            lambda _: topic,
+        ).partitions()
+    with pytest.raises(OptionError, match="t-1 missing"):
+        reader(topic, startingOffsets='{"t":{"0":4}}').partitions()
+    with pytest.raises(OptionError, match="t-2 not subscribed"):
+        reader(topic, startingOffsets='{"t":{"0":4,"1":1,"2":0}}').partitions()
+    with pytest.raises(OptionError, match="beyond endingOffsets"):
+        reader(topic, startingOffsets='{"t":{"0":4,"1":1}}', endingOffsets='{"t":{"0":3,"1":5}}').partitions()
+
+
+def test_a_pattern_takes_what_matches(topic) -> None:
+    topic.add_topic("tt", 1)
+    topic.put("tt", 0, (None, b"x"))
+    source = KafkaliteReader(
+        read_options({"kafkalite.bootstrap.servers": "a:1", "subscribePattern": "t+"}, streaming=False),
+        COLUMNS,
+        lambda _: topic,
+    )
+    assert {p.range.topic for p in source.partitions()} == {"t", "tt"}
+
+
+def test_lost_offsets_fail_the_plan_or_are_left_out(topic) -> None:
+    topic.partitions[Tp("t", 0)].log_start_offset = 5
+    given = '{"t":{"0":2,"1":0}}'
+    with pytest.raises(DataLoss, match=r"t-0 has offsets 5 to 10, not 2.*failOnDataLoss=false"):
+        reader(topic, startingOffsets=given).partitions()
+    assert planned(reader(topic, startingOffsets=given, failOnDataLoss="false")) == [(0, 5, 10), (1, 0, 10)]
+    assert planned(reader(topic, endingOffsets='{"t":{"0":99,"1":1}}', failOnDataLoss="false")) == [
+        (0, 5, 10),
+        (1, 0, 1),
+    ]
+
+
+def test_a_loss_between_plan_and_read(topic) -> None:
+    strict, lenient = reader(topic), reader(topic, failOnDataLoss="false")
+    work = strict.partitions()[0]
+    topic.partitions[Tp("t", 0)].log_start_offset = 5
+    with pytest.raises(DataLoss, match="t-0: offsets 0 to 5 cannot be read"):
+        list(strict.read(work))
+    rows = [row["offset"] for batch in lenient.read(work) for row in batch.to_pylist()]
+    assert rows == [5, 6, 7, 8, 9]
+
+
+def test_a_topic_made_anew_is_told_apart(topic) -> None:
+    source = reader(topic, failOnDataLoss="false")
+    work = source.partitions()[0]
+    topic.add_topic("t", 2)
+    topic.topic_ids["t"] = "another"
+    topic.put("t", 0, (None, b"x"))
+    with pytest.raises(DataLoss, match="deleted and made anew"):
+        list(source.read(work))
+
+
+def range_reader(fake, **options) -> RangeReader:
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def clock() -> float:
+        now[0] += 0.01
+        return now[0]
+
+    return RangeReader(fake, FetchOptions(**options), clock, sleep)
+
+
+def test_an_end_that_a_new_leader_does_not_know_yet_is_waited_for(topic) -> None:
+    log = topic.partitions[Tp("t", 0)]
+    kept, log.batches, log.log_end_offset = list(log.batches), log.batches[:1], 3
+    asked = []
+
+    def before(name: str) -> None:
+        asked.append(name)
+        if len(asked) == 20:
+            log.batches, log.log_end_offset = kept, 10
+
+    topic.before = before
+    rows = list(range_reader(topic).read(OffsetRange("t", 0, 0, 10), COLUMNS))
+    assert sum(batch.num_rows for batch in rows) == 10
+
+
+def test_patience_ends_with_the_offset_and_the_reason(topic) -> None:
+    log = topic.partitions[Tp("t", 0)]
+    log.batches, log.log_end_offset = log.batches[:1], 3
+    with pytest.raises(ReadFailed, match=r"t-0: nothing came at offset 3 .*ends at 10.*pollTimeoutMs"):
+        list(range_reader(topic, poll_timeout_ms=1000).read(OffsetRange("t", 0, 0, 10), COLUMNS))
+    with pytest.raises(ReadFailed, match="the log ends at 3"):
+        list(range_reader(topic, poll_timeout_ms=1000).read(OffsetRange("t", 0, 5, 10), COLUMNS))
+
+
+def test_offset_questions_are_asked_again_and_refusals_are_not(topic) -> None:
+    failures = [api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER), ConnectionError("gone"), None]
+
+    def before(name: str) -> None:
+        if name == "list_offsets" and failures and (failure := failures.pop(0)) is not None:
+            raise failure
+
+    topic.before = before
+    assert planned(reader(topic)) == [(0, 0, 10), (1, 0, 10)]
+    failures[:] = [api_error(ErrorCode.UNSUPPORTED_VERSION)]
+    with pytest.raises(type(api_error(ErrorCode.UNSUPPORTED_VERSION))):
+        reader(topic).partitions()
+
+
+def test_small_fetches_read_the_same(topic) -> None:
+    source = reader(topic, **{"kafkalite.max.partition.fetch.bytes": "1"})
+    assert offsets_read(source) == [(p, n) for p in (0, 1) for n in range(10)]
+
+
+def test_schemas_that_users_give() -> None:
+    from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+    some = columns_of(StructType([StructField("OFFSET", LongType(), False), StructField("topic", StringType())]))
+    assert [(c.field, c.name, c.nullable) for c in some] == [("offset", "OFFSET", False), ("topic", "topic", True)]
+    with pytest.raises(OptionError, match="the columns are key, value"):
+        columns_of(StructType([StructField("body", StringType())]))
+    with pytest.raises(OptionError, match="'offset' is bigint, the schema asks for int"):
+        columns_of(StructType([StructField("offset", IntegerType())]))

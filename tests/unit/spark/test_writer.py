@@ -1,0 +1,190 @@
+"""The batch writer as plain classes over an in-memory log: columns, partitions, sequences, refusals."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from kafkalite.errors import ErrorCode
+from kafkalite.record.batch import parse_header
+from kafkalite.rpc.messages import ProducedPartition
+from pyspark_kafkalite.columns import HEADER_ARROW, HEADERS_SPARK
+from pyspark_kafkalite.options import OptionError, write_options
+from pyspark_kafkalite.rows import BadRow, row_shape
+from pyspark_kafkalite.sending import WriteFailed
+from pyspark_kafkalite.source import KafkaliteDataSource
+from pyspark_kafkalite.writer import KafkaliteWriter
+
+TYPES = {
+    "key": (BinaryType(), pa.binary()),
+    "value": (StringType(), pa.string()),
+    "topic": (StringType(), pa.string()),
+    "partition": (IntegerType(), pa.int32()),
+    "headers": (HEADERS_SPARK, pa.list_(HEADER_ARROW)),
+    "other": (LongType(), pa.int64()),
+}
+
+
+def write(fake, rows: list[dict], /, batches: int = 1, **options: str):
+    names = list(rows[0])
+    schema = StructType([StructField(n, TYPES[n][0]) for n in names])
+    given = write_options({"kafkalite.bootstrap.servers": "a:1"} | options)
+    writer = KafkaliteWriter(given, row_shape(schema, given.topic), lambda _: fake)
+    whole = pa.RecordBatch.from_arrays([pa.array([r[n] for r in rows], TYPES[n][1]) for n in names], names=names)
+    step = -(-len(rows) // batches)
+    return writer.write(iter([whole.slice(at, step) for at in range(0, len(rows), step)]))
+
+
+@pytest.fixture
+def topic(fake):
+    fake.add_topic("t", 3)
+    fake.add_topic("u", 1)
+    return fake
+
+
+def values(fake, topic: str, partition: int) -> list[bytes]:
+    return [r.value for r in fake.records(topic, partition)]
+
+
+def test_keys_go_where_kafka_puts_them_and_keep_their_order(topic) -> None:
+    rows = [{"key": b"key-%d" % (n % 7), "value": f"{n}", "other": n} for n in range(500)]
+    message = write(topic, rows, batches=5, topic="t")
+    assert message.rows == 500
+    by_key: dict[bytes, list[tuple[int, bytes]]] = {}
+    for partition in range(3):
+        for record in topic.records("t", partition):
+            by_key.setdefault(record.key, []).append((partition, record.value))
+    for n in range(7):
+        found = by_key[b"key-%d" % n]
+        assert len({partition for partition, _ in found}) == 1
+        assert [value for _, value in found] == [b"%d" % m for m in range(n, 500, 7)]
+    assert sum(end - first for _, _, first, end in message.offsets) == 500
+
+
+def test_topic_partition_and_headers_columns(topic) -> None:
+    write(
+        topic,
+        [
+            {
+                "topic": "t",
+                "partition": 2,
+                "key": b"k",
+                "value": "a",
+                "headers": [{"key": "h", "value": b"1"}, {"key": "n", "value": None}],
+            },
+            {"topic": "u", "partition": None, "key": None, "value": None, "headers": None},
+            {"topic": "t", "partition": 2, "key": None, "value": "b", "headers": []},
+        ],
+    )
+    first, second = topic.records("t", 2)
+    assert (first.key, first.value, first.headers) == (b"k", b"a", (("h", b"1"), ("n", None)))
+    assert (second.key, second.value, second.headers) == (None, b"b", ())
+    assert [(r.key, r.value) for r in topic.records("u", 0)] == [(None, None)]
+
+
+def test_the_topic_option_wins_over_the_column(topic) -> None:
+    write(topic, [{"topic": "t", "value": "a"}], topic="u")
+    assert values(topic, "u", 0) == [b"a"]
+
+
+def test_sequences_go_on_and_what_is_sent_twice_is_kept_once(topic) -> None:
+    topic.resend = True
+    rows = [{"value": "x" * 100 + str(n)} for n in range(300)]
+    message = write(
+        topic, rows, batches=10, topic="u", **{"kafkalite.batch.size": "1000", "kafkalite.buffer.memory": "4000"}
+    )
+    assert values(topic, "u", 0) == [r["value"].encode() for r in rows]
+    headers = [parse_header(b) for b in next(log for tp, log in topic.partitions.items() if tp.topic == "u").batches]
+    assert {h.producer_id for h in headers} == {headers[0].producer_id} != {-1}
+    assert [h.base_sequence for h in headers] == [h.base_offset for h in headers]
+    assert len(headers) > 30 and message.rows == 300
+
+
+def test_each_attempt_has_a_producer_of_its_own(topic) -> None:
+    for _ in range(2):
+        write(topic, [{"value": "a"}], topic="u")
+    assert values(topic, "u", 0) == [b"a", b"a"]
+    assert topic.calls.count("init_producer_id") == 2
+
+
+def test_all_leaders_are_sent_to_at_once(topic) -> None:
+    write(topic, [{"partition": n % 3, "value": "v"} for n in range(30)], topic="t")
+    assert topic.calls.count("produce_many") == 1
+
+
+def test_rows_without_keys_fill_batches(topic) -> None:
+    write(topic, [{"value": "v" * 100} for _ in range(1000)], topic="t", **{"kafkalite.batch.size": "20000"})
+    assert (
+        all(len(values(topic, "t", p)) > 5 for p in range(3))
+        or sum(len(values(topic, "t", p)) for p in range(3)) == 1000
+    )
+    assert sum(len(log.batches) for log in topic.partitions.values()) <= 15
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_compression(topic, codec: str) -> None:
+    write(topic, [{"value": "v" * 1000}] * 20, topic="u", **{"kafkalite.compression.type": codec})
+    assert values(topic, "u", 0) == [b"v" * 1000] * 20
+    assert sum(len(b) for log in topic.partitions.values() for b in log.batches) < 2000
+
+
+def test_an_empty_task_says_so_and_asks_nothing(topic) -> None:
+    options = write_options({"kafkalite.bootstrap.servers": "a:1", "topic": "t"})
+    shape = row_shape(StructType([StructField("value", StringType())]), "t")
+    message = KafkaliteWriter(options, shape, lambda _: topic).write(iter([]))
+    assert (message.rows, message.offsets, topic.calls) == (0, (), [])
+    assert pickle.loads(pickle.dumps(message)) == message
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ({"topic": None, "value": "v"}, "no topic"),
+        ({"topic": "nope", "value": "v"}, "create-topic nope"),
+        ({"topic": "t", "partition": 3, "value": "v"}, "partition 3 of t, which has partitions 0 to 2"),
+        ({"topic": "t", "partition": -1, "value": "v"}, "partition -1 of t"),
+    ],
+)
+def test_rows_that_cannot_be_written(topic, row: dict, says: str) -> None:
+    with pytest.raises(BadRow, match=says):
+        write(topic, [row])
+
+
+def test_refusals_name_the_partition_and_what_to_do(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = ErrorCode.MESSAGE_TOO_LARGE
+    monkeypatch.setattr(topic, "append", lambda tp, batch: ProducedPartition(*tp, int(refused), -1))
+    with pytest.raises(WriteFailed, match=r"MESSAGE_TOO_LARGE, u-0.*max\.message\.bytes"):
+        write(topic, [{"value": "v"}], topic="u")
+
+
+@pytest.mark.parametrize(
+    ("fields", "topic_option", "says"),
+    [
+        ([("key", StringType())], "t", "no column value"),
+        ([("value", LongType())], "t", "must be string or binary to be written, it is bigint"),
+        ([("value", StringType())], None, "no topic to write to"),
+        ([("value", StringType()), ("partition", LongType())], "t", "must be int"),
+        ([("value", StringType()), ("VALUE", StringType())], "t", "two columns"),
+    ],
+)
+def test_schemas_that_cannot_be_written(fields, topic_option, says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        row_shape(StructType([StructField(name, kind) for name, kind in fields]), topic_option)
+
+
+def test_overwrite_is_refused() -> None:
+    source = KafkaliteDataSource({"kafkalite.bootstrap.servers": "a:1", "topic": "t"})
+    with pytest.raises(OptionError, match="cannot be overwritten"):
+        source.writer(StructType([StructField("value", StringType())]), overwrite=True)
+
+
+def test_the_source_s_schema_is_spark_s() -> None:
+    ddl = (
+        "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int"
+    )
+    assert KafkaliteDataSource({}).schema().simpleString() == ddl + ">"
+    with_headers = KafkaliteDataSource({"includeHeaders": "true"}).schema().simpleString()
+    assert with_headers == ddl + ",headers:array<struct<key:string,value:binary>>>"
