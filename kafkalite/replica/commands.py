@@ -192,8 +192,12 @@ class Commands:
 
     def _may_lead_unasked(self, state: PartitionState) -> bool:
         """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
-        has to choose (F14). Alone in the ISR, nobody has more."""
-        log = self._logs.get(TopicPartition(state.topic, state.partition))
+        has to choose (F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole."""
+        key = TopicPartition(state.topic, state.partition)
+        partition = self._hosted.get(key)
+        if partition is not None and partition.leader_epoch != NO_LEADER_EPOCH:
+            return True
+        log = self._logs.get(key)
         return len(state.isr) == 1 or (log is not None and log.clean_start)
 
     async def _apply_all(self, states: Sequence[PartitionState]) -> list[PartitionError]:
