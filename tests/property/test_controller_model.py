@@ -18,6 +18,7 @@ from kafkalite.controller.events import (
     Event,
     IsrsChanged,
     PreferredElectionRequested,
+    ReadStates,
     ReplicasStopped,
     Send,
     Ticked,
@@ -43,8 +44,14 @@ class Model(Script):
         self.history: dict[TopicPartition, LeaderAndIsr] = {}
         self.answers: list[ReplicasStopped] = []
         self.lives = 0
+        #: Changed by their leaders without the controller having looked since.
+        self.unseen: set[TopicPartition] = set()
+        #: Members of an ISR that have restarted since they joined it -> the leader epoch of that time.
+        self.restarted: dict[TopicPartition, dict[int, int]] = {}
 
     def perform(self, effect: Effect) -> Event | None:
+        if isinstance(effect, ReadStates):
+            self.unseen -= set(effect.partitions)
         if isinstance(effect, WriteStates):
             for partition, wanted in effect.writes.items():
                 known = self.znodes.get(partition)
@@ -94,6 +101,9 @@ class Model(Script):
                 brokers = {id_: info for id_, info in self.brokers.items() if id_ != number}
                 self.roles.pop(number, None)
                 self.metadata.pop(number, None)
+                for partition, known in self.znodes.items():
+                    if number in known.isr:
+                        self.restarted.setdefault(partition, {})[number] = known.leader_epoch
                 if action == "bounce" or len(brokers) == len(self.brokers):
                     brokers[BrokerId(number)] = _broker(f"{number}@{self.zxid}")
                 self.brokers = dict(sorted(brokers.items()))
@@ -127,6 +137,7 @@ class Model(Script):
                 orders = tuple(sorted(self.state.deletions))
                 self.state = ControllerState(BrokerId(1), ControllerEpoch(self.state.epoch + 1))
                 self.answers.clear()
+                self.unseen.clear()
                 self.handle(
                     ClusterRead(self.brokers, self.topics, dict(self.znodes), dict(self.modified), deletions=orders)
                 )
@@ -146,6 +157,9 @@ class Model(Script):
         """A leader's conditional write."""
         known = self.znodes[partition]
         self.zxid += 1
+        self.unseen.add(partition)
+        # A gap that is known: such a write hides from a NEW controller that a member had restarted before it.
+        self.restarted.pop(partition, None)
         self.znodes[partition] = dataclasses.replace(
             known, isr=isr, partition_epoch=PartitionEpoch(known.partition_epoch + 1)
         )
@@ -159,11 +173,23 @@ class Model(Script):
                 assert now.leader_epoch >= before.leader_epoch
                 assert now.leader_epoch > before.leader_epoch or now.leader == before.leader
         self.history = dict(self.znodes)
+        self.unseen &= self.znodes.keys()
+        for partition in list(self.restarted):
+            if partition not in self.znodes:
+                del self.restarted[partition]
+            else:
+                isr, known = self.znodes[partition].isr, self.restarted[partition]
+                self.restarted[partition] = {broker: epoch for broker, epoch in known.items() if broker in isr}
 
     def check_settled(self) -> None:
         """When all has been heard: a live member of the ISR leads wherever there is one, and everybody knows it."""
         for partition, replicas in self.state.assigned():
+            if partition in self.unseen:
+                continue
             now = self.znodes.get(partition)
+            for broker, epoch in self.restarted.get(partition, {}).items():
+                # It may have come back with less than it had: others lead, or all have, and the epoch is new (ADR 8).
+                assert now is not None and (broker not in self.brokers or now.leader_epoch > epoch)
             live = [each for each in (now.isr if now is not None else replicas) if each in self.brokers]
             if now is None:
                 assert not live, f"{partition} was not initialised"
@@ -199,7 +225,10 @@ def test_random_lives(steps: list[tuple[str, int]]) -> None:
     for action, subject in steps:
         model.step(action, subject)
     model.handle(BrokersChanged(model.brokers))
+    model.check_history()
+    model.check_settled()
     model.handle(IsrsChanged(tuple(sorted(model.znodes))))
     model.handle(Ticked())
     model.check_history()
     model.check_settled()
+    assert {partition.topic for partition in model.unseen} <= model.state.deletions.keys()
