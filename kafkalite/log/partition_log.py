@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Buffer, Disk, File
@@ -40,9 +41,8 @@ from kafkalite.record.batch import (
 from kafkalite.record.reader import records_of
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
-    """What an append did. `duplicate`: an idempotent producer's retry; the offsets are those of the first time."""
+class AppendInfo(NamedTuple):
+    """What an append did (a tuple: cheap to make, one per append). `duplicate`: an idempotent producer's retry; the offsets are those of the first time."""
 
     first_offset: int
     last_offset: int
@@ -53,8 +53,7 @@ class AppendInfo:
     duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReadInfo:
+class ReadInfo(NamedTuple):
     """Whole batches from the one that holds `offset` on. `first_entry_incomplete` is never set: batches are not cut."""
 
     offset: int
@@ -87,7 +86,7 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_closed", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
+        "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
         "_segments", "_snapshots", "_snapshots_dirty", "_sync_ceiling", "clean_start", "config", "damaged_at", "directory",
         "disk", "log_end_offset", "log_start_offset", "needs_checkpoint", "on_recovery_point_lowered", "path",
         "recovery_point", "synced_offset", "topic_id", "topic_partition", "unflushed_since_ms",
@@ -137,6 +136,8 @@ class PartitionLog:
         #: partition.metadata and the directory itself are not durable yet (a new log: see `sync_metadata`).
         self._metadata_dirty = is_new
         self._epochs_dirty = False
+        #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
+        self._dir_dirty = False
         self._snapshots_dirty: list[int] = []
         #: Told when the recovery point went down; has to make that durable before it returns.
         self.on_recovery_point_lowered: Callable[[PartitionLog], None] | None = None
@@ -205,7 +206,7 @@ class PartitionLog:
         A writable buffer gets base offset and leader epoch written into it; otherwise new heads go out beside it.
 
         Raises:
-            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD,
+            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
                 UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
                 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED. StorageError.
         """
@@ -213,10 +214,6 @@ class PartitionLog:
         config = self.config
         view = memoryview(records).cast("B")
         batches = batches_for_leader(view, config, origin)
-        if len(view) > config.segment_bytes and len(batches) > 1:
-            raise api_error(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(view)} bytes, segment.bytes is {config.segment_bytes}"
-            )
         prepared: PreparedAppend | None = None
         offset = self.log_end_offset
         bases: list[int] = []
@@ -316,6 +313,8 @@ class PartitionLog:
             while first < len(batches):
                 segment, count = self._segment_for(batches, bases, first, append_time)
                 group = range(first, first + count)
+                if not segment.exists:
+                    self._dir_dirty = True
                 try:
                     if count == 1:
                         segment.append(buffers[first])
@@ -352,6 +351,18 @@ class PartitionLog:
         """The segment for batch number `first`, rolled if need be, and how many batches from there fit into it."""
         config, segment = self.config, self._segments[-1]
         size, count = segment.size, 0
+        if size and first + 1 == len(batches):  # the usual case, in short
+            header = batches[first][1]
+            oldest = segment.first_timestamp
+            timestamp = append_time if append_time >= 0 else header.max_timestamp
+            if (
+                oldest is not None
+                and size + header.batch_length + LOG_OVERHEAD <= config.segment_bytes
+                and segment.index_bytes() + 12 <= config.segment_index_bytes
+                and bases[first] + header.last_offset_delta - segment.base_offset < 2**31
+                and timestamp - oldest <= config.segment_ms
+            ):
+                return segment, 1
         index_bytes = segment.index_bytes() if size else 0
         oldest = segment.starting_timestamp() if size else None
         for number in range(first, len(batches)):
@@ -399,6 +410,7 @@ class PartitionLog:
         with self._io("roll"):
             self._roll(self.log_end_offset)
             self._segments[-1].create()
+            self._dir_dirty = True
         return True
 
     # --- read -------------------------------------------------------------------------------------
@@ -569,6 +581,7 @@ class PartitionLog:
 
     def _cut_to(self, offset: int) -> None:
         """Cut the segments; offsets follow. Raises OSError."""
+        self._dir_dirty = True
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             self._segments.pop().remove()
         segment = self._segments[-1]
@@ -590,6 +603,7 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything; the next record gets `offset`."""
         self._check_usable()
+        self._dir_dirty = True
         with self._io("truncation"):
             for segment in self._segments:
                 segment.remove()
@@ -664,7 +678,7 @@ class PartitionLog:
     @property
     def is_dirty(self) -> bool:
         """Whether a flush would have anything to do."""
-        return self.synced_offset < self.log_end_offset or self._metadata_dirty or self._epochs_dirty
+        return self.synced_offset < self.log_end_offset or self._metadata_dirty or self._epochs_dirty or self._dir_dirty
 
     async def flush(self) -> Offset:
         """Make all that is appended now durable, off the loop; concurrent callers share one fsync.
@@ -674,7 +688,10 @@ class PartitionLog:
         self._check_usable()
         target = self.log_end_offset
         while not self._closed and (
-            self.synced_offset < min(target, self.log_end_offset) or self._metadata_dirty or self._epochs_dirty
+            self.synced_offset < min(target, self.log_end_offset)
+            or self._metadata_dirty
+            or self._epochs_dirty
+            or self._dir_dirty
         ):
             if self._flushing is not None:
                 await asyncio.shield(self._flushing)
@@ -707,13 +724,18 @@ class PartitionLog:
         end = self.log_end_offset if active is not None else Offset(self._segments[-1].base_offset)
         since = self.unflushed_since_ms
         self.unflushed_since_ms = None
+        cut = self._dir_dirty
         try:
             await self.sync_metadata()
             sizes = [
                 (segment, segment.size)
                 for segment in self._segments
                 if segment.exists
-                and (segment.synced_size < segment.size or segment.next_offset > self.recovery_point)
+                and (
+                    segment.synced_size < segment.size
+                    or segment.next_offset > self.recovery_point
+                    or (cut and segment is active)
+                )
                 and (segment is active or segment is not self._segments[-1])
             ]
             for segment, size in sizes:
@@ -761,10 +783,10 @@ class PartitionLog:
     async def sync_metadata(self) -> None:
         """Make partition.metadata, the epochs, rolled producer snapshots and the directory's entries durable."""
         epochs_dirty, snapshots = self._epochs_dirty, self._snapshots_dirty
-        new_files = any(segment.exists and not segment.synced_size for segment in self._segments)
-        if not (self._metadata_dirty or epochs_dirty or snapshots or new_files):
+        dir_dirty = self._dir_dirty
+        if not (self._metadata_dirty or epochs_dirty or snapshots or dir_dirty):
             return
-        self._epochs_dirty, self._snapshots_dirty = False, []
+        self._epochs_dirty, self._snapshots_dirty, self._dir_dirty = False, [], False
         metadata_dirty, self._metadata_dirty = self._metadata_dirty, False
         names = [checkpoints.PARTITION_METADATA] if metadata_dirty and self.topic_id else []
         names += [checkpoints.LEADER_EPOCHS] if epochs_dirty else []
@@ -778,6 +800,7 @@ class PartitionLog:
         except BaseException:
             self._epochs_dirty, self._metadata_dirty = epochs_dirty or self._epochs_dirty, metadata_dirty
             self._snapshots_dirty = snapshots + self._snapshots_dirty
+            self._dir_dirty = self._dir_dirty or dir_dirty
             raise
 
     # --- retention --------------------------------------------------------------------------------
@@ -815,6 +838,7 @@ class PartitionLog:
             if count == len(self._segments):
                 self._roll(self.log_end_offset)
                 self._segments[-1].create()
+            self._dir_dirty = True
             removed: list[str] = []
             for segment in self._segments[:count]:
                 removed += segment.mark_deleted()
@@ -825,6 +849,43 @@ class PartitionLog:
                 self._save_epochs()
             self._remove_snapshots(lambda offset: offset < start)
         return removed
+
+    # --- compaction -------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def empty_segment(self, base_offset: int) -> Segment:
+        """A segment of this log, not in it yet."""
+        return Segment(self.disk, self._handles, self.path, base_offset)
+
+    def replace_segments(
+        self, sources: list[Segment], cleaned: Segment, cleaned_path: str, dropped_markers: set[int]
+    ) -> bool:
+        """Put a compacted segment, complete and synced at `cleaned_path`, in the place of `sources`.
+
+        Crash-safe: once the file is called .swap (and that is durable) the next start finishes the work.
+        Returns False, changing nothing, when the sources are not in the log as they were. Raises StorageError.
+        """
+        self._check_usable()
+        first = next((n for n, segment in enumerate(self._segments) if segment is sources[0]), None)
+        if first is None or self._segments[first : first + len(sources)] != sources or self._flushing is not None:
+            return False
+        aborted = [entry for s in sources for entry in s.aborted() if entry.last_offset not in dropped_markers]
+        swap = f"{cleaned.log_path}.swap"
+        with self._io("compaction"):
+            self.disk.rename(cleaned_path, swap)
+            self.disk.sync_dir(self.path)
+            for source in sources:
+                source.remove()
+            self.disk.rename(swap, cleaned.log_path)
+            for entry in aborted:
+                cleaned.add_aborted(entry)
+            self._segments[first : first + len(sources)] = [cleaned]
+            self._dir_dirty = True
+            cleaned.save_indexes()
+        return True
 
     # --- the end ----------------------------------------------------------------------------------
 
