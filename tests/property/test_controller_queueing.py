@@ -37,6 +37,7 @@ class NaiveBroker:
                 if command.is_init:
                     named = {(each.topic, each.partition) for each in command.partitions}
                     self.replicas = {key: value for key, value in self.replicas.items() if key in named}
+                    self.created = {each for each in self.created if each[:2] in named}
                 for each in command.partitions:
                     self.replicas[each.topic, each.partition] = (each.topic_id, each.leader_epoch)
                     if each.is_new:
