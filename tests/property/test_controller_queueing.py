@@ -107,7 +107,7 @@ def test_a_broker_ends_up_knowing_the_same(offered: list[Command], sent_between:
     assert merged.replicas == single.replicas
     assert merged.metadata == single.metadata
     alive = {(topic, partition, life) for (topic, partition), (life, _) in single.replicas.items()}
-    assert merged.created & alive == single.created & alive
+    assert merged.created & alive >= single.created & alive  # what the broker has not heard of yet stays new
 
 
 @given(commands())
