@@ -41,6 +41,7 @@ from kafkalite.rpc.answers import (
 )
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
 from kafkalite.rpc.messages import (
+    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -86,6 +87,8 @@ class RawFetch(NamedTuple):
     high_watermark: Offset
     log_start_offset: Offset
     last_stable_offset: Offset
+    #: Of transactions that reach into `records` (isolation 1).
+    aborted: tuple[AbortedTransaction, ...] = ()
 
 
 class BlockingConnection:
@@ -293,7 +296,8 @@ class BlockingClient:
                 if got.error:
                     return _retriable_or_raise(got.error, key)
                 records = body[: got.records_size]
-                result.append(RawFetch(records, got.high_watermark, got.log_start_offset, got.last_stable_offset))
+                ends = (got.high_watermark, got.log_start_offset, got.last_stable_offset)
+                result.append(RawFetch(records, *ends, got.aborted))
             return None
 
         self._until(lambda: bool(result), attempt, {key.topic}, deadline)

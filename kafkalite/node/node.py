@@ -25,11 +25,13 @@ from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
+from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId
 from kafkalite.node.api import Api
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.http_server import HttpServer
+from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.producer_ids import ProducerIds
 from kafkalite.node.status import StatusPages
 from kafkalite.node.topic_orders import TopicOrders
@@ -121,7 +123,7 @@ class Node:
             topic_config=self.topic_config,
         )
         self.orders = TopicOrders(Orders(self.session.wait, lambda: self.config, env.random), self.metadata)
-        self.producer_ids = ProducerIds(self._reserve_producer_ids)
+        self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
@@ -129,6 +131,7 @@ class Node:
             identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
             handlers=Api(self).handlers(),
         )
+        self.kafka = KafkaSide(NodeServices(self))
         self.http = HttpServer(env.network, StatusPages(self).pages())
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -167,7 +170,8 @@ class Node:
         """A producer id that nobody has. Raises CoordinatorError."""
         return await self.producer_ids.allocate()
 
-    async def _reserve_producer_ids(self) -> tuple[int, int]:
+    async def reserve_producer_ids(self) -> tuple[int, int]:
+        """A block of producer ids, reserved in ZooKeeper: (first, how many). Raises CoordinatorError."""
         current = self.session.current
         if current is None:
             raise NotSentError("no session with ZooKeeper")
@@ -232,6 +236,8 @@ class Node:
     async def _bind(self) -> None:
         host = self.config.host
         self.endpoints["rpc"] = await self.rpc.start(host, self.config.rpc_port)
+        if self.config.kafka_port >= 0:
+            self.endpoints["kafka"] = await self.kafka.start(host, self.config.kafka_port)
         if self.config.http_port >= 0:
             bound = await self.http.start(host, self.config.http_port)
             self.endpoints["http"] = Endpoint(*bound)
@@ -272,10 +278,12 @@ class Node:
 
     async def _shut_down(self, *, controlled: bool) -> None:
         """Each step has a deadline and is logged; a step that fails does not keep the next from being done."""
-        if controlled and self.config.controlled_shutdown_enable and self.session.usable():
+        others = [broker for broker in self.metadata.brokers() if broker.broker_id != self.broker_id]
+        if controlled and others and self.config.controlled_shutdown_enable and self.session.usable():
             patience = self.config.controlled_shutdown_max_wait_ms / 1000
             moved = await self.link.controlled_shutdown(patience)
             _log.info("node.leaders_moved", complete=moved)
+        await self._step("kafka", self.kafka.close())
         await self._step("replicas", self.replicas.stop())
         await self._step("http", self.http.close())
         await self._step("rpc", self.rpc.close())

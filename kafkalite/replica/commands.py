@@ -208,12 +208,12 @@ class Commands:
         if broker_id not in state.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = self._hosted.get(key)
-        if partition is not None and _differ(partition.topic_id, state.topic_id):
-            _log.warning("replica.other_topic", partition=str(key), own=partition.topic_id, new=state.topic_id)
-            self._stop(partition)
-            self._logs.set_stray(key)
-            partition = None
         try:
+            if partition is not None and _differ(partition.topic_id, state.topic_id):
+                _log.warning("replica.other_topic", partition=str(key), own=partition.topic_id, new=state.topic_id)
+                self._stop(partition)
+                self._logs.set_stray(key)
+                partition = None
             if partition is None:
                 partition = self._start_replica(key, state)
             if partition.storage_error is not None:
@@ -231,6 +231,8 @@ class Commands:
             else:
                 _log.error("replica.not_started", partition=str(key), directory=error.directory, error=str(error))
             return ErrorCode.KAFKA_STORAGE_ERROR
+        except ApiError as error:
+            return error.code
         return ErrorCode.NONE
 
     def _start_replica(self, key: TopicPartition, state: PartitionState) -> Partition:

@@ -14,6 +14,7 @@ from kafkalite.model import (
     NO_OFFSET,
     LeaderEpoch,
     Offset,
+    ProducerId,
     TopicPartition,
 )
 from kafkalite.replica.hosted import HostedPartitions
@@ -115,9 +116,9 @@ class Consuming:
                 records.extend(info.records)
                 size_bytes = info.size_bytes
                 if isolation == 1 and size_bytes:
+                    found = log.aborted_transactions(offset, limit)
                     aborted = tuple(
-                        AbortedTransaction(aborted.producer_id, aborted.first_offset)
-                        for aborted in log.aborted_transactions(offset, limit)
+                        AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset)) for one in found
                     )
         except StorageError as error:
             self._hosted.fail_storage(partition, error)

@@ -36,7 +36,9 @@ class Describing:
     def describe(self, topics: Sequence[str]) -> DescribeReplicasResponse:
         """Every replica hosted here, or those of `topics` (statement 12)."""
         broker_id, broker_epoch = self._identity()
-        chosen = self._hosted.all() if not topics else [p for t in sorted(set(topics)) for p in self._hosted.of_topic(t)]
+        chosen = (
+            self._hosted.all() if not topics else [p for t in sorted(set(topics)) for p in self._hosted.of_topic(t)]
+        )
         chosen.sort(key=lambda partition: partition.topic_partition)
         return DescribeReplicasResponse(broker_id, broker_epoch, tuple(self._one(partition) for partition in chosen))
 

@@ -26,7 +26,15 @@ ReplicaFetchDone = Callable[[ReplicaFetchResponse, list[Buffer]], None]
 class SessionEntry:
     """One partition in one follower's session."""
 
-    __slots__ = ("fetch_offset", "is_sent", "max_bytes", "partition", "session", "told_high_watermark", "told_log_start")
+    __slots__ = (
+        "fetch_offset",
+        "is_sent",
+        "max_bytes",
+        "partition",
+        "session",
+        "told_high_watermark",
+        "told_log_start",
+    )
 
     def __init__(self, session: FetchSession, partition: Partition) -> None:
         self.session = session

@@ -278,4 +278,3 @@ class HostedPartitions:
         for partition in self.all():
             self.fail_produce_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.wheel.expire_all()
-

@@ -80,7 +80,9 @@ def withdraw_proposal(leader: PartitionLeader) -> None:
 def adopt(leader: PartitionLeader, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch) -> None:
     """The state znode surely says `isr` with this version: it is the committed one."""
     assert partition_epoch >= leader.partition_epoch, f"zkVersion {leader.partition_epoch} -> {partition_epoch}"
-    leader.committed_isr = tuple(replica for replica in isr if replica in leader.followers or replica == leader.broker_id)
+    leader.committed_isr = tuple(
+        replica for replica in isr if replica in leader.followers or replica == leader.broker_id
+    )
     leader.partition_epoch = partition_epoch
     leader.proposed_isr = None
     update_maximal_isr(leader)

@@ -198,5 +198,3 @@ class IsrKeeper:
             self._hosted.advance(partition)
         if partition.leader is leader:
             self.judge(partition, may_shrink=False)
-
-

@@ -198,8 +198,4 @@ def _operation(task: Task) -> SetData:
         controller_epoch=task.controller_epoch,
         partition_epoch=proposal.partition_epoch,
     )
-    return SetData(
-        paths.partition_state(task.topic_partition), encode_partition_state(state), proposal.partition_epoch
-    )
-
-
+    return SetData(paths.partition_state(task.topic_partition), encode_partition_state(state), proposal.partition_epoch)

@@ -57,13 +57,14 @@ class DeadlineWheel:
         bucket = math.ceil((loop.time() + delay_ms / 1000) / self._grain_s)
         waiting.bucket = bucket
         members = self._buckets.get(bucket)
-        if members is None:
-            members = self._buckets[bucket] = {}
-            heapq.heappush(self._order, bucket)
-            if self._timer is None or bucket < self._timer_bucket:
-                self._arm(loop)
-        members[waiting] = None
         self._count += 1
+        if members is not None:
+            members[waiting] = None
+            return
+        self._buckets[bucket] = {waiting: None}
+        heapq.heappush(self._order, bucket)
+        if self._timer is None or bucket < self._timer_bucket:
+            self._arm(loop)
 
     def discard(self, waiting: Waiting) -> None:
         """`waiting` has no deadline any more."""

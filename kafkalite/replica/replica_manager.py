@@ -251,6 +251,13 @@ class ReplicaManager:
                     leader.counted_end_offset = leader.log_end_offset
                 self.hosted.advance(partition)
 
+    def on_dir_failed(self, error: StorageError) -> None:
+        """A log directory went offline: every replica in it does (KIP-18)."""
+        for partition in self.hosted.all():
+            if partition.log.directory == error.directory:
+                self.hosted.fail_storage(partition, error)
+        self._fetchers.drop_idle()
+
     # --- data ----------------------------------------------------------------------------------
 
     def produce(

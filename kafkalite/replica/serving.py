@@ -198,9 +198,7 @@ class Serving:
         partition.entries[session.replica_id] = entry
         return entry
 
-    def _refusal(
-        self, partition: Partition | None, replica_id: BrokerId, wanted: ReplicaFetchPartition
-    ) -> ErrorCode:
+    def _refusal(self, partition: Partition | None, replica_id: BrokerId, wanted: ReplicaFetchPartition) -> ErrorCode:
         if partition is None or partition.leader is None:
             return missing(self._hosted, self._metadata, TopicPartition(wanted.topic, wanted.partition))
         if NO_TOPIC_ID not in (wanted.topic_id, partition.topic_id) and wanted.topic_id != partition.topic_id:
@@ -213,9 +211,7 @@ class Serving:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
-    def _tell_divergence(
-        self, session: FetchSession, entry: SessionEntry, divergence: Divergence | OutOfRange
-    ) -> None:
+    def _tell_divergence(self, session: FetchSession, entry: SessionEntry, divergence: Divergence | OutOfRange) -> None:
         partition = entry.partition
         topic, number = partition.topic_partition
         entry.is_sent = True
@@ -300,5 +296,3 @@ def _refused(key: TopicPartition, error: ErrorCode) -> ReplicaFetchedPartition:
 
 def _failed(error: ErrorCode) -> ReplicaFetchResponse:
     return ReplicaFetchResponse(error, 0, ())
-
-

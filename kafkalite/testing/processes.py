@@ -15,12 +15,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+#: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="process-starter")
 
 
 def _die_with_parent() -> None:

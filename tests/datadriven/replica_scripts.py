@@ -149,7 +149,11 @@ class LogsScript:
 
     def do_log(self, args: dict[str, str]) -> str:
         entries = [tuple(map(int, part.split("@"))) for part in args["epochs"].split(",")] if args.get("epochs") else []
-        self.logs[args["of"]] = ([(epoch, start) for epoch, start in entries], int(args.get("start", "0")), int(args["leo"]))
+        self.logs[args["of"]] = (
+            [(epoch, start) for epoch, start in entries],
+            int(args.get("start", "0")),
+            int(args["leo"]),
+        )
         self.hw = int(args.get("hw", self.hw))
         return self.show(args["of"])
 

@@ -53,7 +53,7 @@ async def test_produce_list_and_fetch() -> None:
             keys = [TopicPartition("t", n) for n in range(3)]
             many = client.produce_many({key: batch([b"a", b"b"], producer, 0) for key in keys})
             one = client.produce_raw(T0, batch([b"c"], producer, 2))
-            ends = client.list_offsets({key: LATEST_TIMESTAMP for key in keys} | {T0: EARLIEST_TIMESTAMP})
+            ends = client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP) | {T0: EARLIEST_TIMESTAMP})
             raw = client.fetch_raw(T0, 0)
             assert raw.high_watermark == 3
             offsets = [many[key].base_offset for key in keys] + [one.base_offset]

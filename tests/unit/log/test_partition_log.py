@@ -118,7 +118,7 @@ def test_reads_are_bounded_by_what_is_committed_and_refused_outside_the_log(disk
 
 def test_reads_return_whole_batches_within_the_limit(disk: MemoryDisk) -> None:
     log = make_log(disk)
-    for number in range(10):
+    for _ in range(10):
         log.append_as_leader(batch(["x" * 100]), 1)
     one = len(batch(["x" * 100]))
     assert log.read(0, 2 * one).size_bytes == 2 * one

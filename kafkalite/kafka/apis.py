@@ -1,0 +1,83 @@
+"""The APIs that are served: their versions, their handlers, and how each says no as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka.codec import Decoder, decoder
+from kafkalite.kafka.refusals import refuse
+from kafkalite.kafka.schema import schemas
+
+if TYPE_CHECKING:
+    from kafkalite.kafka.connection import Request
+
+#: Returns the answer, or a coroutine that will, or None if it answers through `request.respond` itself.
+Handler = Callable[["Request", Any], "Any | Coroutine[Any, Any, Any] | None"]
+
+#: API -> (lowest, highest) version advertised. What is known below or above is refused politely.
+OFFERED = {
+    "Produce": (0, 11), "Fetch": (4, 17), "ListOffsets": (0, 10), "Metadata": (0, 12), "OffsetCommit": (0, 9),
+    "OffsetFetch": (0, 9), "FindCoordinator": (0, 6), "JoinGroup": (0, 9), "Heartbeat": (0, 4), "LeaveGroup": (0, 5),
+    "SyncGroup": (0, 5), "DescribeGroups": (0, 5), "ListGroups": (0, 5), "ApiVersions": (0, 4), "CreateTopics": (0, 7),
+    "DeleteTopics": (0, 6), "DeleteRecords": (0, 2), "InitProducerId": (0, 5), "OffsetForLeaderEpoch": (0, 4),
+    "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4), "EndTxn": (0, 4), "WriteTxnMarkers": (0, 1),
+    "TxnOffsetCommit": (0, 4), "DescribeConfigs": (0, 4), "AlterConfigs": (0, 2), "CreatePartitions": (0, 3),
+    "DeleteGroups": (0, 2), "IncrementalAlterConfigs": (0, 1), "OffsetDelete": (0, 0), "DescribeCluster": (0, 1),
+    "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0), "ListTransactions": (0, 1),
+}  # fmt: skip
+
+#: Versions that are advertised and refused: librdkafka turns compression off unless Produce begins at 0
+#: (KAFKA-18659), yet they carry message formats before version 2.
+_REFUSED = {"Produce": range(3)}
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One API. `versions` are advertised; `known_versions` can be decoded and answered, if only with a refusal."""
+
+    key: int
+    name: str
+    versions: range
+    known_versions: range
+    flexible_requests: range
+    flexible_responses: range
+    handler: Handler
+
+    @property
+    def response_name(self) -> str:
+        return self.name + "Response"
+
+    def decoder(self, version: int) -> Decoder:
+        return decoder(self.name + "Request", version)
+
+
+def is_offered(api: Api, version: int) -> bool:
+    """Whether a request of this version is served (rather than refused)."""
+    return version in api.versions and version not in _REFUSED.get(api.name, ())
+
+
+def refusal(api: Api, message: Any, version: int, code: ErrorCode, text: str) -> Any:
+    """The answer that says `code` for everything the request asks for."""
+    return refuse(api.name, message, version, code, text)
+
+
+def make_apis(handlers: Mapping[str, Handler]) -> dict[int, Api]:
+    """The table of APIs by key for those that have a handler."""
+    table: dict[int, Api] = {}
+    for name, handler in handlers.items():
+        request = schemas()[name + "Request"]
+        low, high = OFFERED[name]
+        table[request.api_key] = Api(
+            key=request.api_key,
+            name=name,
+            versions=range(low, high + 1),
+            known_versions=request.versions,
+            flexible_requests=request.flexible,
+            # KIP-511: a client that does not know the broker yet must be able to read this one's header.
+            flexible_responses=range(0) if name == "ApiVersions" else schemas()[name + "Response"].flexible,
+            handler=handler,
+        )
+    return table

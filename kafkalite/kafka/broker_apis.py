@@ -1,0 +1,46 @@
+"""Puts the Kafka side of a node together: coordinators, handlers, listener."""
+
+from __future__ import annotations
+
+from kafkalite.kafka.apis import Api, make_apis
+from kafkalite.kafka.groups.coordinator import GroupCoordinator
+from kafkalite.kafka.handlers.cluster import ClusterHandlers
+from kafkalite.kafka.handlers.configs import ConfigHandlers
+from kafkalite.kafka.handlers.data import DataHandlers
+from kafkalite.kafka.handlers.groups import GroupHandlers
+from kafkalite.kafka.handlers.topics import TopicHandlers
+from kafkalite.kafka.handlers.transactions import TransactionHandlers
+from kafkalite.kafka.listener import KafkaListener
+from kafkalite.kafka.services import Services
+from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
+from kafkalite.kafka.transactions.markers import LocalMarkers, MarkerChannels
+from kafkalite.model import Endpoint
+
+
+class KafkaSide:
+    """What the node starts and stops. `groups.topics_deleted` wants to be told about deleted topics."""
+
+    def __init__(self, services: Services) -> None:
+        self.groups = GroupCoordinator(services)
+        local = LocalMarkers(services, self.groups)
+        self.transactions = TransactionCoordinator(services, MarkerChannels(services, local))
+        handlers = {
+            **ClusterHandlers(services).table(),
+            **DataHandlers(services).table(),
+            **TopicHandlers(services).table(),
+            **ConfigHandlers(services).table(),
+            **GroupHandlers(services, self.groups).table(),
+            **TransactionHandlers(services, self.groups, self.transactions, local).table(),
+        }
+        self.apis: dict[int, Api] = make_apis(handlers)
+        self.listener = KafkaListener(services, self.apis)
+
+    async def start(self, host: str, port: int) -> Endpoint:
+        """Bind, serve, and coordinate what this node leads. Raises OSError."""
+        endpoint = await self.listener.start(host, port)
+        self.groups.start()
+        self.transactions.start()
+        return endpoint
+
+    async def close(self) -> None:
+        await self.listener.close()

@@ -1,0 +1,387 @@
+"""One client's connection: frames in, answers out in the order of the requests.
+
+Frames are parsed where they were received, synchronously in `buffer_updated`; what they answer is written with one
+call per wake-up. A connection with nothing half received has no buffer of its own: it reads into one that all
+connections of the listener share, which is safe because `get_buffer`, the read and `buffer_updated` follow each other
+in one step of the event loop. Only the rest of a half received frame is copied into a buffer of the connection's own,
+which grows with what has ARRIVED, not with what the length field promises.
+
+Sources: FACTS 1 (one send per read), Kafka's SocketServer (a connection's answers keep its requests' order).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+
+from kafkalite.kafka.codec import Buffer, WireError, encoder, read_varint
+
+if TYPE_CHECKING:
+    from kafkalite.kafka.apis import Api
+    from kafkalite.kafka.listener import KafkaListener
+
+_log = structlog.get_logger(__name__)
+
+_LENGTH = struct.Struct(">i").unpack_from
+_HEAD = struct.Struct(">hhih").unpack_from
+_PUT_HEAD = struct.Struct(">ii").pack_into
+_HEAD_BYTES = 10
+#: Only Produce carries records; no other request has a reason to be larger.
+MAX_OTHER_REQUEST_BYTES = 16 * 2**20
+#: A connection's own buffer starts here.
+_MIN_OWN_BUFFER = 16 * 1024
+#: A drained buffer of up to this size is kept while requests keep coming: fresh pages cost more than the copy.
+_MAX_KEPT_BUFFER = 4 * 2**20
+#: Answers beyond this are handed to the transport before the next request is looked at.
+_FLUSH_BYTES = 2**20
+#: Answers with a piece this large are written as a vector, others joined.
+_VECTOR_BYTES = 4096
+
+
+class Request:
+    """One request under way. Whoever handles it calls `respond` (or `respond_nothing`) exactly once."""
+
+    __slots__ = ("api", "buffers", "client_id", "connection", "correlation_id", "is_answered", "version")
+
+    def __init__(
+        self, connection: KafkaConnection, api: Api | None, version: int, correlation_id: int, client_id: str
+    ) -> None:
+        self.connection = connection
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.buffers: list[Buffer] = []
+        self.is_answered = False
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.peer_host
+
+    def respond(self, message: Any) -> None:
+        """Answer in the request's own version."""
+        assert self.api is not None
+        has_tags = self.version in self.api.flexible_responses
+        w = bytearray(9 if has_tags else 8)
+        chunks: list[Buffer] = []
+        chunks.append(encoder(self.api.response_name, self.version)(message, w, chunks))
+        self._finish(w, chunks)
+
+    def respond_raw(self, body: bytes) -> None:
+        """Answer with a body encoded elsewhere, under the header without tags."""
+        w = bytearray(8)
+        w += body
+        self._finish(w, [w])
+
+    def _finish(self, head: bytearray, chunks: list[Buffer]) -> None:
+        _PUT_HEAD(head, 0, sum(map(len, chunks)) - 4, self.correlation_id)
+        self.buffers = chunks
+        self.respond_nothing()
+
+    def respond_nothing(self) -> None:
+        """The client expects no answer (Produce with acks=0)."""
+        assert not self.is_answered, "a request was answered twice"
+        self.is_answered = True
+        self.connection.answered(self)
+
+
+class KafkaConnection(asyncio.BufferedProtocol):
+    """See the module."""
+
+    def __init__(self, listener: KafkaListener) -> None:
+        self.listener = listener
+        self.peer_host = ""
+        self.peer = ""
+        self.last_active = 0.0
+        #: When the frame that is half received began to arrive; 0 if there is none.
+        self.frame_began = 0.0
+        self.is_closed = False
+        self._transport: asyncio.Transport | None = None
+        self._own: bytearray | None = None
+        self._own_view: memoryview = memoryview(b"")
+        self._start = 0
+        self._end = 0
+        self._waiting: deque[Request] = deque()
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._is_parsing = False
+        self._is_flush_due = False
+        self._is_write_paused = False
+        self._is_reading_paused = False
+        self._is_starved = False
+
+    # --- the transport's calls ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are asyncio's in deed, not in type.
+        transport = self._transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=_FLUSH_BYTES)
+        address = transport.get_extra_info("peername")
+        if isinstance(address, tuple) and len(address) >= 2:
+            self.peer_host, self.peer = str(address[0]), f"{address[0]}:{address[1]}"
+        if not self.listener.opened(self):
+            self.is_closed = True
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed = True
+        self._waiting.clear()
+        self._out = []
+        self._release_own()
+        self.listener.closed(self)
+
+    def pause_writing(self) -> None:
+        self._is_write_paused = True
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._is_write_paused = False
+        self._resume()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._own is None:
+            return self.listener.shared_view
+        return self._own_view[self._end :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.last_active = self.listener.now()
+        if self._own is None:
+            view = self.listener.shared_view
+            used = self._parse(view, 0, nbytes)
+            if used < nbytes and not self.is_closed:
+                self._keep(view[used:nbytes])
+        else:
+            self._end += nbytes
+            self._parse_own()
+        self._flush()
+
+    def eof_received(self) -> bool:
+        return False
+
+    # --- frames ---
+
+    def _parse_own(self) -> None:
+        self._start = self._parse(self._own_view, self._start, self._end)
+        if self.is_closed:
+            return
+        if self._start == self._end:
+            self._start = self._end = 0
+            if not self.listener.shared_bytes < len(self._own_view) <= _MAX_KEPT_BUFFER:
+                self._release_own()
+            return
+        have = self._end - self._start
+        need = self._frame_bytes(self._own_view, self._start, self._end)
+        if self._start and (need > len(self._own_view) - self._start or self._end == len(self._own_view)):
+            self._own_view[:have] = bytes(self._own_view[self._start : self._end])
+            self._start, self._end = 0, have
+        if self._end == len(self._own_view):
+            # Full, and the frame goes on; or requests are read ahead and none may be started now.
+            self._grow(self._own_view[:have], need)
+
+    def _keep(self, rest: memoryview) -> None:
+        """Move a half received frame into a buffer of our own."""
+        self._grow(rest, self._frame_bytes(rest, 0, len(rest)))
+
+    def _frame_bytes(self, view: memoryview, start: int, stop: int) -> int:
+        """Bytes that the frame at `start` takes, as far as is known."""
+        return 4 + int(_LENGTH(view, start)[0]) if stop - start >= 4 else 4
+
+    def _grow(self, data: memoryview, need: int) -> None:
+        have = len(data)
+        size = max(_MIN_OWN_BUFFER, min(need, 4 * have), have + 1)
+        self.listener.take_memory(self, size - (len(self._own) if self._own is not None else 0))
+        own = bytearray(size)
+        own[:have] = data
+        self._own, self._own_view = own, memoryview(own)
+        self._start, self._end = 0, have
+
+    def _release_own(self) -> None:
+        if self._own is not None:
+            self.listener.give_memory(len(self._own))
+            self._own = None
+            self._own_view = memoryview(b"")
+            self._start = self._end = 0
+
+    def _parse(self, view: memoryview, start: int, stop: int) -> int:
+        """Start the requests in view[start:stop]; return where the first one that was not started begins."""
+        self._is_parsing = True
+        limit = self.listener.max_in_flight
+        try:
+            while stop - start >= 4:
+                if len(self._waiting) >= limit or self._is_write_paused:
+                    self._pause_reading()
+                    break
+                size = _LENGTH(view, start)[0]
+                if not self._is_acceptable(view, start, stop, size):
+                    return stop
+                end = start + 4 + size
+                if end > stop:
+                    break
+                self.frame_began = 0.0
+                self._frame(view[start + 4 : end])
+                start = end
+                if self.is_closed:
+                    return stop
+                if self._out_bytes > _FLUSH_BYTES:
+                    self._write()
+        finally:
+            self._is_parsing = False
+        if start < stop and not self.frame_began and not self._is_reading_paused:
+            self.frame_began = self.last_active
+        return start
+
+    def _is_acceptable(self, view: memoryview, start: int, stop: int, size: int) -> bool:
+        """Whether a frame may have this length; otherwise the connection is closed."""
+        if size < _HEAD_BYTES - 2 or size > self.listener.max_request_bytes:
+            self.refuse("frame.length", f"a frame of {size} bytes")
+            return False
+        if size > MAX_OTHER_REQUEST_BYTES and stop - start >= 6 and int.from_bytes(view[start + 4 : start + 6]) != 0:
+            self.refuse("frame.length", f"{size} bytes in a request that carries no records")
+            return False
+        return True
+
+    def _frame(self, view: memoryview) -> None:
+        """One request: header, body, handler."""
+        try:
+            api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
+            position = _HEAD_BYTES + max(0, id_bytes)
+            if position > len(view):
+                raise WireError("the client id overruns the frame")
+            client_id = str(view[_HEAD_BYTES:position], "utf-8") if id_bytes > 0 else ""
+            self._dispatch(view, position, api_key, version, correlation_id, client_id)
+        except (WireError, struct.error, UnicodeDecodeError, IndexError) as error:
+            self.refuse("request.malformed", str(error))
+
+    def _dispatch(
+        self, view: memoryview, position: int, api_key: int, version: int, correlation_id: int, client_id: str
+    ) -> None:
+        api = self.listener.apis.get(api_key)
+        if api is None or version not in api.known_versions:
+            request = Request(self, api, version, correlation_id, client_id)
+            self._waiting.append(request)
+            request.respond_raw(self.listener.unsupported(api_key))
+            return
+        if version in api.flexible_requests:
+            position = _skip_tags(view, position)
+        message, used = api.decoder(version)(view[position:])
+        if used != len(view) - position:
+            raise WireError(f"{api.name} v{version}: {len(view) - position - used} bytes are left over")
+        request = Request(self, api, version, correlation_id, client_id)
+        self._waiting.append(request)
+        self.listener.handle(request, message)
+
+    # --- answers ---
+
+    def answered(self, request: Request) -> None:
+        """A request has its answer: whatever is now complete from the oldest on goes out."""
+        if self.is_closed:
+            return
+        waiting = self._waiting
+        while waiting and waiting[0].is_answered:
+            for buffer in waiting.popleft().buffers:
+                self._out.append(buffer)
+                self._out_bytes += len(buffer)
+        if not self._is_parsing and not self._is_flush_due:
+            # Many requests may complete in this turn of the loop: write once, at its end.
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._is_flush_due = False
+        self._flush()
+        self._resume()
+
+    def _flush(self) -> None:
+        if self._out and not self.is_closed:
+            self._write()
+
+    def _write(self) -> None:
+        transport = self._transport
+        assert transport is not None
+        out, self._out, self._out_bytes = self._out, [], 0
+        if not out:
+            return
+        if len(out) == 1:
+            transport.write(out[0])
+        elif any(len(buffer) > _VECTOR_BYTES for buffer in out):
+            transport.writelines(out)
+        else:
+            transport.write(b"".join(out))
+
+    # --- flow control ---
+
+    def _pause_reading(self) -> None:
+        if not self._is_reading_paused and not self.is_closed and self._transport is not None:
+            self._is_reading_paused = True
+            self.frame_began = 0.0  # from here on it is we who are slow
+            self._transport.pause_reading()
+
+    def starve(self) -> None:
+        """The listener has no memory left for half received frames: read on when it has."""
+        self._is_starved = True
+        self._pause_reading()
+
+    def feed(self) -> None:
+        self._is_starved = False
+        self._resume()
+
+    def _resume(self) -> None:
+        """Start what was read ahead, then read on, if nothing forbids it any more."""
+        if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved:
+            return
+        if len(self._waiting) >= self.listener.max_in_flight:
+            return
+        self._is_reading_paused = False
+        if self._own is not None:
+            self._parse_own()
+            self._flush()
+        if not self._is_reading_paused and not self.is_closed:
+            assert self._transport is not None
+            self._transport.resume_reading()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether requests are under way."""
+        return bool(self._waiting)
+
+    def relax(self) -> None:
+        """Give the memory of a drained buffer back; called when nothing has come for a while."""
+        if self._own is not None and self._end == 0:
+            self._release_own()
+
+    # --- the end ---
+
+    def refuse(self, what: str, detail: str) -> None:
+        """The peer broke the protocol: one log line, and the connection closes."""
+        if not self.is_closed:
+            _log.warning("kafka.connection_refused", reason=what, detail=detail, peer=self.peer)
+            self.close()
+
+    def close(self) -> None:
+        """Write what is answered, then close."""
+        if self._transport is not None and not self.is_closed:
+            self._flush()
+            self.is_closed = True
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _skip_tags(view: memoryview, position: int) -> int:
+    """Past the tagged fields of a request header; we know none."""
+    count, position = read_varint(view, position)
+    for _ in range(count):
+        _, position = read_varint(view, position)
+        size, position = read_varint(view, position)
+        position += size
+        if position > len(view):
+            raise WireError("a tagged field of the header overruns the frame")
+    return position

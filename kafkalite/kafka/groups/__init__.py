@@ -1,0 +1,1 @@
+"""Consumer groups: a pure state machine per group (`group`), its offsets (`offsets`), the shell (`coordinator`)."""

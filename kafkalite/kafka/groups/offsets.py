@@ -1,0 +1,93 @@
+"""One group's committed offsets, and those that wait for the end of a transaction. Pure.
+
+An offset counts once its record is replicated; until then it is pending and readers see the one before. Offsets that
+were committed in a transaction stay pending until its marker comes (KIP-98); `require_stable` readers are told to wait
+for those (KIP-447).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kafkalite.model import Offset, ProducerId, TopicPartition
+
+#: offset.metadata.max.bytes
+MAX_METADATA_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedOffset:
+    """`record_offset` is where in `__consumer_offsets` it stands: of two, the later one holds."""
+
+    offset: Offset
+    leader_epoch: int
+    metadata: str
+    commit_ms: int
+    expire_ms: int = -1
+    record_offset: int = -1
+
+
+@dataclass(slots=True)
+class GroupOffsets:
+    committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
+    #: Producer -> what its open transaction will commit.
+    in_transactions: dict[ProducerId, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+
+    def commit(self, partition: TopicPartition, offset: CommittedOffset) -> None:
+        """The record of a plain commit is durable."""
+        known = self.committed.get(partition)
+        if known is None or known.record_offset <= offset.record_offset:
+            self.committed[partition] = offset
+
+    def commit_in_transaction(
+        self, producer_id: ProducerId, partition: TopicPartition, offset: CommittedOffset
+    ) -> None:
+        """The record of a transactional commit is durable."""
+        pending = self.in_transactions.setdefault(producer_id, {})
+        known = pending.get(partition)
+        if known is None or known.record_offset <= offset.record_offset:
+            pending[partition] = offset
+
+    def end_transaction(self, producer_id: ProducerId, *, is_committed: bool) -> None:
+        """The marker of the producer's transaction is in the log."""
+        pending = self.in_transactions.pop(producer_id, {})
+        if is_committed:
+            for partition, offset in pending.items():
+                self.commit(partition, offset)
+
+    def forget(self, partition: TopicPartition, record_offset: int = 2**63) -> None:
+        """A tombstone: what was committed before it does not count any more."""
+        known = self.committed.get(partition)
+        if known is not None and known.record_offset <= record_offset:
+            del self.committed[partition]
+
+    def is_unstable(self, partition: TopicPartition) -> bool:
+        """Whether an open transaction may change this partition's offset."""
+        return any(partition in pending for pending in self.in_transactions.values())
+
+    def is_empty(self) -> bool:
+        return not self.committed and not self.in_transactions
+
+    def expired(self, now_ms: int, retention_ms: int, idle_since_ms: int | None) -> list[TopicPartition]:
+        """The partitions whose offsets have outlived `retention_ms` (KIP-211).
+
+        Args:
+            idle_since_ms: since when the group has had no members; None for one that never had any: then each
+                commit's own age counts.
+        """
+        return sorted(
+            partition
+            for partition, offset in self.committed.items()
+            if not self.is_unstable(partition)
+            and (
+                offset.expire_ms <= now_ms
+                if offset.expire_ms >= 0
+                else max(offset.commit_ms, idle_since_ms if idle_since_ms is not None else 0) + retention_ms <= now_ms
+            )
+        )
+
+    def of_topics(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """The partitions of these topics that have an offset."""
+        wanted = set(topics)
+        return sorted(partition for partition in self.committed if partition.topic in wanted)

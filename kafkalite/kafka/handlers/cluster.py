@@ -1,0 +1,172 @@
+"""ApiVersions, Metadata, DescribeCluster: the cluster as clients see it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import topic_ids, wire
+from kafkalite.kafka.apis import OFFERED, Handler
+from kafkalite.kafka.codec import ZERO_UUID
+from kafkalite.kafka.connection import Request
+from kafkalite.kafka.internal_topics import internal_topic
+from kafkalite.kafka.schema import schemas
+from kafkalite.kafka.services import INTERNAL_TOPICS, Services
+from kafkalite.model import NO_LEADER
+from kafkalite.rpc.messages import Broker, CreateTopicsRequest, NewTopic, TopicMetadata
+
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def is_topic_name(name: str) -> bool:
+    """Kafka's rule for topic names."""
+    return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+class ClusterHandlers:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "ApiVersions": self.api_versions,
+            "Metadata": self.metadata,
+            "DescribeCluster": self.describe_cluster,
+        }
+
+    def api_versions(self, request: Request, message: Any) -> Any:
+        response = wire.ApiVersionsResponse
+        if request.version >= 3 and not (
+            _SOFTWARE_NAME.fullmatch(message.client_software_name)
+            and _SOFTWARE_NAME.fullmatch(message.client_software_version)
+        ):
+            return response(error_code=int(ErrorCode.INVALID_REQUEST))
+        served = request.connection.listener.apis.values()
+        return response(
+            api_keys=[
+                response.ApiVersion(api.key, api.versions.start, api.versions.stop - 1)
+                for api in sorted(served, key=lambda api: api.key)
+            ]
+        )
+
+    def metadata(self, request: Request, message: Any) -> Any:
+        asked = message.topics
+        if asked is None or (request.version == 0 and not asked):
+            return self._metadata(None, [])
+        names: list[str] = []
+        unknown_ids: list[bytes] = []
+        for topic in asked:
+            if topic.topic_id == ZERO_UUID:
+                names.append(topic.name or "")
+                continue
+            name = self._services.topic_name(topic_ids.from_wire(topic.topic_id))
+            if name is None:
+                unknown_ids.append(topic.topic_id)
+            else:
+                names.append(name)
+        names = list(dict.fromkeys(names))
+        if message.allow_auto_topic_creation and self._services.config.auto_create_topics_enable:
+            missing = [
+                topic.topic
+                for topic in self._services.metadata(names).topics
+                if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and is_topic_name(topic.topic)
+            ]
+            if missing:
+                return self._create_and_tell(names, missing, unknown_ids)
+        return self._metadata(names, unknown_ids)
+
+    async def _create_and_tell(self, names: list[str], missing: list[str], unknown_ids: list[bytes]) -> Any:
+        config = self._services.config
+        alive = len(self._services.metadata([]).brokers)
+        created = await self._services.create_topics(
+            CreateTopicsRequest(
+                tuple(
+                    internal_topic(name, config, alive) if name in INTERNAL_TOPICS else NewTopic(name)
+                    for name in missing
+                )
+            )
+        )
+        errors = {
+            result.topic: result.error
+            for result in created.topics
+            if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+        }
+        return self._metadata(names, unknown_ids, errors, set(missing) - errors.keys())
+
+    def _metadata(
+        self,
+        names: list[str] | None,
+        unknown_ids: list[bytes],
+        errors: dict[str, int] | None = None,
+        created: set[str] | None = None,
+    ) -> Any:
+        response = wire.MetadataResponse
+        known = self._services.metadata(names)
+        alive = {broker.broker_id for broker in known.brokers}
+        topics = []
+        for topic in known.topics:
+            answer = _topic(topic, alive)
+            if not is_topic_name(topic.topic):
+                answer.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+            elif errors and topic.topic in errors:
+                answer.error_code = errors[topic.topic]
+            elif created and topic.topic in created and answer.error_code:
+                # It exists, but nobody has told us its leader yet: the client asks again.
+                answer.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+            topics.append(answer)
+        for topic_id in unknown_ids:
+            topics.append(response.MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, topic_id))
+        return response(
+            brokers=[_broker(broker) for broker in known.brokers],
+            cluster_id=known.cluster_id,
+            controller_id=known.controller_id,
+            topics=topics,
+        )
+
+    def describe_cluster(self, request: Request, message: Any) -> Any:
+        response = wire.DescribeClusterResponse
+        if message.endpoint_type != 1:
+            return response(
+                error_code=int(ErrorCode.INVALID_REQUEST), error_message="there are no controller endpoints here"
+            )
+        known = self._services.metadata([])
+        return response(
+            cluster_id=known.cluster_id,
+            controller_id=known.controller_id,
+            brokers=[
+                response.DescribeClusterBroker(broker.broker_id, broker.kafka_host, broker.kafka_port, broker.rack)
+                for broker in known.brokers
+            ],
+        )
+
+
+def _broker(broker: Broker) -> Any:
+    return wire.MetadataResponse.MetadataResponseBroker(
+        broker.broker_id, broker.kafka_host, broker.kafka_port, broker.rack
+    )
+
+
+def _topic(topic: TopicMetadata, alive: set[Any]) -> Any:
+    response = wire.MetadataResponse
+    partitions = []
+    for partition in topic.partitions:
+        has_leader = partition.leader != NO_LEADER and partition.leader in alive
+        partitions.append(
+            response.MetadataResponsePartition(
+                partition.error or (0 if has_leader else int(ErrorCode.LEADER_NOT_AVAILABLE)),
+                partition.partition,
+                partition.leader if has_leader else NO_LEADER,
+                partition.leader_epoch,
+                partition.replicas,
+                partition.isr,
+                [replica for replica in partition.replicas if replica not in alive],
+            )
+        )
+    return response.MetadataResponseTopic(
+        topic.error, topic.topic, topic_ids.to_wire(topic.topic_id), topic.topic in INTERNAL_TOPICS, partitions
+    )
+
+
+assert OFFERED.keys() <= {name.removesuffix("Request") for name in schemas()}

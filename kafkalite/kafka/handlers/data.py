@@ -1,0 +1,336 @@
+"""Produce, Fetch, ListOffsets, OffsetForLeaderEpoch, DeleteRecords: partitions and their records."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafkalite.env.seams import Buffer
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.kafka import topic_ids, wire
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.kafka.services import INTERNAL_TOPICS, Services
+from kafkalite.model import EARLIEST_TIMESTAMP, Offset, TopicPartition
+from kafkalite.rpc.messages import (
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ProducedPartition,
+)
+
+_LENGTH_AND_MAGIC = struct.Struct(">8xi4xb").unpack_from
+_ATTRIBUTES = struct.Struct(">21xh").unpack_from
+_BATCH_BYTES = 61
+_ZSTD = 4
+_EARLIEST_LOCAL = -4
+_LATEST_TIERED = -5
+
+
+def records_error(records: Buffer | None, version: int) -> ErrorCode:
+    """Whether a Produce request of this version may carry these records; the log looks at the rest.
+
+    Source: Kafka's ProduceRequest.validateRecords: exactly one batch of format version 2; zstd from version 7 on.
+    """
+    if records is None or len(records) < _BATCH_BYTES:
+        return ErrorCode.INVALID_RECORD if not records else ErrorCode.CORRUPT_MESSAGE
+    length, magic = _LENGTH_AND_MAGIC(records)
+    if magic != 2:
+        return ErrorCode.INVALID_RECORD if magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
+    if length + 12 != len(records):
+        # More than one batch, or one that says less or more than there is.
+        return ErrorCode.INVALID_RECORD if 49 <= length < len(records) - 12 else ErrorCode.CORRUPT_MESSAGE
+    if version < 7 and _ATTRIBUTES(records)[0] & 7 == _ZSTD:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return ErrorCode.NONE
+
+
+class DataHandlers:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._partitions = services.partitions
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "Produce": self.produce,
+            "Fetch": self.fetch,
+            "ListOffsets": self.list_offsets,
+            "OffsetForLeaderEpoch": self.offset_for_leader_epoch,
+            "DeleteRecords": self.delete_records,
+        }
+
+    # --- Produce ---
+
+    def produce(self, request: Request, message: Any) -> None:
+        acks: int = message.acks
+        accepted: list[tuple[TopicPartition, Buffer]] = []
+        refused: dict[tuple[str, int], ProducedPartition] = {}
+        for topic in message.topic_data:
+            name = topic.name
+            for partition in topic.partition_data:
+                if acks not in (-1, 0, 1):
+                    error = ErrorCode.INVALID_REQUIRED_ACKS
+                elif name in INTERNAL_TOPICS:
+                    error = ErrorCode.INVALID_TOPIC_EXCEPTION
+                else:
+                    error = records_error(partition.records, request.version)
+                key = TopicPartition(name, partition.index)
+                if error:
+                    refused[key] = ProducedPartition(name, partition.index, int(error), Offset(-1))
+                else:
+                    accepted.append((key, partition.records))
+
+        def done(results: tuple[ProducedPartition, ...]) -> None:
+            self._produced(request, message, acks, refused, results)
+
+        if accepted:
+            self._partitions.produce(acks, message.timeout_ms, accepted, done)
+        else:
+            done(())
+
+    def _produced(
+        self,
+        request: Request,
+        message: Any,
+        acks: int,
+        refused: dict[tuple[str, int], ProducedPartition],
+        results: tuple[ProducedPartition, ...],
+    ) -> None:
+        if acks == 0:
+            # There is no answer to put an error in: Kafka closes the connection, so that the producer looks again.
+            failed = [result for result in (*results, *refused.values()) if result.error]
+            request.respond_nothing()
+            if failed:
+                request.connection.close()
+            return
+        by_key = dict(refused)
+        for result in results:
+            by_key[result.topic, result.partition] = result
+        response = wire.ProduceResponse
+        topic_class, partition_class = response.TopicProduceResponse, response.PartitionProduceResponse
+        topics = []
+        for topic in message.topic_data:
+            name = topic.name
+            partitions = []
+            for partition in topic.partition_data:
+                result = by_key[name, partition.index]
+                partitions.append(
+                    partition_class(
+                        partition.index,
+                        result.error,
+                        result.base_offset,
+                        result.log_append_time_ms,
+                        result.log_start_offset,
+                        (),
+                        result.message or None,
+                    )
+                )
+            topics.append(topic_class(name, partitions))
+        request.respond(response(topics))
+
+    # --- Fetch ---
+
+    def fetch(self, request: Request, message: Any) -> Any:
+        if message.session_id and message.session_epoch > 0:
+            # We open no sessions (the answer's session id is 0): this one is not ours.
+            return wire.FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+        uses_ids = request.version >= 13
+        asked: list[FetchPartition] = []
+        topics: list[tuple[Any, str | None]] = []
+        for topic in message.topics:
+            name = self._services.topic_name(topic_ids.from_wire(topic.topic_id)) if uses_ids else topic.topic
+            topics.append((topic, name))
+            if name is not None:
+                for partition in topic.partitions:
+                    asked.append(
+                        FetchPartition(
+                            name,
+                            partition.partition,
+                            partition.fetch_offset,
+                            partition.partition_max_bytes,
+                            partition.current_leader_epoch,
+                        )
+                    )
+        isolation = message.isolation_level
+
+        def done(results: tuple[FetchedPartition, ...], buffers: list[Buffer]) -> None:
+            if not request.connection.is_closed:
+                request.respond(_fetched(topics, isolation, results, buffers))
+
+        if not asked:
+            done((), [])
+            return None
+        self._partitions.fetch(
+            FetchRequest(
+                max_wait_ms=max(0, message.max_wait_ms) if len(topics) == len(message.topics) else 0,
+                min_bytes=message.min_bytes,
+                max_bytes=min(message.max_bytes, self._services.config.fetch_max_bytes),
+                partitions=tuple(asked),
+                isolation=isolation,
+            ),
+            done,
+        )
+        return None
+
+    # --- offsets ---
+
+    def list_offsets(self, request: Request, message: Any) -> Any:
+        asked: list[ListOffsetsPartition] = []
+        seen: set[tuple[str, int]] = set()
+        duplicates: set[tuple[str, int]] = set()
+        for topic in message.topics:
+            for partition in topic.partitions:
+                key = (topic.name, partition.partition_index)
+                (duplicates if key in seen else seen).add(key)
+                if partition.timestamp != _LATEST_TIERED:
+                    timestamp = partition.timestamp
+                    asked.append(
+                        ListOffsetsPartition(
+                            topic.name,
+                            partition.partition_index,
+                            EARLIEST_TIMESTAMP if timestamp == _EARLIEST_LOCAL else timestamp,
+                            partition.current_leader_epoch,
+                        )
+                    )
+        listed = self._partitions.list_offsets(ListOffsetsRequest(tuple(asked), message.isolation_level))
+        by_key = {(entry.topic, entry.partition): entry for entry in listed.partitions}
+        response = wire.ListOffsetsResponse
+        topics = []
+        for topic in message.topics:
+            partitions = []
+            for partition in topic.partitions:
+                answer = response.ListOffsetsPartitionResponse(partition.partition_index)
+                key = (topic.name, partition.partition_index)
+                entry = by_key.get(key)
+                if key in duplicates:
+                    answer.error_code = int(ErrorCode.INVALID_REQUEST)
+                elif entry is not None:
+                    answer.error_code = entry.error
+                    answer.timestamp, answer.offset, answer.leader_epoch = (
+                        entry.timestamp,
+                        entry.offset,
+                        entry.leader_epoch,
+                    )
+                    if not entry.error and entry.offset >= 0:
+                        answer.old_style_offsets = [entry.offset]
+                partitions.append(answer)
+            topics.append(response.ListOffsetsTopicResponse(topic.name, partitions))
+        return response(topics=topics)
+
+    def offset_for_leader_epoch(self, request: Request, message: Any) -> Any:
+        response = wire.OffsetForLeaderEpochResponse
+
+        def answer(topic: str, partition: Any) -> Any:
+            epoch, end = self._partitions.end_offset_for_epoch(
+                TopicPartition(topic, partition.partition), partition.current_leader_epoch, partition.leader_epoch
+            )
+            return response.EpochEndOffset(0, partition.partition, epoch, end)
+
+        return response(
+            topics=[
+                response.OffsetForLeaderTopicResult(
+                    topic.topic,
+                    [
+                        _or_error(
+                            lambda topic=topic, partition=partition: answer(topic.topic, partition),  # type: ignore[misc]
+                            lambda code, partition=partition: response.EpochEndOffset(code, partition.partition),  # type: ignore[misc]
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    def delete_records(self, request: Request, message: Any) -> Any:
+        response = wire.DeleteRecordsResponse
+        result = response.DeleteRecordsPartitionResult
+
+        def answer(topic: str, partition: Any) -> Any:
+            before = self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
+            return result(partition.partition_index, before, 0)
+
+        return response(
+            topics=[
+                response.DeleteRecordsTopicResult(
+                    topic.name,
+                    [
+                        _or_error(
+                            lambda topic=topic, partition=partition: answer(topic.name, partition),  # type: ignore[misc]
+                            lambda code, partition=partition: result(partition.partition_index, -1, code),  # type: ignore[misc]
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+
+def _or_error(attempt: Callable[[], Any], refusal: Callable[[int], Any]) -> Any:
+    try:
+        return attempt()
+    except ApiError as error:
+        return refusal(int(error.code))
+
+
+def split_buffers(sizes: Iterable[int], buffers: list[Buffer]) -> list[list[Buffer]]:
+    """Deal out `buffers` to partitions that own so many bytes each, in order, without copying."""
+    dealt: list[list[Buffer]] = []
+    rest = iter(buffers)
+    piece: memoryview | None = None
+    for size in sizes:
+        mine: list[Buffer] = []
+        while size > 0:
+            whole: Buffer = piece if piece is not None else next(rest)
+            piece = None
+            if len(whole) > size:
+                view = memoryview(whole)
+                whole, piece = view[:size], view[size:]
+            mine.append(whole)
+            size -= len(whole)
+        dealt.append(mine)
+    return dealt
+
+
+def _fetched(
+    topics: list[tuple[Any, str | None]],
+    isolation: int,
+    results: tuple[FetchedPartition, ...],
+    buffers: list[Buffer],
+) -> Any:
+    response = wire.FetchResponse
+    partition_class = response.PartitionData
+    pieces = split_buffers((result.records_size for result in results), buffers)
+    by_key = {(result.topic, result.partition): (result, mine) for result, mine in zip(results, pieces)}
+    answers = []
+    for topic, name in topics:
+        partitions = []
+        for partition in topic.partitions:
+            found = by_key.get((name, partition.partition)) if name is not None else None
+            if found is None:
+                code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                partitions.append(partition_class(partition.partition, int(code), -1, records=b""))
+                continue
+            result, mine = found
+            partitions.append(
+                partition_class(
+                    partition.partition,
+                    result.error,
+                    result.high_watermark,
+                    result.last_stable_offset,
+                    result.log_start_offset,
+                    aborted_transactions=[
+                        response.AbortedTransaction(aborted.producer_id, aborted.first_offset)
+                        for aborted in result.aborted
+                    ]
+                    if isolation
+                    else None,
+                    records=mine,
+                )
+            )
+        answers.append(response.FetchableTopicResponse(topic.topic, topic.topic_id, partitions))
+    return response(responses=answers)

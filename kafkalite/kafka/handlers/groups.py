@@ -1,0 +1,382 @@
+"""Consumer groups: membership, offsets, administration. Translation only; see `kafkalite.kafka.groups`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka import wire
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.kafka.groups.coordinator import CommitResults, GroupCoordinator
+from kafkalite.kafka.groups.group import Group, GroupState, JoinAnswer, JoinRequest, SyncAnswer
+from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
+from kafkalite.kafka.services import Services
+from kafkalite.model import Offset, ProducerId, TopicPartition
+
+_NO_OPERATIONS = -(2**31)
+
+
+class GroupHandlers:
+    def __init__(self, services: Services, groups: GroupCoordinator) -> None:
+        self._services = services
+        self._groups = groups
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "JoinGroup": self.join,
+            "SyncGroup": self.sync,
+            "Heartbeat": self.heartbeat,
+            "LeaveGroup": self.leave,
+            "OffsetCommit": self.offset_commit,
+            "TxnOffsetCommit": self.txn_offset_commit,
+            "OffsetFetch": self.offset_fetch,
+            "OffsetDelete": self.offset_delete,
+            "ListGroups": self.list_groups,
+            "DescribeGroups": self.describe_groups,
+            "DeleteGroups": self.delete_groups,
+        }
+
+    # --- membership ---
+
+    def join(self, request: Request, message: Any) -> Any:
+        def answered(answer: JoinAnswer) -> None:
+            if not request.connection.is_closed:
+                request.respond(_joined(answer, request.version))
+
+        instance_id = message.group_instance_id
+        rebalance_ms = message.rebalance_timeout_ms
+        try:
+            self._groups.join(
+                message.group_id,
+                JoinRequest(
+                    token=answered,
+                    member_id=message.member_id,
+                    new_member_id=self._groups.new_member_id(instance_id or request.client_id),
+                    instance_id=instance_id,
+                    client_id=request.client_id,
+                    client_host=f"/{request.client_host}",
+                    session_timeout_ms=message.session_timeout_ms,
+                    rebalance_timeout_ms=rebalance_ms if rebalance_ms >= 0 else message.session_timeout_ms,
+                    protocol_type=message.protocol_type,
+                    protocols=tuple((protocol.name, protocol.metadata) for protocol in message.protocols),
+                    requires_known_member_id=request.version >= 4 and instance_id is None,
+                    supports_skip_assignment=request.version >= 9,
+                ),
+            )
+        except ApiError as error:
+            return _joined(JoinAnswer(answered, error.code, message.member_id), request.version)
+        return None
+
+    def sync(self, request: Request, message: Any) -> Any:
+        def answered(answer: SyncAnswer) -> None:
+            if not request.connection.is_closed:
+                request.respond(
+                    wire.SyncGroupResponse(
+                        0, int(answer.error), answer.protocol_type, answer.protocol, answer.assignment
+                    )
+                )
+
+        if request.version >= 5 and (message.protocol_type is None or message.protocol_name is None):
+            raise api_error(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        self._groups.sync(
+            message.group_id,
+            answered,
+            message.member_id,
+            message.group_instance_id,
+            message.generation_id,
+            message.protocol_type,
+            message.protocol_name,
+            {entry.member_id: entry.assignment for entry in message.assignments},
+        )
+        return None
+
+    def heartbeat(self, request: Request, message: Any) -> Any:
+        error = self._groups.heartbeat(
+            message.group_id, message.member_id, message.group_instance_id, message.generation_id
+        )
+        return wire.HeartbeatResponse(0, int(error))
+
+    def leave(self, request: Request, message: Any) -> Any:
+        if request.version < 3:
+            return wire.LeaveGroupResponse(0, int(self._leave(message.group_id, message.member_id, None)))
+        response = wire.LeaveGroupResponse.MemberResponse
+        members = []
+        for member in message.members:
+            error = self._leave(message.group_id, member.member_id, member.group_instance_id)
+            if error in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
+                raise api_error(error)
+            members.append(response(member.member_id, member.group_instance_id, int(error)))
+        return wire.LeaveGroupResponse(0, 0, members)
+
+    def _leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
+        try:
+            return self._groups.leave(group_id, member_id, instance_id)
+        except ApiError as error:
+            return error.code
+
+    # --- offsets ---
+
+    def _unknown_partitions(self, topics: Iterable[Any]) -> set[TopicPartition]:
+        """Which of the partitions named do not exist."""
+        names = list(dict.fromkeys(topic.name for topic in topics))
+        counts = {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
+        return {
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in topics
+            for partition in topic.partitions
+            if not 0 <= partition.partition_index < counts.get(topic.name, 0)
+        }
+
+    def offset_commit(self, request: Request, message: Any) -> None:
+        retention_ms = message.retention_time_ms if 2 <= request.version <= 4 else -1
+        now = self._services.clock.wall_ms()
+
+        def expiry() -> int:
+            return now + retention_ms if retention_ms >= 0 else -1
+
+        self._commit(
+            request,
+            message,
+            message.generation_id_or_member_epoch,
+            None,
+            expiry(),
+            lambda results: _committed(wire.OffsetCommitResponse, "OffsetCommit", message, results),
+        )
+
+    def txn_offset_commit(self, request: Request, message: Any) -> None:
+        self._commit(
+            request,
+            message,
+            message.generation_id,
+            (ProducerId(message.producer_id), message.producer_epoch),
+            -1,
+            lambda results: _committed(wire.TxnOffsetCommitResponse, "TxnOffsetCommit", message, results),
+        )
+
+    def _commit(
+        self,
+        request: Request,
+        message: Any,
+        generation: int,
+        producer: tuple[ProducerId, int] | None,
+        expire_ms: int,
+        answer: Callable[[CommitResults], Any],
+    ) -> None:
+        unknown = self._unknown_partitions(message.topics)
+        now = self._services.clock.wall_ms()
+        offsets: dict[TopicPartition, CommittedOffset] = {}
+        for topic in message.topics:
+            for partition in topic.partitions:
+                key = TopicPartition(topic.name, partition.partition_index)
+                if key not in unknown:
+                    offsets[key] = CommittedOffset(
+                        Offset(partition.committed_offset),
+                        partition.committed_leader_epoch,
+                        partition.committed_metadata or "",
+                        now,
+                        expire_ms,
+                    )
+
+        def done(results: CommitResults) -> None:
+            if not request.connection.is_closed:
+                results = results | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                request.respond(answer(results))
+
+        if not offsets:
+            done({})
+            return
+        self._groups.commit(
+            message.group_id,
+            message.member_id,
+            message.group_instance_id,
+            generation,
+            offsets,
+            done,
+            producer=producer,
+        )
+
+    def offset_fetch(self, request: Request, message: Any) -> Any:
+        response = wire.OffsetFetchResponse
+        if request.version < 8:
+            offsets = self._groups.offsets_of(message.group_id)
+            topics = _offset_topics(
+                offsets,
+                message.topics,
+                message.require_stable,
+                response.OffsetFetchResponseTopic,
+                response.OffsetFetchResponsePartition,
+            )
+            return response(topics=topics)
+        groups = []
+        for group in message.groups:
+            try:
+                offsets = self._groups.offsets_of(group.group_id)
+            except ApiError as error:
+                groups.append(response.OffsetFetchResponseGroup(group.group_id, (), int(error.code)))
+                continue
+            topics = _offset_topics(
+                offsets,
+                group.topics,
+                message.require_stable,
+                response.OffsetFetchResponseTopics,
+                response.OffsetFetchResponsePartitions,
+            )
+            groups.append(response.OffsetFetchResponseGroup(group.group_id, topics, 0))
+        return response(groups=groups)
+
+    async def offset_delete(self, request: Request, message: Any) -> Any:
+        response = wire.OffsetDeleteResponse
+        unknown = self._unknown_partitions(message.topics)
+        wanted = [
+            TopicPartition(topic.name, partition.partition_index)
+            for topic in message.topics
+            for partition in topic.partitions
+        ]
+        results = await self._groups.delete_offsets(message.group_id, [key for key in wanted if key not in unknown])
+        results |= dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return response(
+            topics=[
+                response.OffsetDeleteResponseTopic(
+                    topic.name,
+                    [
+                        response.OffsetDeleteResponsePartition(
+                            partition.partition_index,
+                            int(results[TopicPartition(topic.name, partition.partition_index)]),
+                        )
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    # --- administration ---
+
+    def list_groups(self, request: Request, message: Any) -> Any:
+        response = wire.ListGroupsResponse
+        states = {state.lower() for state in message.states_filter}
+        types = {kind.lower() for kind in message.types_filter}
+        if types and "classic" not in types:
+            return response()
+        return response(
+            groups=[
+                response.ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
+                for group in self._groups.groups()
+                if not states or group.state.value.lower() in states
+            ]
+        )
+
+    def describe_groups(self, request: Request, message: Any) -> Any:
+        response = wire.DescribeGroupsResponse.DescribedGroup
+        groups = []
+        for group_id in message.groups:
+            try:
+                group = self._groups.describe(group_id)
+            except ApiError as error:
+                groups.append(response(int(error.code), group_id))
+                continue
+            groups.append(_described(group, group_id))
+        return wire.DescribeGroupsResponse(groups=groups)
+
+    async def delete_groups(self, request: Request, message: Any) -> Any:
+        result = wire.DeleteGroupsResponse.DeletableGroupResult
+        results = []
+        for group_id in message.groups_names:
+            code = ErrorCode.NONE
+            try:
+                await self._groups.delete_group(group_id)
+            except ApiError as error:
+                code = error.code
+            results.append(result(group_id, int(code)))
+        return wire.DeleteGroupsResponse(results=results)
+
+
+def _joined(answer: JoinAnswer, version: int) -> Any:
+    response = wire.JoinGroupResponse
+    # Before version 7 the protocol's name may not be null.
+    protocol = answer.protocol if answer.protocol is not None or version >= 7 else ""
+    return response(
+        0,
+        int(answer.error),
+        answer.generation,
+        answer.protocol_type,
+        protocol,
+        answer.leader,
+        answer.skip_assignment,
+        answer.member_id,
+        [response.JoinGroupResponseMember(*member) for member in answer.members],
+    )
+
+
+def _committed(response: Any, kind: str, message: Any, results: CommitResults) -> Any:
+    topic_class = getattr(response, kind + "ResponseTopic")
+    partition_class = getattr(response, kind + "ResponsePartition")
+    return response(
+        topics=[
+            topic_class(
+                topic.name,
+                [
+                    partition_class(
+                        partition.partition_index, int(results[TopicPartition(topic.name, partition.partition_index)])
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _offset_topics(
+    offsets: GroupOffsets, asked: Any, require_stable: bool, topic_class: Any, partition_class: Any
+) -> list[Any]:
+    """What is committed for the topics asked for (None: for everything)."""
+    wanted: dict[str, list[int]] = {}
+    if asked is None:
+        for key in sorted(offsets.committed):
+            wanted.setdefault(key.topic, []).append(key.partition)
+    else:
+        for topic in asked:
+            wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
+    topics = []
+    for name, indexes in wanted.items():
+        partitions = []
+        for index in indexes:
+            key = TopicPartition(name, index)
+            if require_stable and offsets.is_unstable(key):
+                partitions.append(partition_class(index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
+                continue
+            known = offsets.committed.get(key)
+            if known is None:
+                partitions.append(partition_class(index, -1, -1, "", 0))
+            else:
+                partitions.append(partition_class(index, known.offset, known.leader_epoch, known.metadata, 0))
+        topics.append(topic_class(name, partitions))
+    return topics
+
+
+def _described(group: Group | None, group_id: str) -> Any:
+    response = wire.DescribeGroupsResponse
+    if group is None:
+        return response.DescribedGroup(0, group_id, GroupState.DEAD.value)
+    is_settled = group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
+    return response.DescribedGroup(
+        0,
+        group_id,
+        group.state.value,
+        group.protocol_type or "",
+        (group.protocol or "") if is_settled else "",
+        [
+            response.DescribedGroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                member.metadata(group.protocol) if is_settled else b"",
+                member.assignment if is_settled else b"",
+            )
+            for member in group.members.values()
+        ],
+    )

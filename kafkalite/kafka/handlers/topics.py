@@ -1,0 +1,185 @@
+"""CreateTopics, DeleteTopics, CreatePartitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import topic_ids, wire
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.codec import ZERO_UUID
+from kafkalite.kafka.connection import Request
+from kafkalite.kafka.handlers.cluster import is_topic_name
+from kafkalite.kafka.services import Services
+from kafkalite.model import NO_LEADER, BrokerId
+from kafkalite.rpc.messages import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
+
+
+class TopicHandlers:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "CreateTopics": self.create_topics,
+            "DeleteTopics": self.delete_topics,
+            "CreatePartitions": self.create_partitions,
+        }
+
+    # --- CreateTopics ---
+
+    async def create_topics(self, request: Request, message: Any) -> Any:
+        times = Counter(topic.name for topic in message.topics)
+        refused: dict[str, TopicResult] = {}
+        orders: list[NewTopic] = []
+        for topic in message.topics:
+            problem = _new_topic_problem(topic, times[topic.name])
+            if problem is not None:
+                refused[topic.name] = TopicResult(topic.name, int(problem[0]), problem[1])
+            else:
+                orders.append(_new_topic(topic))
+        results = dict(refused)
+        if orders:
+            created = await self._services.create_topics(
+                CreateTopicsRequest(tuple(orders), message.timeout_ms, message.validate_only)
+            )
+            results |= {result.topic: result for result in created.topics}
+        if not message.validate_only:
+            made = [result.topic for result in results.values() if not result.error]
+            if not await self._until(lambda: self._have_leaders(made), message.timeout_ms):
+                for name in made:
+                    if not self._have_leaders([name]):
+                        results[name] = TopicResult(
+                            name, int(ErrorCode.REQUEST_TIMED_OUT), "created; its leaders are not known yet"
+                        )
+        return wire.CreateTopicsResponse(topics=[_created(results[name]) for name in dict.fromkeys(times)])
+
+    def _have_leaders(self, topics: list[str]) -> bool:
+        return all(
+            not topic.error and topic.partitions and all(part.leader != NO_LEADER for part in topic.partitions)
+            for topic in self._services.metadata(topics).topics
+        )
+
+    async def _until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
+        """Wait until the cache shows it, at most `timeout_ms`."""
+        try:
+            async with asyncio.timeout(max(0, timeout_ms) / 1000):
+                while not condition():
+                    await self._services.metadata_changed()
+        except TimeoutError:
+            return condition()
+        return True
+
+    # --- DeleteTopics ---
+
+    async def delete_topics(self, request: Request, message: Any) -> Any:
+        result_class = wire.DeleteTopicsResponse.DeletableTopicResult
+        answers: list[Any] = []
+        names: list[str] = []
+        for topic in message.topics if request.version >= 6 else ():
+            name = topic.name
+            if name is None:
+                name = self._services.topic_name(topic_ids.from_wire(topic.topic_id))
+                if name is None:
+                    answers.append(
+                        result_class(None, topic.topic_id, int(ErrorCode.UNKNOWN_TOPIC_ID), "no such topic id")
+                    )
+                    continue
+            elif topic.topic_id != ZERO_UUID:
+                answers.append(
+                    result_class(name, topic.topic_id, int(ErrorCode.INVALID_REQUEST), "name and id, one is enough")
+                )
+                continue
+            names.append(name)
+        names += message.topic_names
+        ids = {topic.topic: topic.topic_id for topic in self._services.metadata(names).topics} if names else {}
+        deleted = []
+        if names:
+            response = await self._services.delete_topics(
+                DeleteTopicsRequest(tuple(dict.fromkeys(names)), message.timeout_ms)
+            )
+            for result in response.topics:
+                if not result.error:
+                    deleted.append(result.topic)
+                answers.append(
+                    result_class(
+                        result.topic,
+                        topic_ids.to_wire(ids[result.topic]) if result.topic in ids else ZERO_UUID,
+                        result.error,
+                        result.message or None,
+                    )
+                )
+        await self._until(lambda: self._are_gone(deleted), message.timeout_ms)
+        return wire.DeleteTopicsResponse(responses=answers)
+
+    def _are_gone(self, topics: list[str]) -> bool:
+        return not topics or all(topic.error for topic in self._services.metadata(topics).topics)
+
+    # --- CreatePartitions ---
+
+    async def create_partitions(self, request: Request, message: Any) -> Any:
+        result_class = wire.CreatePartitionsResponse.CreatePartitionsTopicResult
+        times = Counter(topic.name for topic in message.topics)
+        answers = []
+        for topic in message.topics:
+            if times[topic.name] > 1:
+                answers.append(result_class(topic.name, int(ErrorCode.INVALID_REQUEST), "the topic is named twice"))
+                continue
+            assignments = None
+            if topic.assignments is not None:
+                assignments = [[BrokerId(replica) for replica in entry.broker_ids] for entry in topic.assignments]
+            result = await self._services.create_partitions(topic.name, topic.count, assignments, message.validate_only)
+            answers.append(result_class(topic.name, result.error, result.message or None))
+            if not result.error and not message.validate_only:
+                wanted = [topic.name]
+
+                def is_there(wanted: list[str] = wanted, count: int = topic.count) -> bool:
+                    known = self._services.metadata(wanted).topics
+                    return len(known[0].partitions) >= count and self._have_leaders(wanted)
+
+                await self._until(is_there, message.timeout_ms)
+        return wire.CreatePartitionsResponse(results=answers)
+
+
+def _new_topic_problem(topic: Any, times: int) -> tuple[ErrorCode, str] | None:
+    if times > 1:
+        return ErrorCode.INVALID_REQUEST, "the topic is named twice"
+    if not is_topic_name(topic.name):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION, "letters, digits, '.', '_', '-'; at most 249 of them"
+    if topic.assignments and (topic.num_partitions != -1 or topic.replication_factor != -1):
+        return ErrorCode.INVALID_REQUEST, "an assignment and counts exclude each other"
+    if topic.num_partitions == 0 or topic.num_partitions < -1:
+        return ErrorCode.INVALID_PARTITIONS, "the number of partitions must be positive"
+    if topic.replication_factor == 0 or topic.replication_factor < -1:
+        return ErrorCode.INVALID_REPLICATION_FACTOR, "the replication factor must be positive"
+    if any(config.value is None for config in topic.configs):
+        return ErrorCode.INVALID_CONFIG, "a configuration without a value"
+    return None
+
+
+def _new_topic(topic: Any) -> NewTopic:
+    assignment = {
+        entry.partition_index: tuple(BrokerId(replica) for replica in entry.broker_ids) for entry in topic.assignments
+    }
+    return NewTopic(
+        topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment=assignment or None,
+        configs={config.name: config.value for config in topic.configs} or None,
+    )
+
+
+def _created(result: TopicResult) -> Any:
+    return wire.CreateTopicsResponse.CreatableTopicResult(
+        name=result.topic,
+        topic_id=topic_ids.to_wire(result.topic_id),
+        error_code=result.error,
+        error_message=(result.message or ErrorCode(result.error).name) if result.error else None,
+        num_partitions=result.partitions,
+        replication_factor=result.replication_factor,
+        configs=None if result.error else (),
+    )

@@ -1,0 +1,255 @@
+"""InitProducerId, the transaction APIs, FindCoordinator. Translation only; see `kafkalite.kafka.transactions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka import wire
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.kafka.groups.coordinator import GroupCoordinator
+from kafkalite.kafka.internal_log import partition_of
+from kafkalite.kafka.services import GROUP_TOPIC, Services
+from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
+from kafkalite.kafka.transactions.markers import LocalMarkers, Marker
+from kafkalite.kafka.transactions.state import TransactionState
+from kafkalite.model import ProducerId, TopicPartition
+
+_GROUP, _TRANSACTION = 0, 1
+
+
+class TransactionHandlers:
+    def __init__(
+        self,
+        services: Services,
+        groups: GroupCoordinator,
+        transactions: TransactionCoordinator,
+        markers: LocalMarkers,
+    ) -> None:
+        self._services = services
+        self._groups = groups
+        self._transactions = transactions
+        self._markers = markers
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "FindCoordinator": self.find_coordinator,
+            "InitProducerId": self.init_producer_id,
+            "AddPartitionsToTxn": self.add_partitions,
+            "AddOffsetsToTxn": self.add_offsets,
+            "EndTxn": self.end,
+            "WriteTxnMarkers": self.write_markers,
+            "DescribeTransactions": self.describe,
+            "ListTransactions": self.list_transactions,
+        }
+
+    # --- who coordinates ---
+
+    async def find_coordinator(self, request: Request, message: Any) -> Any:
+        response = wire.FindCoordinatorResponse
+        if request.version < 4:
+            node_id, host, port = await self._coordinator(message.key_type, message.key)
+            return response(0, 0, None, node_id, host, port)
+        coordinators = []
+        for key in message.coordinator_keys:
+            try:
+                node_id, host, port = await self._coordinator(message.key_type, key)
+            except ApiError as error:
+                coordinators.append(response.Coordinator(key, -1, "", -1, int(error.code), str(error)))
+            else:
+                coordinators.append(response.Coordinator(key, node_id, host, port, 0, None))
+        return response(coordinators=coordinators)
+
+    async def _coordinator(self, key_type: int, key: str) -> tuple[int, str, int]:
+        if key_type == _GROUP:
+            return await self._groups.log.coordinator_of(key)
+        if key_type == _TRANSACTION:
+            return await self._transactions.log.coordinator_of(key)
+        raise api_error(ErrorCode.INVALID_REQUEST, "a coordinator of neither groups nor transactions")
+
+    # --- producers ---
+
+    async def init_producer_id(self, request: Request, message: Any) -> Any:
+        try:
+            producer_id, epoch = await self._transactions.init_producer(
+                message.transactional_id,
+                message.transaction_timeout_ms,
+                (message.producer_id, message.producer_epoch),
+            )
+        except ApiError as error:
+            return wire.InitProducerIdResponse(0, _fenced(error.code, request.version < 4), -1, -1)
+        return wire.InitProducerIdResponse(0, 0, producer_id, epoch)
+
+    async def add_partitions(self, request: Request, message: Any) -> Any:
+        response = wire.AddPartitionsToTxnResponse
+        if request.version < 4:
+            results = await self._add(
+                message.v3_and_below_transactional_id,
+                message.v3_and_below_producer_id,
+                message.v3_and_below_producer_epoch,
+                message.v3_and_below_topics,
+                verify_only=False,
+                is_old=request.version < 2,
+            )
+            return response(results_by_topic_v3_and_below=results)
+        answers = []
+        for txn in message.transactions:
+            results = await self._add(
+                txn.transactional_id,
+                txn.producer_id,
+                txn.producer_epoch,
+                txn.topics,
+                verify_only=txn.verify_only,
+                is_old=False,
+            )
+            answers.append(response.AddPartitionsToTxnResult(txn.transactional_id, results))
+        return response(results_by_transaction=answers)
+
+    async def _add(
+        self, transactional_id: str, producer_id: int, epoch: int, topics: Any, *, verify_only: bool, is_old: bool
+    ) -> list[Any]:
+        wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
+        names = list(dict.fromkeys(topic.name for topic in topics))
+        counts = {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
+        unknown = {key for key in wanted if not 0 <= key.partition < counts.get(key.topic, 0)}
+        codes: dict[TopicPartition, int] = {}
+        if unknown:
+            # All or nothing: the others were not attempted.
+            for key in wanted:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if key in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
+                codes[key] = int(code)
+        else:
+            try:
+                if verify_only:
+                    for key in wanted:
+                        codes[key] = int(self._transactions.verify_partition(transactional_id, producer_id, epoch, key))
+                else:
+                    await self._transactions.add_partitions(transactional_id, producer_id, epoch, wanted)
+                    codes = dict.fromkeys(wanted, 0)
+            except ApiError as error:
+                codes = dict.fromkeys(wanted, _fenced(error.code, is_old))
+        response = wire.AddPartitionsToTxnResponse
+        return [
+            response.AddPartitionsToTxnTopicResult(
+                topic.name,
+                [
+                    response.AddPartitionsToTxnPartitionResult(index, codes[TopicPartition(topic.name, index)])
+                    for index in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+
+    async def add_offsets(self, request: Request, message: Any) -> Any:
+        if not self._groups.log.partition_count():
+            await self._groups.log.coordinator_of(message.group_id)  # creates the topic when it is first needed
+        partitions = self._groups.log.partition_count()
+        if not partitions:
+            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        owner = TopicPartition(GROUP_TOPIC, partition_of(message.group_id, partitions))
+        code = 0
+        try:
+            await self._transactions.add_partitions(
+                message.transactional_id, message.producer_id, message.producer_epoch, [owner]
+            )
+        except ApiError as error:
+            code = _fenced(error.code, request.version < 2)
+        return wire.AddOffsetsToTxnResponse(0, code)
+
+    async def end(self, request: Request, message: Any) -> Any:
+        code = 0
+        try:
+            await self._transactions.end(
+                message.transactional_id, message.producer_id, message.producer_epoch, is_commit=message.committed
+            )
+        except ApiError as error:
+            code = _fenced(error.code, request.version < 2)
+        return wire.EndTxnResponse(0, code)
+
+    # --- between nodes ---
+
+    async def write_markers(self, request: Request, message: Any) -> Any:
+        response = wire.WriteTxnMarkersResponse
+        results = []
+        for marker in message.markers:
+            wanted = tuple(
+                TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+            )
+            errors = await self._markers.write(
+                Marker(
+                    ProducerId(marker.producer_id),
+                    marker.producer_epoch,
+                    marker.transaction_result,
+                    marker.coordinator_epoch,
+                    wanted,
+                )
+            )
+            results.append(
+                response.WritableTxnMarkerResult(
+                    marker.producer_id,
+                    [
+                        response.WritableTxnMarkerTopicResult(
+                            topic.name,
+                            [
+                                response.WritableTxnMarkerPartitionResult(
+                                    index, int(errors[TopicPartition(topic.name, index)])
+                                )
+                                for index in topic.partition_indexes
+                            ],
+                        )
+                        for topic in marker.topics
+                    ],
+                )
+            )
+        return response(results)
+
+    # --- administration ---
+
+    def describe(self, request: Request, message: Any) -> Any:
+        response = wire.DescribeTransactionsResponse
+        states = []
+        for transactional_id in message.transactional_ids:
+            try:
+                known = self._transactions.describe(transactional_id)
+            except ApiError as error:
+                states.append(response.TransactionState(int(error.code), transactional_id))
+                continue
+            topics: dict[str, list[int]] = {}
+            for partition in sorted(known.partitions):
+                topics.setdefault(partition.topic, []).append(partition.partition)
+            states.append(
+                response.TransactionState(
+                    0,
+                    transactional_id,
+                    known.state.wire_name,
+                    known.timeout_ms,
+                    known.started_ms,
+                    known.producer_id,
+                    known.producer_epoch,
+                    [response.TopicData(topic, indexes) for topic, indexes in topics.items()],
+                )
+            )
+        return response(transaction_states=states)
+
+    def list_transactions(self, request: Request, message: Any) -> Any:
+        response = wire.ListTransactionsResponse
+        names = {state.wire_name for state in TransactionState}
+        wanted = set(message.state_filters)
+        producers = set(message.producer_id_filters)
+        now = self._services.clock.wall_ms()
+        return response(
+            unknown_state_filters=[name for name in message.state_filters if name not in names],
+            transaction_states=[
+                response.TransactionState(known.transactional_id, known.producer_id, known.state.wire_name)
+                for known in self._transactions.transactions()
+                if (not wanted or known.state.wire_name in wanted)
+                and (not producers or known.producer_id in producers)
+                and (message.duration_filter < 0 or 0 <= known.started_ms < now - message.duration_filter)
+            ],
+        )
+
+
+def _fenced(code: ErrorCode, is_old: bool) -> int:
+    """Clients of before KIP-588 know a fenced producer under another code."""
+    return int(ErrorCode.INVALID_PRODUCER_EPOCH if is_old and code is ErrorCode.PRODUCER_FENCED else code)

@@ -1,0 +1,161 @@
+"""The Kafka listener: accepts connections, hands requests to handlers, and keeps the limits that all connections share.
+
+Limits (keys of the configuration): connections (`max.connections`), bytes per request (`socket.request.max.bytes`),
+requests under way per connection (`max.inflight.requests.per.connection`), memory of half received requests in all
+(`queued.max.request.bytes`), idle time (`connections.max.idle.ms`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Mapping
+from types import CoroutineType
+from typing import Any
+
+import structlog
+
+from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.env.seams import Listener
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.kafka.apis import Api, is_offered, refusal
+from kafkalite.kafka.codec import encode
+from kafkalite.kafka.connection import KafkaConnection, Request
+from kafkalite.kafka.services import Services
+from kafkalite.model import Endpoint
+
+_log = structlog.get_logger(__name__)
+
+#: The buffer that idle connections share; what one read can bring in.
+SHARED_BYTES = 512 * 1024
+#: A frame that is not complete after this long is given up (seconds): slow senders hold memory.
+FRAME_DEADLINE_S = 60.0
+_SWEEP_S = 1.0
+_API_VERSIONS = 18
+
+
+class KafkaListener:
+    """See the module. `start`, then `endpoint`; `close` ends all connections."""
+
+    def __init__(self, services: Services, apis: Mapping[int, Api]) -> None:
+        config = services.config
+        self.services = services
+        self.apis: dict[int, Api] = dict(apis)
+        self.max_request_bytes = config.socket_request_max_bytes
+        self.max_in_flight = config.max_inflight_requests_per_connection
+        self.shared_bytes = SHARED_BYTES
+        self.shared_view = memoryview(bytearray(SHARED_BYTES))
+        self.connections: dict[KafkaConnection, None] = {}
+        #: Bytes in buffers of half received requests.
+        self.memory_bytes = 0
+        self._memory_max = config.queued_max_request_bytes
+        self._starving: deque[KafkaConnection] = deque()
+        self._listener: Listener | None = None
+        self._is_closing = False
+
+    async def start(self, host: str, port: int) -> Endpoint:
+        """Bind and serve. Raises OSError."""
+        self._listener = await self.services.network.listen_protocol(host, port, lambda: KafkaConnection(self))
+        self.services.supervisor.spawn("kafka.sweep", self._sweep())
+        return Endpoint(self._listener.host, self._listener.port)
+
+    async def close(self) -> None:
+        """Accept no more, and close every connection after what is answered was written."""
+        self._is_closing = True
+        if self._listener is not None:
+            await self._listener.close()
+        for connection in list(self.connections):
+            connection.close()
+
+    def now(self) -> float:
+        return self.services.clock.monotonic()
+
+    # --- connections ---
+
+    def opened(self, connection: KafkaConnection) -> bool:
+        """A connection was accepted; False: there are too many."""
+        if self._is_closing or len(self.connections) >= self.services.config.max_connections:
+            _log.warning("kafka.connection_refused", reason="connections.max", peer=connection.peer)
+            return False
+        connection.last_active = self.now()
+        self.connections[connection] = None
+        return True
+
+    def closed(self, connection: KafkaConnection) -> None:
+        self.connections.pop(connection, None)
+
+    def take_memory(self, connection: KafkaConnection, size: int) -> None:
+        """A connection's buffer grows; beyond the limit that connection reads no further for now."""
+        self.memory_bytes += size
+        if self.memory_bytes > self._memory_max and len(self.connections) > 1:
+            self._starving.append(connection)
+            connection.starve()
+
+    def give_memory(self, size: int) -> None:
+        self.memory_bytes -= size
+        if self._starving and self.memory_bytes <= self._memory_max and not self._is_closing:
+            self._starving.popleft().feed()
+
+    async def _sweep(self) -> None:
+        """Close what is idle for too long, and what sends a request too slowly."""
+        idle_s = self.services.config.connections_max_idle_ms / 1000
+        while True:
+            await asyncio.sleep(_SWEEP_S)
+            now = self.now()
+            for connection in list(self.connections):
+                if connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
+                    connection.refuse("frame.slow", f"a request was not complete after {FRAME_DEADLINE_S:.0f} s")
+                elif now - connection.last_active < _SWEEP_S:
+                    continue
+                elif now - connection.last_active > idle_s and not connection.is_busy:
+                    connection.close()
+                else:
+                    connection.relax()
+
+    # --- requests ---
+
+    def unsupported(self, api_key: int) -> bytes:
+        """The body that answers an API or version that is not known here: ApiVersions in its version 0, or the bare code."""
+        if api_key != _API_VERSIONS:
+            return int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2)
+        api = self.apis[_API_VERSIONS]
+        entry = wire.ApiVersionsResponse.ApiVersion(_API_VERSIONS, api.versions.start, api.versions.stop - 1)
+        return encode(wire.ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[entry]), 0)
+
+    def handle(self, request: Request, message: Any) -> None:
+        """Start one request. Handlers are called in arrival order; those that wait go on as tasks."""
+        api = request.api
+        assert api is not None
+        if not is_offered(api, request.version):
+            request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
+            return
+        try:
+            result = api.handler(request, message)
+        except ApiError as error:
+            request.respond(refusal(api, message, request.version, error.code, str(error)))
+            return
+        if result is None:
+            return
+        if type(result) is CoroutineType:
+            self.services.supervisor.spawn(f"kafka.{api.name}", self._finish(request, message, result), Policy.ISOLATED)
+        else:
+            request.respond(result)
+
+    async def _finish(self, request: Request, message: Any, work: Coroutine[Any, Any, Any]) -> None:
+        api = request.api
+        assert api is not None
+        answer = None
+        try:
+            answer = await work
+        except ApiError as error:
+            answer = refusal(api, message, request.version, error.code, str(error))
+        except CoordinatorError as error:
+            # ZooKeeper did not answer: the outcome is unknown, the client may try again.
+            answer = refusal(api, message, request.version, ErrorCode.REQUEST_TIMED_OUT, str(error))
+        finally:
+            if answer is None:  # a bug, or the node stops: the supervisor tells; this client must not wait for ever
+                request.connection.abort()
+        if not request.connection.is_closed:
+            request.respond(answer)

@@ -1,0 +1,143 @@
+"""What the Kafka listener needs of its node. The node provides one object; tests provide an in-memory one.
+
+The listener decodes, calls these, encodes: the same services that stand behind the RPC listener, told in the same
+messages (`kafkalite.rpc.messages`). It has no policy of its own, except that the group and the transaction
+coordinator live here, over partitions of internal topics.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from kafkalite.config import BrokerConfig
+from kafkalite.env.seams import Buffer, Clock, Network
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.rpc.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    FetchedPartition,
+    FetchRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataResponse,
+    ProducedPartition,
+    TopicResult,
+)
+
+ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
+FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
+
+GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+
+
+class Partitions(Protocol):
+    """Partitions on this node (ReplicaManager and its logs). Everything here is synchronous and answers per partition."""
+
+    def produce(
+        self, acks: int, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+    ) -> None:
+        """Append in call order; buffers are not used after the return. `done` is called exactly once, maybe at once."""
+        ...
+
+    def append_internal(
+        self, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+    ) -> None:
+        """Like `produce` with acks=all, by a coordinator of this node: control batches and internal topics are allowed."""
+        ...
+
+    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
+        """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
+        ...
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse: ...
+
+    def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
+        """The partitions of `topic` that this node leads now, with the epochs."""
+        ...
+
+    def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
+        """The epoch in which this node leads the partition now; None: it does not."""
+        ...
+
+    async def leadership_changed(self) -> None:
+        """Return when `led_partitions` may have changed since the last call, or after a while."""
+        ...
+
+    def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
+        """Whole batches from the log of a partition led here, up to its log end; empty at the end.
+
+        A loading coordinator reads its own past. Raises ApiError NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE; StorageError.
+        """
+        ...
+
+    def local_bounds(self, partition: TopicPartition) -> tuple[Offset, Offset]:
+        """(log start offset, log end offset) of a partition led here. Raises ApiError NOT_LEADER_OR_FOLLOWER."""
+        ...
+
+    def end_offset_for_epoch(
+        self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
+    ) -> tuple[LeaderEpoch, Offset]:
+        """The largest epoch at most `epoch` and its end offset; (-1, -1) if none. Raises ApiError."""
+        ...
+
+    def delete_records(self, partition: TopicPartition, before: Offset) -> Offset:
+        """Advance the log start offset (-1: to the high watermark); returns the new one. Raises ApiError."""
+        ...
+
+
+class Services(Protocol):
+    """Everything else of the node."""
+
+    config: BrokerConfig
+    clock: Clock
+    network: Network
+    random: random.Random
+    supervisor: Supervisor
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+    @property
+    def broker_id(self) -> BrokerId: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        """What is known of these topics (None: all). Unknown ones carry UNKNOWN_TOPIC_OR_PARTITION. Synchronous: a cache."""
+        ...
+
+    async def metadata_changed(self) -> None:
+        """Return when `metadata` may have changed since the last call, or after a while (a tenth of a second will do)."""
+        ...
+
+    def topic_name(self, topic_id: TopicId) -> str | None: ...
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse: ...
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse: ...
+
+    async def create_partitions(
+        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, validate_only: bool
+    ) -> TopicResult:
+        """Add partitions until there are `count`; `assignments` are those of the new ones. Errors are in the result."""
+        ...
+
+    async def topic_overrides(self, topic: str) -> Mapping[str, str]:
+        """The topic's own settings. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
+
+    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+        """Replace the topic's own settings (already validated). Raises ApiError, CoordinatorError."""
+        ...
+
+    async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
+        """A block of fresh producer ids: (first, how many). Raises CoordinatorError."""
+        ...

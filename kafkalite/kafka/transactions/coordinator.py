@@ -1,0 +1,337 @@
+"""The transaction coordinator: transactional ids of the `__transaction_state` partitions that this node leads.
+
+A shell around `state`: a transition is written to the log first and holds when it is replicated. A prepared
+transaction's markers are then sent until every partition has one, also by the next coordinator if this one dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka.codec import WireError
+from kafkalite.kafka.internal_log import InternalLog
+from kafkalite.kafka.services import TRANSACTION_TOPIC, Services
+from kafkalite.kafka.transactions import state as rules
+from kafkalite.kafka.transactions.markers import Errors, Marker, MarkerChannels
+from kafkalite.kafka.transactions.producer_ids import ProducerIds
+from kafkalite.kafka.transactions.state import Transaction, TransactionState
+from kafkalite.model import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.reader import EndTransactionMarker, Record
+from kafkalite.rpc.messages import Broker
+
+_log = structlog.get_logger(__name__)
+
+_TIMEOUT_CHECK_S = 1.0
+_EXPIRY_CHECK_S = 3_600.0
+_RETRY_S = 0.1
+#: A topic that nobody knows for so long was deleted: its markers have nowhere to go.
+_GONE_AFTER_S = 10.0
+#: The partition will never take this marker, or has it already.
+_FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+
+
+@dataclass(slots=True)
+class Slot:
+    """One transactional id. `is_busy`: a transition is being written, nobody else may begin one."""
+
+    transaction: Transaction | None = None
+    is_busy: bool = False
+
+
+@dataclass(slots=True)
+class TransactionPartition:
+    index: int
+    leader_epoch: LeaderEpoch
+    slots: dict[str, Slot] = field(default_factory=dict)
+
+
+class TransactionCoordinator:
+    """See the module. All methods raise ApiError."""
+
+    def __init__(self, services: Services, channels: MarkerChannels) -> None:
+        self._services = services
+        self._channels = channels
+        self._ids = ProducerIds(services)
+        self.log: InternalLog[TransactionPartition] = InternalLog(
+            services, TRANSACTION_TOPIC, TransactionPartition, self._replay, self._loaded, lambda partition: None
+        )
+
+    def start(self) -> None:
+        spawn = self._services.supervisor.spawn
+        spawn("transactions.leadership", self.log.run())
+        spawn("transactions.timeouts", self._run_timeouts())
+        spawn("transactions.expiry", self._run_expiry())
+
+    # --- requests ---
+
+    async def init_producer(
+        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int]
+    ) -> tuple[ProducerId, int]:
+        """(producer id, epoch)."""
+        if transactional_id is None:
+            return await self._ids.take(), 0
+        if not transactional_id:
+            raise api_error(ErrorCode.INVALID_REQUEST)
+        if (expected[0] == NO_PRODUCER_ID) != (expected[1] == -1):
+            raise api_error(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._services.config.transaction_max_timeout_ms:
+            raise api_error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        partition = self.log.state_for(transactional_id)
+        slot = partition.slots.get(transactional_id)
+        fresh = NO_PRODUCER_ID
+        if slot is None or slot.transaction is None or rules.needs_new_producer_id(slot.transaction):
+            fresh = await self._ids.take()
+            partition = self.log.state_for(transactional_id)  # it may have moved meanwhile
+        slot = partition.slots.setdefault(transactional_id, Slot())
+        self._check_free(slot)
+        now = self._services.clock.wall_ms()
+        known = slot.transaction
+        if known is None:
+            target = rules.begin(transactional_id, fresh, timeout_ms, now)
+        elif rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped while we were away: ask again
+        else:
+            target = rules.init_producer(known, expected, timeout_ms, fresh, now)
+        await self._move(partition, slot, target)
+        if target.state is TransactionState.PREPARE_ABORT:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # granted once the abort is through
+        return target.producer_id, target.producer_epoch
+
+    async def add_partitions(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
+    ) -> None:
+        partition, slot = self._find(transactional_id)
+        now = self._services.clock.wall_ms()
+        target = rules.add_partitions(slot.transaction, producer_id, producer_epoch, partitions, now)
+        self._check_free(slot)
+        await self._move(partition, slot, target)
+
+    def verify_partition(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
+    ) -> ErrorCode:
+        _, slot = self._find(transactional_id)
+        return rules.verify_partition(slot.transaction, producer_id, producer_epoch, partition)
+
+    async def end(self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        """Returns when the decision is durable; the markers follow."""
+        partition, slot = self._find(transactional_id)
+        now = self._services.clock.wall_ms()
+        target = rules.end(slot.transaction, producer_id, producer_epoch, now, is_commit=is_commit)
+        self._check_free(slot)
+        await self._move(partition, slot, target)
+
+    def describe(self, transactional_id: str) -> Transaction:
+        _, slot = self._find(transactional_id)
+        if slot.transaction is None:
+            raise api_error(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return slot.transaction
+
+    def transactions(self) -> Iterable[Transaction]:
+        """All that are coordinated here. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS while some are not known yet."""
+        if self.log.is_loading:
+            raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for partition in self.log.states():
+            for _, slot in sorted(partition.slots.items()):
+                if slot.transaction is not None:
+                    yield slot.transaction
+
+    def _find(self, transactional_id: str) -> tuple[TransactionPartition, Slot]:
+        if not transactional_id:
+            raise api_error(ErrorCode.INVALID_REQUEST)
+        partition = self.log.state_for(transactional_id)
+        return partition, partition.slots.get(transactional_id) or Slot()
+
+    def _check_free(self, slot: Slot) -> None:
+        if slot.is_busy:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    # --- transitions ---
+
+    async def _move(self, partition: TransactionPartition, slot: Slot, target: Transaction) -> None:
+        """Write the next state, then let it hold. Raises ApiError, and nothing has changed for the client then."""
+        if target is slot.transaction:
+            return
+        assert not slot.is_busy
+        slot.is_busy = True
+        try:
+            await self._write(partition, target.transactional_id, rules.value_of(target))
+        finally:
+            slot.is_busy = False
+        slot.transaction = target
+        if target.state in rules.PREPARED:
+            self._finish(partition, slot)
+
+    async def _write(self, partition: TransactionPartition, transactional_id: str, value: bytes | None) -> None:
+        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def done(error: ErrorCode, base_offset: Offset) -> None:
+            if not outcome.done():
+                outcome.set_result(error)
+
+        self.log.append(partition.index, [(rules.key_of(transactional_id), value)], done)
+        if error := await outcome:
+            raise api_error(error)
+        if self.log.ready_state(partition.index) is not partition:
+            raise api_error(ErrorCode.NOT_COORDINATOR)
+
+    # --- markers ---
+
+    def _finish(self, partition: TransactionPartition, slot: Slot) -> None:
+        """Have a prepared transaction's markers written."""
+        assert slot.transaction is not None
+        self._services.supervisor.spawn(
+            f"transaction.{slot.transaction.transactional_id}", self._complete(partition, slot), Policy.ISOLATED
+        )
+
+    async def _complete(self, partition: TransactionPartition, slot: Slot) -> None:
+        prepared = slot.transaction
+        assert prepared is not None and prepared.state in rules.PREPARED
+        remaining = set(prepared.partitions)
+        clock = self._services.clock
+        unknown_since: dict[str, float] = {}
+        while remaining:
+            if self.log.ready_state(partition.index) is not partition:
+                return  # the next coordinator goes on
+            for leader, theirs in self._by_leader(remaining, unknown_since, clock.monotonic()):
+                if leader is None:
+                    remaining -= set(theirs)
+                    _log.warning("transaction.topic_gone", transactional_id=prepared.transactional_id)
+                    continue
+                errors = await self._send(leader, prepared, partition.leader_epoch, theirs)
+                if errors is None:
+                    continue
+                if ErrorCode.TRANSACTION_COORDINATOR_FENCED in errors.values():
+                    _log.warning("transaction.fenced", transactional_id=prepared.transactional_id)
+                    return
+                remaining -= {key for key, error in errors.items() if not error or error in _FINAL}
+            if remaining:
+                await asyncio.sleep(_RETRY_S)
+        await self._write_complete(partition, slot, prepared)
+
+    def _by_leader(
+        self, remaining: set[TopicPartition], unknown_since: dict[str, float], now: float
+    ) -> list[tuple[Broker | None, list[TopicPartition]]]:
+        """Who leads what; None: topics that are gone. Partitions without a live leader are left for later."""
+        topics = sorted({partition.topic for partition in remaining})
+        known = self._services.metadata(topics)
+        brokers = {broker.broker_id: broker for broker in known.brokers}
+        groups: dict[int, tuple[Broker | None, list[TopicPartition]]] = {}
+        for topic in known.topics:
+            mine = sorted(partition for partition in remaining if partition.topic == topic.topic)
+            if topic.error:
+                if now - unknown_since.setdefault(topic.topic, now) > _GONE_AFTER_S:
+                    groups.setdefault(-1, (None, []))[1].extend(mine)
+                continue
+            leaders = {entry.partition: entry.leader for entry in topic.partitions}
+            for partition in mine:
+                broker = brokers.get(leaders.get(partition.partition, -1))  # type: ignore[call-overload]
+                if broker is not None:
+                    groups.setdefault(broker.broker_id, (broker, []))[1].append(partition)
+        return [group for _, group in sorted(groups.items())]
+
+    async def _send(
+        self, broker: Broker, prepared: Transaction, epoch: LeaderEpoch, partitions: list[TopicPartition]
+    ) -> Errors | None:
+        """Each partition's outcome; None: the node could not be asked."""
+        marker = Marker(
+            prepared.producer_id,
+            prepared.producer_epoch,
+            prepared.state is TransactionState.PREPARE_COMMIT,
+            epoch,
+            tuple(partitions),
+        )
+        try:
+            return await self._channels.send(broker, marker)
+        except (OSError, TimeoutError) as error:
+            _log.info("transaction.marker_delayed", broker=broker.broker_id, error=str(error))
+            return None
+
+    async def _write_complete(self, partition: TransactionPartition, slot: Slot, prepared: Transaction) -> None:
+        """The last record of the transaction; repeated until it is there or somebody else coordinates."""
+        while self.log.ready_state(partition.index) is partition and slot.transaction is prepared:
+            try:
+                await self._move(partition, slot, rules.complete(prepared, self._services.clock.wall_ms()))
+            except ApiError as error:
+                _log.info("transaction.complete_delayed", error=error.code.name)
+                await asyncio.sleep(_RETRY_S)
+
+    # --- time ---
+
+    async def _run_timeouts(self) -> None:
+        while True:
+            await asyncio.sleep(_TIMEOUT_CHECK_S)
+            await self.abort_overdue()
+
+    async def abort_overdue(self) -> None:
+        """Abort transactions that are open for longer than their producer allowed, and fence the producer."""
+        now = self._services.clock.wall_ms()
+        for partition in list(self.log.states()):
+            for slot in list(partition.slots.values()):
+                known = slot.transaction
+                deadline = known.times_out_ms() if known is not None else None
+                if known is None or deadline is None or deadline > now or slot.is_busy:
+                    continue
+                _log.info("transaction.timed_out", transactional_id=known.transactional_id)
+                try:
+                    await self._move(partition, slot, rules.fence(known, now))
+                except ApiError as error:
+                    _log.info("transaction.abort_delayed", error=error.code.name)
+
+    async def _run_expiry(self) -> None:
+        while True:
+            await asyncio.sleep(_EXPIRY_CHECK_S)
+            await self.expire()
+
+    async def expire(self) -> None:
+        """Forget transactional ids that nobody has used for `transactional.id.expiration.ms`."""
+        limit = self._services.clock.wall_ms() - self._services.config.transactional_id_expiration_ms
+        idle = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+        for partition in list(self.log.states()):
+            for transactional_id, slot in list(partition.slots.items()):
+                known = slot.transaction
+                if known is None or slot.is_busy or known.state not in idle or known.updated_ms > limit:
+                    continue
+                slot.is_busy = True
+                try:
+                    await self._write(partition, transactional_id, None)
+                except ApiError as error:
+                    _log.info("transaction.expiry_delayed", error=error.code.name)
+                else:
+                    slot.transaction = None
+                    partition.slots.pop(transactional_id, None)
+                finally:
+                    slot.is_busy = False
+
+    # --- loading ---
+
+    def _replay(
+        self,
+        partition: TransactionPartition,
+        header: BatchHeader,
+        data: list[Record],
+        marker: EndTransactionMarker | None,
+    ) -> None:
+        for record in data:
+            try:
+                transactional_id, transaction = rules.parse(record.key, record.value)
+            except WireError as error:
+                _log.error(
+                    "transaction.record_skipped", partition=partition.index, offset=record.offset, error=str(error)
+                )
+                continue
+            if transaction is None:
+                partition.slots.pop(transactional_id, None)
+            else:
+                partition.slots[transactional_id] = Slot(replace(transaction))
+
+    def _loaded(self, partition: TransactionPartition) -> None:
+        for _, slot in sorted(partition.slots.items()):
+            if slot.transaction is not None and slot.transaction.state in rules.PREPARED:
+                self._finish(partition, slot)

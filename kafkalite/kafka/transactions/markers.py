@@ -1,0 +1,192 @@
+"""Bringing transaction markers to the leaders of their partitions, here or on other nodes.
+
+Other nodes are reached through their Kafka listeners by WriteTxnMarkers. One channel per node, one request under way
+per channel, what queues up meanwhile goes in the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.kafka.codec import WireError, decode, encode
+from kafkalite.kafka.groups.coordinator import GroupCoordinator
+from kafkalite.kafka.services import GROUP_TOPIC, Services
+from kafkalite.model import BrokerId, ProducerId, TopicPartition
+from kafkalite.record.builder import end_transaction_marker
+from kafkalite.rpc.messages import Broker, ProducedPartition
+
+_VERSION = 1
+_WRITE_TXN_MARKERS = 27
+_TIMEOUT_S = 30.0
+_APPEND_TIMEOUT_MS = 5_000
+_MAX_RESPONSE_BYTES = 16 * 2**20
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of one producer's transaction, for some partitions."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class LocalMarkers:
+    """Writes markers to partitions led by this node, and tells the group coordinator about those for its own."""
+
+    def __init__(self, services: Services, groups: GroupCoordinator) -> None:
+        self._services = services
+        self._groups = groups
+
+    async def write(self, marker: Marker) -> Errors:
+        batch = end_transaction_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            commit=marker.is_commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=self._services.clock.wall_ms(),
+        )
+        outcome: asyncio.Future[tuple[ProducedPartition, ...]] = asyncio.get_running_loop().create_future()
+
+        def done(results: tuple[ProducedPartition, ...]) -> None:
+            if not outcome.done():
+                outcome.set_result(results)
+
+        if not marker.partitions:
+            return {}
+        self._services.partitions.append_internal(
+            _APPEND_TIMEOUT_MS, [(partition, bytearray(batch)) for partition in marker.partitions], done
+        )
+        errors: Errors = {}
+        for result in await outcome:
+            partition = TopicPartition(result.topic, result.partition)
+            errors[partition] = ErrorCode(result.error)
+            if not result.error and result.topic == GROUP_TOPIC:
+                self._groups.end_transaction(result.partition, marker.producer_id, is_committed=marker.is_commit)
+        return errors
+
+
+class MarkerChannels:
+    """Sends markers to whichever node leads their partitions."""
+
+    def __init__(self, services: Services, local: LocalMarkers) -> None:
+        self._services = services
+        self._local = local
+        self._channels: dict[BrokerId, _Channel] = {}
+
+    async def send(self, broker: Broker, marker: Marker) -> Errors:
+        """Each partition's outcome. Raises OSError, TimeoutError, WireError when the node could not be asked."""
+        if broker.broker_id == self._services.broker_id:
+            return await self._local.write(marker)
+        channel = self._channels.get(broker.broker_id)
+        if channel is None or channel.address != (broker.kafka_host, broker.kafka_port):
+            channel = self._channels[broker.broker_id] = _Channel(
+                self._services, (broker.kafka_host, broker.kafka_port)
+            )
+        return await channel.send(marker)
+
+
+class _Channel:
+    """One other node."""
+
+    def __init__(self, services: Services, address: tuple[str, int]) -> None:
+        self.address = address
+        self._services = services
+        self._queue: list[tuple[Marker, asyncio.Future[Errors]]] = []
+        self._is_running = False
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._correlation_id = 0
+
+    async def send(self, marker: Marker) -> Errors:
+        outcome: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
+        self._queue.append((marker, outcome))
+        if not self._is_running:
+            self._is_running = True
+            self._services.supervisor.spawn(
+                f"markers.{self.address[0]}:{self.address[1]}", self._run(), Policy.ISOLATED
+            )
+        return await outcome
+
+    async def _run(self) -> None:
+        """Send until the queue is empty."""
+        work: list[tuple[Marker, asyncio.Future[Errors]]] = []
+        try:
+            while self._queue:
+                work, self._queue = self._queue, []
+                try:
+                    async with asyncio.timeout(_TIMEOUT_S):
+                        answers = await self._exchange([marker for marker, _ in work])
+                except (OSError, TimeoutError, WireError, EOFError, struct.error) as error:
+                    self._disconnect()
+                    for _, outcome in work:
+                        if not outcome.done():
+                            outcome.set_exception(OSError(f"{self.address}: {error!r}"))
+                else:
+                    for (_, outcome), errors in zip(work, answers, strict=True):
+                        if not outcome.done():
+                            outcome.set_result(errors)
+        finally:
+            self._is_running = False
+            for _, outcome in (*work, *self._queue):
+                outcome.cancel()
+
+    def _disconnect(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def _exchange(self, markers: Sequence[Marker]) -> list[Errors]:
+        if self._streams is None:
+            self._streams = await self._services.network.dial(*self.address)
+        reader, writer = self._streams
+        self._correlation_id += 1
+        head = wire.RequestHeader(_WRITE_TXN_MARKERS, _VERSION, self._correlation_id, "kafkalite")
+        frame = encode(head, 2) + encode(_request(markers), _VERSION)
+        writer.write(len(frame).to_bytes(4) + frame)
+        await writer.drain()
+        size = int.from_bytes(await reader.readexactly(4))
+        if not 5 <= size <= _MAX_RESPONSE_BYTES:
+            raise WireError(f"an answer of {size} bytes")
+        answer = await reader.readexactly(size)
+        if int.from_bytes(answer[:4], signed=True) != self._correlation_id or answer[4] != 0:
+            raise WireError("an answer to something else")
+        response = decode("WriteTxnMarkersResponse", _VERSION, answer[5:])
+        if len(response.markers) != len(markers):
+            raise WireError("an answer to other markers")
+        return [
+            {
+                TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.error_code)
+                for topic in result.topics
+                for partition in topic.partitions
+            }
+            for result in response.markers
+        ]
+
+
+def _request(markers: Sequence[Marker]) -> object:
+    request = wire.WriteTxnMarkersRequest
+    entries = []
+    for marker in markers:
+        topics: dict[str, list[int]] = {}
+        for partition in marker.partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        entries.append(
+            request.WritableTxnMarker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.is_commit,
+                [request.WritableTxnMarkerTopic(topic, indexes) for topic, indexes in topics.items()],
+                marker.coordinator_epoch,
+            )
+        )
+    return request(entries)

@@ -1,0 +1,197 @@
+"""What the Kafka listener needs of this node (`kafkalite.kafka.services`), from the parts that the node has."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.coordination.coordinator import NotSentError
+from kafkalite.coordination.topic_configs import TOPICS, read_config, write_config
+from kafkalite.env.seams import Buffer
+from kafkalite.errors import ErrorCode, StorageError, api_error
+from kafkalite.kafka.services import FetchDone, ProduceDone
+from kafkalite.model import (
+    NO_LEADER_EPOCH,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
+from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.partition import Partition
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.messages import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    FetchRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataResponse,
+    TopicResult,
+)
+
+if TYPE_CHECKING:
+    from kafkalite.node.node import Node
+
+#: A coordinator compares what is led with what is loaded at least so often, whatever it was told.
+_LEADERSHIP_POLL_S = 0.2
+_METADATA_POLL_S = 0.5
+
+
+class NodePartitions:
+    """The partitions hosted here."""
+
+    def __init__(self, replicas: ReplicaManager, metadata: MetadataCache) -> None:
+        self._replicas = replicas
+        self._metadata = metadata
+
+    def produce(
+        self, acks: int, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+    ) -> None:
+        self._replicas.produce(acks, timeout_ms, partitions, done)
+
+    def append_internal(
+        self, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+    ) -> None:
+        self._replicas.produce(-1, timeout_ms, partitions, done, origin="coordinator")
+
+    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
+        self._replicas.fetch(request, done)
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        return self._replicas.list_offsets(request)
+
+    def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
+        return {
+            partition.topic_partition.partition: partition.leader.leader_epoch
+            for partition in self._replicas.hosted.of_topic(topic)
+            if partition.leader is not None
+        }
+
+    def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
+        hosted = self._replicas.partition(partition)
+        return hosted.leader.leader_epoch if hosted is not None and hosted.leader is not None else None
+
+    async def leadership_changed(self) -> None:
+        await _wait(self._metadata.changed(), _LEADERSHIP_POLL_S)
+
+    def _led(self, partition: TopicPartition) -> Partition:
+        hosted = self._replicas.partition(partition)
+        if hosted is None and self._metadata.partition(partition) is None:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if hosted is None or hosted.leader is None:
+            raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return hosted
+
+    def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
+        return list(self._led(partition).log.read(offset, max_bytes).records)
+
+    def local_bounds(self, partition: TopicPartition) -> tuple[Offset, Offset]:
+        log = self._led(partition).log
+        return log.log_start_offset, log.log_end_offset
+
+    def end_offset_for_epoch(
+        self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
+    ) -> tuple[LeaderEpoch, Offset]:
+        led = self._led(partition)
+        assert led.leader is not None
+        if current_epoch != NO_LEADER_EPOCH:
+            if current_epoch < led.leader.leader_epoch:
+                raise api_error(ErrorCode.FENCED_LEADER_EPOCH)
+            if current_epoch > led.leader.leader_epoch:
+                raise api_error(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return led.log.epoch_and_end_offset_for(epoch)
+
+    def delete_records(self, partition: TopicPartition, before: Offset) -> Offset:
+        led = self._led(partition)
+        assert led.leader is not None
+        if "delete" not in led.config.cleanup_policy:
+            raise api_error(ErrorCode.POLICY_VIOLATION, "records of a compacted topic are not deleted by offset")
+        target = led.leader.high_watermark if before == -1 else before
+        if not 0 <= target <= led.leader.high_watermark:
+            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
+        try:
+            led.log.advance_log_start_offset(target)
+        except StorageError as error:
+            self._replicas.hosted.fail_storage(led, error)
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
+        return led.log.log_start_offset
+
+
+class NodeServices:
+    """See the module."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._answers = MetadataAnswers(node.metadata)
+        self.config = node.config
+        self.clock = node.env.clock
+        self.network = node.env.network
+        self.random = node.env.random
+        self.supervisor = node.supervisor
+        self.partitions = NodePartitions(node.replicas, node.metadata)
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return self._node.broker_id
+
+    @property
+    def cluster_id(self) -> str:
+        return self._node.cluster_id
+
+    def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        return self._answers.answer(self._node.cluster_id, topics)
+
+    async def metadata_changed(self) -> None:
+        await _wait(self._node.metadata.changed(), _METADATA_POLL_S)
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        return self._node.metadata.topic_name(topic_id)
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        return await self._node.orders.create_topics(request)
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        return await self._node.orders.delete_topics(request)
+
+    async def create_partitions(
+        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, validate_only: bool
+    ) -> TopicResult:
+        if self._node.metadata.topic(topic) is None:
+            return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        return TopicResult(topic, ErrorCode.UNSUPPORTED_VERSION, "partitions cannot be added yet")
+
+    async def topic_overrides(self, topic: str) -> Mapping[str, str]:
+        if self._node.metadata.topic(topic) is None:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+        current = self._node.session.current
+        if current is None:
+            return self._node.configs.topic(topic)
+        return await read_config(current, TOPICS, topic)
+
+    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+        current = self._node.session.current
+        if current is None:
+            raise NotSentError("no session with ZooKeeper")
+        await write_config(current, TOPICS, topic, overrides, replace=True)
+
+    async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
+        first, count = await self._node.reserve_producer_ids()
+        return ProducerId(first), count
+
+
+async def _wait(change: Awaitable[None], seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await change
+    except TimeoutError:
+        return
+
+
+__all__ = ["NodePartitions", "NodeServices"]

@@ -1,0 +1,374 @@
+"""The Kafka listener's services in memory: one broker, no disk, no ZooKeeper. For tests of the listener alone."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+from kafkalite.config import BrokerConfig, topic_config
+from kafkalite.env.seams import Buffer, Clock, Network
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.kafka.services import FetchDone, ProduceDone
+from kafkalite.model import (
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
+from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
+from kafkalite.record.reader import end_transaction_marker_of, records_of
+from kafkalite.rpc.messages import (
+    AbortedTransaction,
+    Broker,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    ListedOffset,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataResponse,
+    PartitionMetadata,
+    ProducedPartition,
+    TopicMetadata,
+    TopicResult,
+)
+
+_EPOCH = LeaderEpoch(0)
+
+
+@dataclass(slots=True)
+class MemoryLog:
+    """One partition: its batches, and what its transactions did."""
+
+    batches: list[tuple[BatchHeader, bytes]] = field(default_factory=list)
+    log_start_offset: int = 0
+    log_end_offset: int = 0
+    open: dict[int, int] = field(default_factory=dict)
+    aborted: list[tuple[int, int, int]] = field(default_factory=list)
+    #: (producer id, epoch) -> (first sequence, last sequence, base offset) of its last batches
+    sequences: dict[tuple[int, int], list[tuple[int, int, int]]] = field(default_factory=dict)
+
+    @property
+    def last_stable_offset(self) -> int:
+        return min(self.open.values(), default=self.log_end_offset)
+
+    def append(self, records: Buffer, *, from_client: bool) -> int:
+        """The base offset. Raises ApiError."""
+        data = bytearray(records)
+        base = self.log_end_offset
+        for position, header in split_batches(data):
+            verify_crc(data, position, header)
+            if from_client and header.is_control:
+                raise api_error(ErrorCode.INVALID_RECORD)
+            if from_client and header.producer_id >= 0:
+                known = self.sequences.setdefault((header.producer_id, header.producer_epoch), [])
+                for first, last, offset in known:
+                    if (first, last) == (header.base_sequence, header.last_sequence):
+                        return offset
+                if known and header.base_sequence != known[-1][1] + 1:
+                    raise api_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+                known.append((header.base_sequence, header.last_sequence, self.log_end_offset))
+                del known[:-5]
+            assign_in_place(memoryview(data), position, self.log_end_offset, _EPOCH)
+            self._account(data, position, header)
+            piece = bytes(data[position : position + header.size])
+            placed = next(iter(split_batches(piece)))[1]
+            self.batches.append((placed, piece))
+            self.log_end_offset = placed.next_offset
+        return base
+
+    def _account(self, data: bytearray, position: int, header: BatchHeader) -> None:
+        producer_id = header.producer_id
+        if header.is_control:
+            marker = end_transaction_marker_of(data, position, header)
+            first = self.open.pop(producer_id, None)
+            if first is not None and marker is not None and not marker.commit:
+                self.aborted.append((producer_id, first, self.log_end_offset))
+        elif header.is_transactional:
+            self.open.setdefault(producer_id, self.log_end_offset)
+
+    def read(self, offset: int, max_bytes: int, limit: int) -> list[Buffer]:
+        found: list[Buffer] = []
+        size = 0
+        for header, piece in self.batches:
+            if header.next_offset <= offset or header.base_offset >= limit:
+                continue
+            if found and size + len(piece) > max_bytes:
+                break
+            found.append(piece)
+            size += len(piece)
+        return found
+
+
+class MemoryPartitions:
+    """All partitions, led by this node. `fail_appends` makes every append fail with that error."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, MemoryLog] = {}
+        self.fail_appends: ErrorCode | None = None
+        self.led: Callable[[TopicPartition], bool] = lambda partition: True
+        self._appended = asyncio.Event()
+        self.changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def produce(
+        self, acks: int, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+    ) -> None:
+        done(tuple(self._append(key, records, from_client=True) for key, records in partitions))
+
+    def append_internal(
+        self, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+    ) -> None:
+        done(tuple(self._append(key, records, from_client=False) for key, records in partitions))
+
+    def _append(self, key: TopicPartition, records: Buffer, *, from_client: bool) -> ProducedPartition:
+        log = self.logs.get(key)
+        try:
+            if self.fail_appends is not None:
+                raise api_error(self.fail_appends)
+            if log is None:
+                raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            base = log.append(records, from_client=from_client)
+        except ApiError as error:
+            return ProducedPartition(key.topic, key.partition, int(error.code), NO_OFFSET, message=str(error))
+        self._appended.set()
+        self._appended = asyncio.Event()
+        return ProducedPartition(key.topic, key.partition, 0, Offset(base), -1, Offset(log.log_start_offset))
+
+    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
+        answers, buffers, is_final = self._read(request)
+        if is_final or request.max_wait_ms <= 0:
+            done(answers, buffers)
+            return
+        task = asyncio.get_running_loop().create_task(self._fetch_later(request, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _fetch_later(self, request: FetchRequest, done: FetchDone) -> None:
+        try:
+            async with asyncio.timeout(request.max_wait_ms / 1000):
+                while not self._read(request)[2]:
+                    await self._appended.wait()
+        except TimeoutError:
+            pass
+        answers, buffers, _ = self._read(request)
+        done(answers, buffers)
+
+    def _read(self, request: FetchRequest) -> tuple[tuple[FetchedPartition, ...], list[Buffer], bool]:
+        answers: list[FetchedPartition] = []
+        buffers: list[Buffer] = []
+        for wanted in request.partitions:
+            answer, mine = self._read_one(wanted, request.isolation)
+            answers.append(answer)
+            buffers += mine
+        size = sum(map(len, buffers))
+        is_final = size >= request.min_bytes or any(answer.error for answer in answers)
+        return tuple(answers), buffers, is_final
+
+    def _read_one(self, wanted: FetchPartition, isolation: int) -> tuple[FetchedPartition, list[Buffer]]:
+        log = self.logs.get(TopicPartition(wanted.topic, wanted.partition))
+        if log is None:
+            code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return FetchedPartition(wanted.topic, wanted.partition, code, NO_OFFSET, NO_OFFSET, NO_OFFSET, 0), []
+        end, stable, start = Offset(log.log_end_offset), Offset(log.last_stable_offset), Offset(log.log_start_offset)
+        if not start <= wanted.fetch_offset <= end:
+            code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+            return FetchedPartition(wanted.topic, wanted.partition, code, end, stable, start, 0), []
+        mine = log.read(wanted.fetch_offset, wanted.max_bytes, stable if isolation else end)
+        aborted = tuple(
+            AbortedTransaction(ProducerId(producer_id), Offset(first))
+            for producer_id, first, last in log.aborted
+            if last >= wanted.fetch_offset
+        )
+        size = sum(map(len, mine))
+        return FetchedPartition(wanted.topic, wanted.partition, 0, end, stable, start, size, aborted), mine
+
+    def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
+        return ListOffsetsResponse(tuple(self._list_one(wanted, request.isolation) for wanted in request.partitions))
+
+    def _list_one(self, wanted: ListOffsetsPartition, isolation: int) -> ListedOffset:
+        log = self.logs.get(TopicPartition(wanted.topic, wanted.partition))
+        timestamp, offset, error = -1, -1, 0
+        if log is None:
+            error = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif wanted.timestamp == EARLIEST_TIMESTAMP:
+            offset = log.log_start_offset
+        elif wanted.timestamp == LATEST_TIMESTAMP:
+            offset = log.last_stable_offset if isolation else log.log_end_offset
+        else:
+            for header, piece in log.batches:
+                for record in records_of(piece, 0, header):
+                    if wanted.timestamp == MAX_TIMESTAMP:
+                        if record.timestamp > timestamp:
+                            timestamp, offset = record.timestamp, record.offset
+                    elif record.timestamp >= wanted.timestamp and offset < 0:
+                        timestamp, offset = record.timestamp, record.offset
+        return ListedOffset(wanted.topic, wanted.partition, error, timestamp, Offset(offset), _EPOCH)
+
+    def led_partitions(self, topic: str) -> Mapping[int, LeaderEpoch]:
+        return {key.partition: _EPOCH for key in self.logs if key.topic == topic and self.led(key)}
+
+    def leader_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
+        return _EPOCH if partition in self.logs and self.led(partition) else None
+
+    async def leadership_changed(self) -> None:
+        await self.changed.wait()
+        self.changed.clear()
+
+    def tell_change(self) -> None:
+        """`led` answers differently now."""
+        self.changed.set()
+
+    def _log(self, partition: TopicPartition) -> MemoryLog:
+        log = self.logs.get(partition)
+        if log is None or not self.led(partition):
+            raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return log
+
+    def read_local(self, partition: TopicPartition, offset: Offset, max_bytes: int) -> list[Buffer]:
+        log = self._log(partition)
+        return log.read(offset, max_bytes, log.log_end_offset)
+
+    def local_bounds(self, partition: TopicPartition) -> tuple[Offset, Offset]:
+        log = self._log(partition)
+        return Offset(log.log_start_offset), Offset(log.log_end_offset)
+
+    def end_offset_for_epoch(
+        self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
+    ) -> tuple[LeaderEpoch, Offset]:
+        if current_epoch > _EPOCH:
+            raise api_error(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        return _EPOCH, Offset(self._log(partition).log_end_offset)
+
+    def delete_records(self, partition: TopicPartition, before: Offset) -> Offset:
+        log = self._log(partition)
+        if not -1 <= before <= log.log_end_offset:
+            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
+        log.log_start_offset = log.log_end_offset if before == -1 else max(before, log.log_start_offset)
+        return Offset(log.log_start_offset)
+
+
+class MemoryServices:
+    """See the module. Set `kafka_endpoint` once the listener is bound."""
+
+    def __init__(self, config: BrokerConfig, clock: Clock, network: Network, supervisor: Supervisor) -> None:
+        self.config = config
+        self.clock = clock
+        self.network = network
+        self.random = random.Random(1)
+        self.supervisor = supervisor
+        self.partitions = MemoryPartitions()
+        self.kafka_endpoint = ("127.0.0.1", 0)
+        self.overrides: dict[str, dict[str, str]] = {}
+        self._ids: dict[str, TopicId] = {}
+        self._blocks = count()
+
+    @property
+    def broker_id(self) -> BrokerId:
+        return BrokerId(1)
+
+    @property
+    def cluster_id(self) -> str:
+        return "memory"
+
+    def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        names = sorted(self._ids) if topics is None else topics
+        host, port = self.kafka_endpoint
+        broker = Broker(self.broker_id, BrokerEpoch(1), host, port, host, 1)
+        return MetadataResponse(self.cluster_id, self.broker_id, (broker,), tuple(map(self._topic, names)))
+
+    def _topic(self, name: str) -> TopicMetadata:
+        if name not in self._ids:
+            return TopicMetadata(name, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), NO_TOPIC_ID, ())
+        me = self.broker_id
+        partitions = sorted(key.partition for key in self.partitions.logs if key.topic == name)
+        return TopicMetadata(
+            name, 0, self._ids[name], tuple(PartitionMetadata(p, 0, me, _EPOCH, (me,), (me,)) for p in partitions)
+        )
+
+    async def metadata_changed(self) -> None:
+        await asyncio.sleep(0.01)
+
+    def topic_name(self, topic_id: TopicId) -> str | None:
+        return next((name for name, known in self._ids.items() if known == topic_id), None)
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        results = []
+        for topic in request.topics:
+            replicas = topic.replication_factor if topic.replication_factor > 0 else 1
+            count = len(topic.assignment) if topic.assignment else topic.partitions
+            count = count if count > 0 else self.config.num_partitions
+            if topic.topic in self._ids:
+                results.append(TopicResult(topic.topic, int(ErrorCode.TOPIC_ALREADY_EXISTS), "it exists"))
+                continue
+            if replicas > 1:
+                results.append(TopicResult(topic.topic, int(ErrorCode.INVALID_REPLICATION_FACTOR), "one broker"))
+                continue
+            try:
+                topic_config(self.config.topic, topic.configs or {})
+            except ConfigError as error:
+                results.append(TopicResult(topic.topic, int(ErrorCode.INVALID_CONFIG), str(error)))
+                continue
+            topic_id = TopicId(f"{self.random.getrandbits(96):024x}"[:21] + "A")
+            if not request.validate_only:
+                self._ids[topic.topic] = topic_id
+                self.overrides[topic.topic] = dict(topic.configs or {})
+                self._add(topic.topic, range(count))
+            results.append(TopicResult(topic.topic, 0, "", topic_id, count, replicas))
+        return CreateTopicsResponse(tuple(results))
+
+    def _add(self, topic: str, partitions: range) -> None:
+        for partition in partitions:
+            self.partitions.logs[TopicPartition(topic, partition)] = MemoryLog()
+        self.partitions.tell_change()
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        results = []
+        for name in request.topics:
+            if self._ids.pop(name, None) is None:
+                results.append(TopicResult(name, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "no such topic"))
+                continue
+            for key in [key for key in self.partitions.logs if key.topic == name]:
+                del self.partitions.logs[key]
+            results.append(TopicResult(name, 0))
+        return DeleteTopicsResponse(tuple(results))
+
+    async def create_partitions(
+        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, validate_only: bool
+    ) -> TopicResult:
+        if topic not in self._ids:
+            return TopicResult(topic, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "no such topic")
+        have = len(self.metadata([topic]).topics[0].partitions)
+        if count <= have:
+            return TopicResult(topic, int(ErrorCode.INVALID_PARTITIONS), f"there are {have} already")
+        if not validate_only:
+            self._add(topic, range(have, count))
+        return TopicResult(topic, 0)
+
+    async def topic_overrides(self, topic: str) -> Mapping[str, str]:
+        if topic not in self._ids:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return self.overrides[topic]
+
+    async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
+        self.overrides[topic] = dict(overrides)
+
+    async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
+        return ProducerId(next(self._blocks) * 1000), 1000
