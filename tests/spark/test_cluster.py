@@ -56,6 +56,8 @@ def source(spark, cluster: ProcessCluster):
     return spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", ",".join(cluster.bootstrap))
 
 
+@pytest.mark.checklist(94)
+@pytest.mark.checklist("F27")
 def test_jobs_survive_kill_9_of_the_leader(spark, cluster) -> None:
     asyncio.run(create(cluster, "t"))
     first = asyncio.run(leader(cluster, "t"))
