@@ -23,7 +23,7 @@ from rich.table import Table
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
-from kafkalite.model import BrokerId, Offset, TopicPartition
+from kafkalite.model import BrokerId, Offset
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.rpc.messages import (
     FetchPartition,
@@ -54,7 +54,15 @@ async def leader_of(client: AsyncClient, topic: str, partition: int) -> BrokerId
 
 
 async def produce(
-    client: AsyncClient, topic: str, batch: bytes, records: int, *, acks: int, depth: int, seconds: float, partitions: int
+    client: AsyncClient,
+    topic: str,
+    batch: bytes,
+    records: int,
+    *,
+    acks: int,
+    depth: int,
+    seconds: float,
+    partitions: int,
 ) -> dict[str, float]:
     """`depth` requests under way per leader connection, for so many seconds."""
     counts = {"requests": 0}

@@ -176,7 +176,9 @@ def count_with_spark(bootstrap: list[str], directory: Path, load: Load, total: i
         )
         column = f.split(records.value.cast("string"), ",")
         rows = records.select(
-            column[0].cast("long").alias("number"), column[10].alias("carrier"), column[6].try_cast("double").alias("delay")
+            column[0].cast("long").alias("number"),
+            column[10].alias("carrier"),
+            column[6].try_cast("double").alias("delay"),
         ).cache()
         counted = rows.agg(f.count("*"), f.count_distinct("number")).first()
         by_carrier = (
@@ -186,7 +188,13 @@ def count_with_spark(bootstrap: list[str], directory: Path, load: Load, total: i
             .limit(6)
             .collect()
         )
-        table = Table("airline", "flights", "mean departure delay, minutes", title="Spark: flights by airline", title_justify="left")
+        table = Table(
+            "airline",
+            "flights",
+            "mean departure delay, minutes",
+            title="Spark: flights by airline",
+            title_justify="left",
+        )
         for row in by_carrier:
             table.add_row(row["carrier"], f"{row['flights']:,}", str(row["delay"]))
         console.print(table)

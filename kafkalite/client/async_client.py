@@ -99,6 +99,7 @@ class AsyncClient:
         self._dialing: dict[Endpoint, asyncio.Task[RpcConnection | KafkaliteError]] = {}
         self._dial_failures: dict[Endpoint, tuple[int, float]] = {}
         self._refreshing: asyncio.Task[KafkaliteError | None] | None = None
+        self._rotation = rng.randrange(1 << 16)
         self._topics: set[str] = set()
         self._refreshed_at = float("-inf")
         self._updated: asyncio.Event = asyncio.Event()
@@ -216,18 +217,13 @@ class AsyncClient:
         return connection
 
     def _endpoints(self) -> list[Endpoint]:
-        """Every address we know, those with a connection first, else in a random rotation."""
+        """Every address we know, each time beginning with the next: a node that is cut off from the cluster, but
+        not from us, must not be the only one we listen to. Those that could not be reached come last."""
         known = [Endpoint(b.rpc_host, b.rpc_port) for _, b in sorted(self.view.brokers.items())]
         known += [endpoint for endpoint in self._bootstrap if endpoint not in known]
-        start = self.random.randrange(len(known))
-        known = known[start:] + known[:start]
-        return sorted(known, key=self._rank)
-
-    def _rank(self, endpoint: Endpoint) -> int:
-        connection = self._connections.get(endpoint)
-        if connection is not None and not connection.closed:
-            return 0
-        return 2 if endpoint in self._dial_failures else 1
+        self._rotation += 1
+        start = self._rotation % len(known)
+        return sorted(known[start:] + known[:start], key=lambda endpoint: endpoint in self._dial_failures)
 
     # --- requests ----------------------------------------------------------------------------
 

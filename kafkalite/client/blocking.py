@@ -41,6 +41,7 @@ from kafkalite.rpc.answers import (
 )
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
 from kafkalite.rpc.messages import (
+    AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -86,6 +87,8 @@ class RawFetch(NamedTuple):
     high_watermark: Offset
     log_start_offset: Offset
     last_stable_offset: Offset
+    #: Of transactions that reach into `records` (isolation 1).
+    aborted: tuple[AbortedTransaction, ...] = ()
 
 
 class BlockingConnection:
@@ -171,6 +174,8 @@ class BlockingClient:
         self._random = rng or random.Random()
         self._backoff = Backoff(self._random)
         self._connections: dict[Endpoint, BlockingConnection] = {}
+        self._unreachable: set[Endpoint] = set()
+        self._rotation = self._random.randrange(1 << 16)
 
     def __enter__(self) -> Self:
         return self
@@ -291,7 +296,8 @@ class BlockingClient:
                 if got.error:
                     return _retriable_or_raise(got.error, key)
                 records = body[: got.records_size]
-                result.append(RawFetch(records, got.high_watermark, got.log_start_offset, got.last_stable_offset))
+                ends = (got.high_watermark, got.log_start_offset, got.last_stable_offset)
+                result.append(RawFetch(records, *ends, got.aborted))
             return None
 
         self._until(lambda: bool(result), attempt, {key.topic}, deadline)
@@ -435,17 +441,20 @@ class BlockingClient:
         timeout_s = min(self.config.connect_timeout_ms / 1000, max(0.001, deadline - time.monotonic()))
         try:
             connection = BlockingConnection(endpoint, hello, timeout_s)
-        except ApiError as error:
-            raise RpcNotSent(f"{endpoint}: {error}") from None
+        except (RpcNotSent, ApiError) as error:
+            self._unreachable.add(endpoint)
+            raise RpcNotSent(str(error)) from None
+        self._unreachable.discard(endpoint)
         self._connections[endpoint] = connection
         return connection
 
     def _endpoints(self) -> list[Endpoint]:
         known = [Endpoint(b.rpc_host, b.rpc_port) for _, b in sorted(self.view.brokers.items())]
         known += [endpoint for endpoint in self._bootstrap if endpoint not in known]
-        start = self._random.randrange(len(known))
-        known = known[start:] + known[:start]
-        return sorted(known, key=lambda endpoint: endpoint not in self._connections)
+        # Each time another one first: a node that is cut off from the cluster may answer for ever from memory.
+        self._rotation += 1
+        start = self._rotation % len(known)
+        return sorted(known[start:] + known[:start], key=lambda endpoint: endpoint in self._unreachable)
 
     def _deadline(self, timeout_ms: int) -> float:
         return time.monotonic() + timeout_ms / 1000

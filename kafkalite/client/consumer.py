@@ -86,7 +86,7 @@ class Consumer:
         self._news = asyncio.Event()
         self._error: KafkaliteError | None = None
         self._turn = 0
-        self._closed = False
+        self.closed = False
 
     async def __aenter__(self) -> Consumer:
         return self
@@ -122,7 +122,7 @@ class Consumer:
 
     def close(self) -> None:
         """Fetch nothing more."""
-        self._closed = True
+        self.closed = True
         self._news.set()
 
     async def poll(self, *, max_records: int = 500, timeout_s: float = 1.0) -> list[ConsumedRecord]:
@@ -139,7 +139,7 @@ class Consumer:
             records = self._take(max_records)
             self._start_fetches()
             left = deadline - self._client.now()
-            if records or left <= 0 or self._closed:
+            if records or left <= 0 or self.closed:
                 return records
             self._news.clear()
             try:
@@ -150,7 +150,7 @@ class Consumer:
                 pass
 
     async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:
-        while not self._closed:
+        while not self.closed:
             for record in await self.poll():
                 yield record
 

@@ -9,11 +9,11 @@ from kafkalite.controller.events import (
     BrokersChanged,
     CloseChannel,
     ClusterRead,
-    CommandsLost,
     ControlledShutdown,
     ControlledShutdownReceived,
     DeletionsRequested,
     Effect,
+    InitialisationDue,
     Note,
     OpenChannel,
     Post,
@@ -21,22 +21,23 @@ from kafkalite.controller.events import (
     Repair,
     ReplyShutdown,
     StatesRead,
+    TakeOffice,
 )
 from kafkalite.controller.state import ControllerState
-from kafkalite.controller.topic_changes import begin_deletion
+from kafkalite.controller.topic_changes import begin_deletion, without_leader
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
-from kafkalite.model import BrokerId, BrokerInfo, TopicPartition
 from kafkalite.rpc.messages import ControlledShutdownResponse
 
 Decision = tuple[ControllerState, list[Effect]]
 
 
 def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
-    """A term begins: INIT commands for what is durable, then whatever is still to be done (V3 D.3-9).
+    """A term begins: whatever is to be repaired, then INIT commands with the outcome, then what is pending (V3 D.3-9).
 
     The states were read just now, hence what is to be repaired is decided on them without another read; only
-    partitions WITHOUT a state znode are initialised (F17).
+    partitions WITHOUT a state znode are initialised (F17). Repairs come first so that no broker is told to go on
+    leading in an epoch in which it led before it restarted (ADR 8).
     """
     state = dataclasses.replace(
         state, brokers=event.brokers, topics=event.topics, partitions=event.states, malformed=event.malformed
@@ -49,41 +50,31 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
         if topic in state.topics and topic not in state.deletions:
             state, begun = begin_deletion(state, topic, to=())
             starting += begun
-    effects += initialise(state, state.brokers.keys(), "controller.failover")
-    effects += starting
-    effects.append(Post(DeletionsRequested(event.deletions)))
     assigned = [partition for partition, _ in state.assigned()]
     to_settle = {partition: state.partitions.get(partition) for partition in assigned}
-    unreadable = {partition for partition in assigned if paths.partition_state(partition) in event.malformed}
+    unreadable = [partition for partition in assigned if paths.partition_state(partition) in event.malformed]
     for partition in unreadable:
         del to_settle[partition]
-    effects.append(
-        Post(
-            StatesRead(
-                to_settle,
-                Repair(),
-                unclean_topics=event.unclean_topics,
-                malformed={
-                    partition: event.malformed[paths.partition_state(partition)] for partition in sorted(unreadable)
-                },
-            )
-        )
+    read = StatesRead(
+        to_settle,
+        TakeOffice(),
+        modified=event.modified,
+        malformed={partition: event.malformed[paths.partition_state(partition)] for partition in unreadable},
+        unclean_topics=event.unclean_topics,
     )
-    return state, effects
+    # `starting` removes znodes of topics whose replicas are gone already; their order is dropped with them.
+    return state, [*effects, Post(read), *starting, Post(DeletionsRequested(event.deletions))]
 
 
 def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decision:
-    """Compare the live brokers with those known, by id and czxid (KAFKA-3085): dead first, then new.
+    """Compare the live brokers with those known, by id and czxid (KAFKA-3085): first the dead, then the new.
 
-    A bounced broker, the same id with another czxid, is both: it loses its leaderships and its places in
-    the ISR, if others are in sync, before it is welcomed again (F5).
+    A bounced broker, the same id with another czxid, is both (F5): it gives up its places in the ISR, if others are in
+    sync, and leads only in a new epoch, before it is told what to do.
     """
     before, now = state.brokers, event.brokers
-    bounced = {id_ for id_ in now if id_ in before and now[id_].broker_epoch != before[id_].broker_epoch}
-    gone = sorted(bounced | (before.keys() - now.keys()))
-    if gone:
-        survivors = {id_: now[id_] for id_ in sorted(now) if id_ in before and id_ not in bounced}
-        return _on_brokers_gone(state, gone, survivors, event)
+    if any(id_ not in now or now[id_].broker_epoch != before[id_].broker_epoch for id_ in before):
+        return _on_brokers_gone(state, event)
     started = sorted(now.keys() - before.keys())
     changed = any(now[id_] != before[id_] for id_ in before)
     state = dataclasses.replace(state, brokers=dict(sorted(now.items())))
@@ -93,47 +84,48 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
     effects += [OpenChannel(now[id_]) for id_ in started]
     effects += announce_brokers(state, before.keys(), "broker.startup")
     effects += initialise(state, started, "broker.startup")
-    waiting = tuple(_waiting_for_broker(state))
+    waiting = tuple(without_leader(state))
     if waiting:
         effects.append(ReadStates(waiting, Repair()))
     return state, effects
 
 
-def _on_brokers_gone(
-    state: ControllerState, gone: list[BrokerId], survivors: dict[BrokerId, BrokerInfo], event: BrokersChanged
-) -> Decision:
-    lost = frozenset(gone)
+def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
+    """Some brokers have died or bounced; those that are new are left for the event's second round."""
+    before, now = state.brokers, event.brokers
+    bounced = {
+        id_: now[id_].broker_epoch
+        for id_ in sorted(before)
+        if id_ in now and now[id_].broker_epoch != before[id_].broker_epoch
+    }
+    lost = frozenset(id_ for id_ in before if id_ not in now or id_ in bounced)
     affected = tuple(
         partition
         for partition, known in state.partitions.items()
         if known.leader in lost or not lost.isdisjoint(known.isr)
     )
-    state = dataclasses.replace(state, brokers=survivors, shutting_down=state.shutting_down - lost)
-    effects: list[Effect] = [Note("broker.gone", str(id_)) for id_ in gone]
-    effects += [CloseChannel(id_) for id_ in gone]
+    remaining = {id_: now[id_] for id_ in sorted(before) if id_ in now}
+    state = dataclasses.replace(state, brokers=remaining, shutting_down=state.shutting_down - lost)
+    effects: list[Effect] = [
+        Note("broker.bounced" if id_ in bounced else "broker.gone", str(id_)) for id_ in sorted(lost)
+    ]
+    effects += [CloseChannel(id_) for id_ in sorted(lost)]
+    effects += [OpenChannel(now[id_]) for id_ in bounced]
     if affected:
-        effects.append(ReadStates(affected, Repair(announce=True)))
+        effects.append(ReadStates(affected, Repair(announce=True, bounced=frozenset(bounced))))
     else:
-        effects += announce_brokers(state, state.brokers, "broker.failure")
-    if event.brokers.keys() != survivors.keys():
-        effects.append(Post(event))  # those that came (back) are new in the state that is left now
+        effects += announce_brokers(state, state.brokers.keys() - bounced.keys(), "broker.failure")
+    if bounced:
+        effects.append(Post(InitialisationDue(bounced, "broker.bounced")))
+    if now.keys() != remaining.keys():
+        effects.append(Post(event))
     return state, effects
 
 
-def _waiting_for_broker(state: ControllerState) -> list[TopicPartition]:
-    """Partitions that nobody leads, and those that have no state yet because no replica was alive."""
-    return [
-        partition
-        for partition, _ in state.assigned()
-        if (known := state.partitions.get(partition)) is None or known.leader not in state.brokers
-    ]
-
-
-def on_commands_lost(state: ControllerState, event: CommandsLost) -> Decision:
-    """Its queue was emptied: everything again, as if it had just come."""
-    if not state.has_broker(event.broker_id, event.broker_epoch):
-        return state, []
-    return state, initialise(state, [event.broker_id], "queue.overflow")
+def on_initialisation_due(state: ControllerState, event: InitialisationDue) -> Decision:
+    """Everything, as to a broker that has just come; not to one that has gone, or changed, meanwhile."""
+    due = [id_ for id_ in sorted(event.brokers) if state.has_broker(id_, event.brokers[id_])]
+    return state, initialise(state, due, event.cause) if due else []
 
 
 def on_controlled_shutdown(state: ControllerState, event: ControlledShutdownReceived) -> Decision:

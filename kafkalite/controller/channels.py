@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.events import Command, CommandsLost, Event, ReplicasStopped
+from kafkalite.controller.events import Command, Event, InitialisationDue, ReplicasStopped
 from kafkalite.controller.queueing import enqueue
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
@@ -126,7 +126,7 @@ class Channels:
             _log.error("controller.queue_overflow", broker=broker_id, waiting=len(channel.queue))
             self._stats.queue_overflows += 1
             channel.queue = []
-            self._post(CommandsLost(broker_id, channel.broker.broker_epoch))
+            self._post(InitialisationDue({broker_id: channel.broker.broker_epoch}, "queue.overflow"))
         channel.wake.set()
 
     def when_settled(self, callback: Callable[[], None]) -> None:

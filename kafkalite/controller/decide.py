@@ -8,11 +8,11 @@ from kafkalite.controller import broker_changes, partition_changes, topic_change
 from kafkalite.controller.events import (
     BrokersChanged,
     ClusterRead,
-    CommandsLost,
     ControlledShutdownReceived,
     DeletionsRequested,
     Effect,
     Event,
+    InitialisationDue,
     IsrsChanged,
     PreferredElectionRequested,
     ReplicasStopped,
@@ -42,8 +42,8 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return broker_changes.on_cluster_read(state, event)
         case BrokersChanged():
             return broker_changes.on_brokers_changed(state, event)
-        case CommandsLost():
-            return broker_changes.on_commands_lost(state, event)
+        case InitialisationDue():
+            return broker_changes.on_initialisation_due(state, event)
         case ControlledShutdownReceived():
             return broker_changes.on_controlled_shutdown(state, event)
         case TopicsChanged():

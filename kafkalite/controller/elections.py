@@ -21,6 +21,11 @@ def _next(
     """The state with another leader or ISR; None if both are as they were."""
     if leader == state.leader and tuple(isr) == state.isr:
         return None
+    return _with_epoch(state, leader, isr, epoch)
+
+
+def _with_epoch(state: LeaderAndIsr, leader: BrokerId, isr: Sequence[BrokerId], epoch: ControllerEpoch) -> LeaderAndIsr:
+    """The state with another leader or ISR, or the same, in a new leader epoch."""
     assert leader == NO_LEADER or leader in isr, f"leader {leader} outside ISR {isr}"
     assert isr, "an empty ISR forgets who has the committed records"
     return LeaderAndIsr(leader, LeaderEpoch(state.leader_epoch + 1), tuple(isr), epoch, state.partition_epoch)
@@ -47,12 +52,16 @@ def repair(
     leaving: Collection[BrokerId],
     epoch: ControllerEpoch,
     *,
+    restarted: Collection[BrokerId] = (),
     unclean: bool,
 ) -> LeaderAndIsr | None:
     """Bring a partition's state in line with who is alive (V3 A.3.2).
 
     Args:
         leaving: live brokers in a controlled shutdown; they are chosen only where nobody else can be.
+        restarted: live brokers that registered after the state was last written, hence may have come back with less
+            than they had when they joined the ISR. They count as dead, then new (F5), if others are in sync; if all
+            are such, the ISR stays, and whoever leads does so in a new epoch (ADR 8).
         unclean: may a replica outside the ISR lead (unclean.leader.election.enable); records can be lost.
     Returns:
         A live ISR member leads and the ISR is what is alive of it; else, if `unclean`, the first live replica
@@ -64,6 +73,10 @@ def repair(
         if unclean and alive:
             return _next(state, alive[0], alive[:1], epoch)
         return _next(state, NO_LEADER, state.isr, epoch)
+    steady = [replica for replica in in_sync if replica not in restarted]
+    if state.leader in in_sync and not steady:
+        return _with_epoch(state, state.leader, in_sync, epoch)
+    in_sync = steady or in_sync
     if state.leader in in_sync:
         return _next(state, state.leader, in_sync, epoch)
     # A member of the ISR that is not assigned (a znode written by hand) still has every committed record.

@@ -26,9 +26,14 @@ Command = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """Make the states agree with who is alive. `announce`: the list of brokers has changed, tell it in any case."""
+    """Make the states agree with who is alive.
+
+    `announce`: the list of brokers has changed, tell it in any case. `bounced`: brokers that are alive, but have
+    restarted since the states were last looked at.
+    """
 
     announce: bool = False
+    bounced: frozenset[BrokerId] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,12 @@ class ControlledShutdown:
     token: int
 
 
-Purpose = Repair | PreferredElection | ControlledShutdown
+@dataclass(frozen=True, slots=True)
+class TakeOffice:
+    """The repairs at the beginning of a term; INIT commands follow, and tell their outcome too."""
+
+
+Purpose = Repair | TakeOffice | PreferredElection | ControlledShutdown
 
 
 # --- events ------------------------------------------------------------------------------------------------------
@@ -63,6 +73,7 @@ class ClusterRead:
     brokers: Mapping[BrokerId, BrokerInfo]
     topics: Mapping[str, Topic]
     states: Mapping[TopicPartition, LeaderAndIsr]
+    modified: Mapping[TopicPartition, int] = field(default_factory=dict)
     malformed: Mapping[str, str] = field(default_factory=dict)
     deletions: tuple[str, ...] = ()
     unclean_topics: frozenset[str] = frozenset()
@@ -125,11 +136,11 @@ class ReplicasStopped:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandsLost:
-    """The queue of this broker overflowed and was emptied: it has to be told everything again."""
+class InitialisationDue:
+    """These lives of brokers have to be told everything: they have restarted, or their queue has overflowed."""
 
-    broker_id: BrokerId
-    broker_epoch: BrokerEpoch
+    brokers: Mapping[BrokerId, BrokerEpoch]
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +150,15 @@ class Ticked:
 
 @dataclass(frozen=True, slots=True)
 class StatesRead:
-    """State znodes as they are now. None: there is none. `malformed`: those that cannot be read, by partition."""
+    """State znodes as they are now. None: there is none.
+
+    `modified`: the transaction (zxid) that wrote a state last; a broker whose epoch is larger has registered since.
+    `malformed`: those that cannot be read, by partition.
+    """
 
     states: Mapping[TopicPartition, LeaderAndIsr | None]
     purpose: Purpose
+    modified: Mapping[TopicPartition, int] = field(default_factory=dict)
     malformed: Mapping[TopicPartition, str] = field(default_factory=dict)
     unclean_topics: frozenset[str] = frozenset()
     chunk: int = 500
@@ -175,7 +191,7 @@ Event = (
     | IsrsChanged
     | ControlledShutdownReceived
     | ReplicasStopped
-    | CommandsLost
+    | InitialisationDue
     | Ticked
     | StatesRead
     | StatesWritten

@@ -221,11 +221,12 @@ class Leadership:
         assigned = [
             TopicPartition(name, number) for name in sorted(topics) for number in sorted(topics[name].assignment)
         ]
-        found, bad_states = await self._storage.read_states(assigned)
-        newest = max((state.controller_epoch for state in found.values() if state is not None), default=0)
+        found = await self._storage.read_states(assigned)
+        states = {partition: state for partition, state in found.states.items() if state is not None}
+        newest = max((state.controller_epoch for state in states.values()), default=0)
         if newest > self.state.epoch:
             raise DeposedError(f"a state was written by controller epoch {newest}")
-        malformed |= {paths.partition_state(partition): reason for partition, reason in bad_states.items()}
+        malformed |= {paths.partition_state(partition): reason for partition, reason in found.malformed.items()}
         deletions, order_error = _deletions(order)
         if self._phases is not None:
             self._phases.read_ms = self._since(self._phases)
@@ -233,7 +234,8 @@ class Leadership:
             ClusterRead(
                 brokers=brokers,
                 topics=topics,
-                states={partition: state for partition, state in found.items() if state is not None},
+                states=states,
+                modified=found.modified,
                 malformed=malformed,
                 deletions=deletions,
                 unclean_topics=self._unclean(topics),
@@ -341,11 +343,11 @@ class Leadership:
             case Send(broker_id, command):
                 self.channels.offer(broker_id, command)
             case ReadStates(partitions, purpose, chunk):
-                states, malformed = await self._storage.read_states(partitions)
+                found = await self._storage.read_states(partitions)
                 if self._phases is not None and self._phases.read_ms < 0 and isinstance(purpose, Repair):
                     self._phases.read_ms = self._since(self._phases)
                 unclean = self._unclean({partition.topic for partition in partitions})
-                return StatesRead(states, purpose, malformed, unclean, chunk)
+                return StatesRead(found.states, purpose, found.modified, found.malformed, unclean, chunk)
             case WriteStates():
                 return await self._write(effect)
             case OpenChannel(broker):

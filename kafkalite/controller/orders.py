@@ -5,11 +5,13 @@ So an order survives every crash, and is the same as one given with a ZooKeeper 
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 
@@ -45,10 +47,13 @@ from kafkalite.rpc.messages import (
 
 _log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
 Replicas = tuple[BrokerId, ...]
 
 MAX_NAME_LENGTH = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
+RETRY_S = 0.1
+MIN_PATIENCE_S = 5.0
 #: Attempts at a conditional write that others keep winning.
 ATTEMPTS = 20
 
@@ -100,28 +105,43 @@ class Orders:
         self._config = config
         self._rng = rng
 
+    async def _repeating(self, call: Callable[[Coordinator], Awaitable[T]]) -> T:
+        """Do what may be done twice until ZooKeeper answers, in the next session if need be."""
+        while True:
+            zk = await self._session()
+            try:
+                return await call(zk)
+            except (NotSentError, OutcomeUnknownError, SessionExpiredError):
+                await asyncio.sleep(RETRY_S)
+
     # --- create ----------------------------------------------------------------------------------------------
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """Create topics, each on its own: one bad topic does not fail the others. An error is a result, never raised."""
         names = [topic.topic for topic in request.topics]
-        try:
-            zk = await self._session()
-            existing = await self._existing(zk)
-        except CoordinatorError as error:
-            return CreateTopicsResponse(tuple(_unavailable(name, error) for name in dict.fromkeys(names)))
         results: list[TopicResult] = []
+        try:
+            async with asyncio.timeout(_patience_s(request.timeout_ms)):
+                await self._create_each(request, names, results)
+        except TimeoutError:
+            done = {result.topic for result in results}
+            results += [_unanswered(name) for name in dict.fromkeys(names) if name not in done]
+        return CreateTopicsResponse(tuple(results))
+
+    async def _create_each(
+        self, request: CreateTopicsRequest, names: Sequence[str], results: list[TopicResult]
+    ) -> None:
+        existing = await self._repeating(self._existing)
         for topic in request.topics:
             if names.count(topic.topic) > 1:
                 if all(result.topic != topic.topic for result in results):
                     reason = "the topic is in the request more than once"
                     results.append(TopicResult(topic.topic, ErrorCode.INVALID_REQUEST, reason))
                 continue
-            result = await self._create(zk, topic, existing, validate_only=request.validate_only)
+            result = await self._create(topic, existing, validate_only=request.validate_only)
             if result.error == ErrorCode.NONE:
                 existing = _Existing(existing.topics | {topic.topic}, existing.brokers)
             results.append(result)
-        return CreateTopicsResponse(tuple(results))
 
     async def _existing(self, zk: Coordinator) -> _Existing:
         topics, _ = await zk.children(paths.TOPICS)
@@ -139,19 +159,17 @@ class Orders:
             brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
         return _Existing(frozenset(topics), brokers)
 
-    async def _create(
-        self, zk: Coordinator, topic: NewTopic, existing: _Existing, *, validate_only: bool
-    ) -> TopicResult:
+    async def _create(self, topic: NewTopic, existing: _Existing, *, validate_only: bool) -> TopicResult:
         try:
             assignment = self._validated(topic, existing)
             configs = self._validated_configs(topic)
             topic_id = self._new_topic_id()
             if not validate_only:
-                await self._write_topic(zk, topic.topic, topic_id, assignment, configs)
+                await self._repeating(lambda zk: self._write_topic(zk, topic.topic, topic_id, assignment, configs))
         except ApiError as refusal:
             return TopicResult(topic.topic, refusal.code, str(refusal))
         except CoordinatorError as error:
-            return _unavailable(topic.topic, error)
+            return TopicResult(topic.topic, ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
         _log.info("topic.ordered", topic=topic.topic, partitions=len(assignment), validate_only=validate_only)
         replicas = len(assignment[0])
         return TopicResult(
@@ -224,7 +242,10 @@ class Orders:
         assignment: Mapping[int, Replicas],
         configs: Mapping[str, str],
     ) -> None:
-        """Settings, assignment and the notice of the settings in one transaction. Raises ApiError, CoordinatorError."""
+        """Settings, assignment and the notice of the settings in one transaction; may be repeated.
+
+        Raises ApiError, CoordinatorError.
+        """
         value = znodes.encode_topic(znodes.TopicZnode(topic_id, assignment))
         settings = znodes.encode_config(configs)
         for _ in range(ATTEMPTS):
@@ -239,14 +260,10 @@ class Orders:
             except TooBigError:
                 reason = f"{len(assignment)} partitions do not fit into one znode; create fewer and add the rest"
                 raise api_error(ErrorCode.INVALID_PARTITIONS, reason) from None
-            except (OutcomeUnknownError, NotSentError):
-                zk = await self._session()
-                if await self._is_written(zk, name, topic_id):
-                    return
             except MultiFailedError as error:
                 if error.index == 0 and isinstance(error.error, NodeExistsError):
                     if await self._is_written(zk, name, topic_id):
-                        return  # by an attempt of ours whose answer was lost
+                        return  # by an earlier attempt of ours, whose answer was lost
                     raise api_error(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} already exists") from None
                 if isinstance(error.error, NoNodeError):
                     for parent in (paths.TOPICS, paths.CONFIG_TOPICS, paths.CONFIG_CHANGES):
@@ -268,18 +285,18 @@ class Orders:
         if not self._config().delete_topic_enable:
             code, reason = ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false"
             return DeleteTopicsResponse(tuple(TopicResult(name, code, reason) for name in names))
+        there: list[str] = []
         try:
-            zk = await self._session()
-            found = await zk.get_many([paths.topic(name) if _NAME.fullmatch(name) else "/" for name in names])
-            there = [
-                name for name, each in zip(names, found, strict=True) if each is not None and _NAME.fullmatch(name)
-            ]
-            if there:
-                await self._order_deletion(zk, there)
+            async with asyncio.timeout(_patience_s(request.timeout_ms)):
+                legal = [name for name in names if _NAME.fullmatch(name)]
+                found = await self._repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
+                there = [name for name, each in zip(legal, found, strict=True) if each is not None]
+                if there:
+                    await self._repeating(lambda zk: self._order_deletion(zk, there))
         except ApiError as refusal:
             return DeleteTopicsResponse(tuple(TopicResult(name, refusal.code, str(refusal)) for name in names))
-        except CoordinatorError as error:
-            return DeleteTopicsResponse(tuple(_unavailable(name, error) for name in names))
+        except TimeoutError:
+            return DeleteTopicsResponse(tuple(map(_unanswered, names)))
         return DeleteTopicsResponse(
             tuple(
                 TopicResult(name, ErrorCode.NONE)
@@ -290,7 +307,7 @@ class Orders:
         )
 
     async def _order_deletion(self, zk: Coordinator, names: Sequence[str]) -> None:
-        """Add names to /admin/delete_topics. Raises ApiError, CoordinatorError."""
+        """Add names to /admin/delete_topics; may be repeated. Raises ApiError, CoordinatorError."""
         for _ in range(ATTEMPTS):
             try:
                 try:
@@ -309,8 +326,6 @@ class Orders:
                 raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
             except (NodeExistsError, BadVersionError, NoNodeError):
                 continue  # somebody else has changed it
-            except (NotSentError, OutcomeUnknownError):
-                zk = await self._session()  # adding the same names again is harmless
         raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
 
 
@@ -340,8 +355,11 @@ def check_assignment(assignment: Mapping[int, Sequence[BrokerId]], brokers: Mapp
         raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
-def _unavailable(name: str, error: CoordinatorError) -> TopicResult:
-    """ZooKeeper has not answered: whether the order stands is not known, unless it was never sent."""
-    if isinstance(error, NotSentError | SessionExpiredError | OutcomeUnknownError):
-        return TopicResult(name, ErrorCode.REQUEST_TIMED_OUT, f"ZooKeeper is not reachable: {error!r}")
-    return TopicResult(name, ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
+def _patience_s(timeout_ms: int) -> float:
+    """How long ZooKeeper may take. An order of a client in a hurry is still placed (its work goes on anyway)."""
+    return max(timeout_ms / 1000, MIN_PATIENCE_S)
+
+
+def _unanswered(name: str) -> TopicResult:
+    reason = "ZooKeeper has not answered: whether the order stands is not known"
+    return TopicResult(name, ErrorCode.REQUEST_TIMED_OUT, reason)

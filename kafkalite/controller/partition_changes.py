@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from kafkalite.controller import elections
-from kafkalite.controller.commands import announce_brokers, announce_changes, pause_replicas
+from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.events import (
     ControlledShutdown,
     DropPreferredElection,
@@ -22,6 +22,7 @@ from kafkalite.controller.events import (
     Resign,
     StatesRead,
     StatesWritten,
+    TakeOffice,
     WriteStates,
 )
 from kafkalite.controller.state import ControllerState, Replicas
@@ -86,7 +87,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
             wanted = elections.first_state(replicas, live, state.epoch)
         else:
             adopted[partition] = found
-            wanted = _wanted(state, replicas, found, event, unclean_ok=partition.topic in event.unclean_topics)
+            wanted = _wanted(state, partition, replicas, found, event)
             if wanted is not None and wanted.leader >= 0 and wanted.leader not in found.isr:
                 unclean += 1
         if wanted is not None:
@@ -102,7 +103,9 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     state = dataclasses.replace(
         state, partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}}
     )
-    commands = announce_changes(state, changes, type(event.purpose).__name__)
+    # A term begins with INIT commands, which tell everything at once.
+    telling = not isinstance(event.purpose, TakeOffice)
+    commands = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
     effects += commands
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
@@ -121,10 +124,22 @@ def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerS
 
 
 def _wanted(
-    state: ControllerState, replicas: Replicas, found: LeaderAndIsr, event: StatesRead, *, unclean_ok: bool
+    state: ControllerState, partition: TopicPartition, replicas: Replicas, found: LeaderAndIsr, event: StatesRead
 ) -> LeaderAndIsr | None:
     live, leaving = state.brokers.keys(), state.shutting_down
-    repaired = elections.repair(replicas, found, live, leaving, state.epoch, unclean=unclean_ok)
+    modified = event.modified.get(partition)
+    restarted = {id_ for id_ in live if modified is not None and state.brokers[id_].broker_epoch > modified}
+    if isinstance(event.purpose, Repair):
+        restarted |= event.purpose.bounced
+    repaired = elections.repair(
+        replicas,
+        found,
+        live,
+        leaving,
+        state.epoch,
+        restarted=restarted,
+        unclean=partition.topic in event.unclean_topics,
+    )
     if repaired is not None:
         return repaired
     match event.purpose:
@@ -148,7 +163,8 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
         partition: (state.partitions.get(partition), now) for partition, now in event.written.items()
     }
     state = dataclasses.replace(state, partitions={**state.partitions, **event.written})
-    effects = announce_changes(state, changes, type(event.purpose).__name__)
+    telling = not isinstance(event.purpose, TakeOffice)
+    effects = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
     if event.conflicts:
         # Halving makes sure of progress: in the end each partition has a transaction of its own (F31).
         return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
@@ -158,8 +174,10 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
 def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[Effect]:
     """What is due when all partitions of an undertaking are settled. `told`: metadata went out just now."""
     match purpose:
-        case Repair(announce):
+        case Repair(announce, _):
             return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
+        case TakeOffice():
+            return initialise(state, state.brokers.keys(), "controller.failover")
         case PreferredElection(version):
             return [DropPreferredElection(version)]
         case ControlledShutdown(broker_id, _, token):

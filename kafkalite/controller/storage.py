@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
@@ -53,6 +54,15 @@ REMOVE_ATTEMPTS = 5
 
 class DeposedError(KafkaliteError):
     """/controller_epoch is not ours any more: another controller is in office."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatesFound:
+    """State znodes: value (None: no znode), transaction that wrote it last (mzxid), reason why it cannot be read."""
+
+    states: dict[TopicPartition, LeaderAndIsr | None]
+    modified: dict[TopicPartition, int]
+    malformed: dict[TopicPartition, str]
 
 
 class Connectivity:
@@ -156,10 +166,8 @@ class Storage:
                 malformed[paths.topic(name)] = error.reason
         return dict(sorted(topics.items())), malformed
 
-    async def read_states(
-        self, partitions: Sequence[TopicPartition]
-    ) -> tuple[dict[TopicPartition, LeaderAndIsr | None], dict[TopicPartition, str]]:
-        """State by partition, None where there is none, and the reasons for those that cannot be read.
+    async def read_states(self, partitions: Sequence[TopicPartition]) -> StatesFound:
+        """State by partition, None where there is none.
 
         Partitions of a topic whose own znode is gone are left out: nothing can be written there.
         """
@@ -168,6 +176,9 @@ class Storage:
         found = await self.read(lambda: self._zk.get_many(where))
         states: dict[TopicPartition, LeaderAndIsr | None] = {}
         malformed: dict[TopicPartition, str] = {}
+        modified = {
+            partition: each[1].mzxid for partition, each in zip(partitions, found, strict=True) if each is not None
+        }
         for partition, path, each in zip(partitions, where, found, strict=True):
             try:
                 states[partition] = (
@@ -180,7 +191,7 @@ class Storage:
             there = await self.get_many([paths.topic(name) for name in stateless])
             gone = {name for name, each in zip(stateless, there, strict=True) if each is None}
             states = {partition: state for partition, state in states.items() if partition.topic not in gone}
-        return states, malformed
+        return StatesFound(states, modified, malformed)
 
     async def read_order(self, path: str, watch: Watch) -> tuple[bytes, int] | None:
         """An admin znode's data and version, None if there is no order; the watch fires in both cases."""

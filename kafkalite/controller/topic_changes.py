@@ -172,11 +172,16 @@ def on_tick(state: ControllerState) -> Decision:
         elif not deletion.removing:
             deletions[name] = dataclasses.replace(deletion, removing=True)
             effects.append(RemoveTopic(name))
-    unled = tuple(
-        partition
-        for partition, _ in state.assigned()
-        if (known := state.partitions.get(partition)) is None or known.leader not in state.brokers
-    )
+    unled = tuple(without_leader(state))
     if unled:
         effects.append(ReadStates(unled, Repair()))
     return dataclasses.replace(state, deletions=deletions), effects
+
+
+def without_leader(state: ControllerState) -> list[TopicPartition]:
+    """Partitions that nobody leads, and those that have no state yet because no replica was alive."""
+    return [
+        partition
+        for partition, _ in state.assigned()
+        if (known := state.partitions.get(partition)) is None or known.leader not in state.brokers
+    ]

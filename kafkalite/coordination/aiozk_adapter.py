@@ -12,9 +12,9 @@ replayed writes in a later session, replaced sessions silently; docs/adr/0002), 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from random import Random
 from typing import Any
 
 import structlog
@@ -68,7 +68,7 @@ async def connect(
     *,
     clock: Clock,
     network: Network,
-    rng: random.Random,
+    rng: Random,
     auth: Sequence[tuple[str, bytes]] = (),
 ) -> Coordinator:
     """Open a new session, and make the chroot if it is not there.
@@ -87,7 +87,7 @@ async def connect(
     return session
 
 
-def connector(clock: Clock, network: Network, rng: random.Random) -> Callable[[str, int], Awaitable[Coordinator]]:
+def connector(clock: Clock, network: Network, rng: Random) -> Callable[[str, int], Awaitable[Coordinator]]:
     """Env.connect_coordinator on real servers."""
 
     async def connect_real(connect_string: str, session_timeout_ms: int) -> Coordinator:
@@ -107,7 +107,7 @@ class ZkSession:
         *,
         clock: Clock,
         network: Network,
-        rng: random.Random,
+        rng: Random,
         auth: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         self._servers = tuple(servers)

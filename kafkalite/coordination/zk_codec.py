@@ -89,7 +89,9 @@ Decoder = Callable[[bytes, int], Any]
 def error_of(code: int, what: str = "") -> CoordinatorError:
     """The exception for a server's error code."""
     known = _ERRORS.get(code)
-    return CoordinatorError(f"ZooKeeper error {code} {what}".rstrip()) if known is None else known(what)
+    return (
+        CoordinatorError(f"ZooKeeper error {code} {what}".rstrip()) if known is None else known(what or f"code {code}")
+    )
 
 
 # --- the session -------------------------------------------------------------------------------------------------

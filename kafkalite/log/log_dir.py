@@ -45,6 +45,8 @@ class LogDir:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.recovery_points: dict[TopicPartition, int] = {}
         self.log_starts: dict[TopicPartition, int] = {}
+        #: First offset that compaction has not been over yet.
+        self.cleaned_to: dict[TopicPartition, int] = {}
         self._release: Callable[[], None] | None = None
 
     def _file(self, name: str) -> str:
@@ -81,6 +83,7 @@ class LogDir:
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         self.log_starts = self._read_offsets(checkpoints.LOG_STARTS)
+        self.cleaned_to = self._read_offsets(checkpoints.CLEANER_OFFSETS)
 
     def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A damaged checkpoint counts as missing: high watermarks are found again, recovery checks more."""

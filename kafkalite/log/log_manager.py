@@ -10,8 +10,9 @@ import structlog
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ConfigError, ErrorCode, StartupRefused, StorageError, api_error
+from kafkalite.errors import ApiError, ConfigError, ErrorCode, StartupRefused, StorageError, api_error
 from kafkalite.log import checkpoints
+from kafkalite.log.cleaner import compact
 from kafkalite.log.handles import DEFAULT_CAPACITY
 from kafkalite.log.loader import load_log, new_log
 from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, partition_of, set_aside_name
@@ -25,6 +26,8 @@ _LOAD_CHUNK = 128
 #: Logs that housekeeping looks at before it lets others run.
 _HOUSEKEEPING_CHUNK = 64
 _TICK_S = 1.0
+#: Kafka's log.cleaner.backoff.ms.
+_CLEANER_BACKOFF_S = 15.0
 
 
 class LogManager:
@@ -226,7 +229,7 @@ class LogManager:
         log.on_recovery_point_lowered = self._save_recovery_points_of
         self._logs[topic_partition] = log
         self.offline_partitions.pop(topic_partition, None)
-        for known in (log_dir.high_watermarks, log_dir.recovery_points, log_dir.log_starts):
+        for known in (log_dir.high_watermarks, log_dir.recovery_points, log_dir.log_starts, log_dir.cleaned_to):
             known.pop(topic_partition, None)
         return log
 
@@ -349,6 +352,7 @@ class LogManager:
         """Retention, flushes, checkpoints, removals; for ever. Run it as a task of its own."""
         retention_s = self._config.log_retention_check_interval_ms / 1000
         checkpoint_s = self._config.log_flush_offset_checkpoint_interval_ms / 1000
+        self._supervisor.spawn("log cleaner", self.run_cleaner())
         now = self._clock.monotonic()
         next_retention, next_checkpoint = now + retention_s, now + checkpoint_s
         tick_s = min(_TICK_S, retention_s, checkpoint_s)
@@ -421,6 +425,42 @@ class LogManager:
                 for log_dir in self._online():
                     if path.startswith(log_dir.path + "/"):
                         self.dir_failed(self._error(log_dir, f"removing {path}", error))
+
+    async def run_cleaner(self) -> None:
+        """Compaction, one log after the other; for ever. `run_housekeeping` starts it."""
+        while True:
+            await asyncio.sleep(_CLEANER_BACKOFF_S)
+            await self.cleaning_pass()
+
+    async def cleaning_pass(self) -> int:
+        """Compact every log that is due; returns how many were."""
+        cleaned = 0
+        for log in [log for log in self.all() if "compact" in log.config.cleanup_policy]:
+            tp = log.topic_partition
+            if self._logs.get(tp) is not log:
+                continue
+            log_dir = self._dirs[log.directory]
+            dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
+            try:
+                reached = await compact(
+                    log,
+                    self._disk,
+                    first_dirty_offset=dirty,
+                    high_watermark=self.hw_of(tp),
+                    now_ms=self._clock.wall_ms(),
+                )
+            except StorageError as error:
+                self.dir_failed(error)
+                continue
+            except ApiError as error:
+                _log.error("log.not_compacted", partition=str(tp), error=str(error))
+                continue
+            if reached != dirty and log_dir.online:
+                cleaned += 1
+                log_dir.cleaned_to[tp] = reached
+                self._drop_foreign(log_dir, log_dir.cleaned_to)
+                self._write(log_dir, checkpoints.CLEANER_OFFSETS, log_dir.cleaned_to, durable=False)
+        return cleaned
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Buffer, Disk, File
@@ -40,9 +41,8 @@ from kafkalite.record.batch import (
 from kafkalite.record.reader import records_of
 
 
-@dataclass(frozen=True, slots=True)
-class AppendInfo:
-    """What an append did. `duplicate`: an idempotent producer's retry; the offsets are those of the first time."""
+class AppendInfo(NamedTuple):
+    """What an append did (a tuple: cheap to make, one per append). `duplicate`: an idempotent producer's retry; the offsets are those of the first time."""
 
     first_offset: int
     last_offset: int
@@ -53,8 +53,7 @@ class AppendInfo:
     duplicate: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReadInfo:
+class ReadInfo(NamedTuple):
     """Whole batches from the one that holds `offset` on. `first_entry_incomplete` is never set: batches are not cut."""
 
     offset: int
@@ -205,7 +204,7 @@ class PartitionLog:
         A writable buffer gets base offset and leader epoch written into it; otherwise new heads go out beside it.
 
         Raises:
-            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD,
+            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
                 UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
                 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED. StorageError.
         """
@@ -213,10 +212,6 @@ class PartitionLog:
         config = self.config
         view = memoryview(records).cast("B")
         batches = batches_for_leader(view, config, origin)
-        if len(view) > config.segment_bytes and len(batches) > 1:
-            raise api_error(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"{len(view)} bytes, segment.bytes is {config.segment_bytes}"
-            )
         prepared: PreparedAppend | None = None
         offset = self.log_end_offset
         bases: list[int] = []
@@ -352,6 +347,18 @@ class PartitionLog:
         """The segment for batch number `first`, rolled if need be, and how many batches from there fit into it."""
         config, segment = self.config, self._segments[-1]
         size, count = segment.size, 0
+        if size and first + 1 == len(batches):  # the usual case, in short
+            header = batches[first][1]
+            oldest = segment.first_timestamp
+            timestamp = append_time if append_time >= 0 else header.max_timestamp
+            if (
+                oldest is not None
+                and size + header.batch_length + LOG_OVERHEAD <= config.segment_bytes
+                and segment.index_bytes() + 12 <= config.segment_index_bytes
+                and bases[first] + header.last_offset_delta - segment.base_offset < 2**31
+                and timestamp - oldest <= config.segment_ms
+            ):
+                return segment, 1
         index_bytes = segment.index_bytes() if size else 0
         oldest = segment.starting_timestamp() if size else None
         for number in range(first, len(batches)):
@@ -551,10 +558,10 @@ class PartitionLog:
         """Forget all batches that reach to or beyond `offset`. A batch is never cut: the log may end before `offset`."""
         self._check_usable()
         if offset >= self.log_end_offset:
-            # No record goes, but an epoch that this log led without writing in it may stand at its very end: the new
-            # leader knows nothing of it, and the follower would ask for it for ever (Kafka's UnifiedLog does the same).
+            # A leader that was deposed before it appended has noted the start of its epoch at the end of its log. Its
+            # successor does not know that epoch: the note must go, or the logs seem to part there for ever.
             if self._epochs.truncate_from_end(self.log_end_offset):
-                with self._io("writing the leader epochs"):
+                with self._io("truncation"):
                     self._save_epochs()
             return
         if offset < self._segments[0].base_offset:
@@ -825,6 +832,42 @@ class PartitionLog:
                 self._save_epochs()
             self._remove_snapshots(lambda offset: offset < start)
         return removed
+
+    # --- compaction -------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def empty_segment(self, base_offset: int) -> Segment:
+        """A segment of this log, not in it yet."""
+        return Segment(self.disk, self._handles, self.path, base_offset)
+
+    def replace_segments(
+        self, sources: list[Segment], cleaned: Segment, cleaned_path: str, dropped_markers: set[int]
+    ) -> bool:
+        """Put a compacted segment, complete and synced at `cleaned_path`, in the place of `sources`.
+
+        Crash-safe: once the file is called .swap (and that is durable) the next start finishes the work.
+        Returns False, changing nothing, when the sources are not in the log as they were. Raises StorageError.
+        """
+        self._check_usable()
+        first = next((n for n, segment in enumerate(self._segments) if segment is sources[0]), None)
+        if first is None or self._segments[first : first + len(sources)] != sources or self._flushing is not None:
+            return False
+        aborted = [entry for s in sources for entry in s.aborted() if entry.last_offset not in dropped_markers]
+        swap = f"{cleaned.log_path}.swap"
+        with self._io("compaction"):
+            self.disk.rename(cleaned_path, swap)
+            self.disk.sync_dir(self.path)
+            for source in sources:
+                source.remove()
+            self.disk.rename(swap, cleaned.log_path)
+            for entry in aborted:
+                cleaned.add_aborted(entry)
+            self._segments[first : first + len(sources)] = [cleaned]
+            cleaned.save_indexes()
+        return True
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class Segment:
 
     __slots__ = (
         "_aborted", "_aborted_saved", "_disk", "_handles", "_offsets", "_offsets_saved", "_tail_last", "_tail_positions",
-        "_times", "_times_saved", "base_offset", "bytes_since_index", "directory", "exists", "first_timestamp",
+        "_times", "_times_saved", "base_offset", "bytes_since_index", "directory", "exists", "first_timestamp", "log_path",
         "max_timestamp", "max_timestamp_offset", "next_offset", "size", "synced_size",
     )  # fmt: skip
 
@@ -54,6 +54,7 @@ class Segment:
         self._handles = handles
         self.directory = directory
         self.base_offset = base_offset
+        self.log_path = f"{directory}/{base_offset:020d}{LOG}"
         #: Where the next batch would start.
         self.next_offset = base_offset
         self.size = 0
@@ -96,7 +97,7 @@ class Segment:
         return segment
 
     def _log(self) -> File:
-        return self._handles.get(self.path(LOG), self, create=not self.exists)
+        return self._handles.get(self.log_path, self, create=not self.exists)
 
     def create(self) -> None:
         """Make the .log file. Raises OSError."""
@@ -202,7 +203,10 @@ class Segment:
 
     def index_bytes(self) -> int:
         """Size of the larger index, in the file's bytes."""
-        return max(len(self._offset_index()) * OFFSET_ENTRY_SIZE, len(self._time_index()) * TIME_ENTRY.size)
+        offsets, times = self._offsets, self._times
+        if offsets is None or times is None:
+            offsets, times = self._offset_index(), self._time_index()
+        return max(len(offsets.offsets) * OFFSET_ENTRY_SIZE, len(times.offsets) * TIME_ENTRY.size)
 
     # --- reading ----------------------------------------------------------------------------------
 
@@ -276,6 +280,14 @@ class Segment:
         if offset <= self.base_offset:
             return 0
         start = self._offset_index().position_for(offset - self.base_offset)
+        try:
+            return self._position_from(start, offset)
+        except ApiError:
+            # The log or its index is damaged. If it is the index, made anew it leads there.
+            self._rebuild()
+            return self._position_from(self._offset_index().position_for(offset - self.base_offset), offset)
+
+    def _position_from(self, start: int, offset: int) -> int:
         for position, header in self.headers(start):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position

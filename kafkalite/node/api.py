@@ -104,9 +104,7 @@ class Api:
     def _describe_cluster(self, request: Request) -> Reply:
         cache = self._host.metadata
         return Reply(
-            DescribeClusterResponse(
-                self._host.cluster_id, cache.controller_id, cache.controller_epoch, cache.brokers()
-            )
+            DescribeClusterResponse(self._host.cluster_id, cache.controller_id, cache.controller_epoch, cache.brokers())
         )
 
     async def _init_producer_id(self, request: Request) -> Reply:

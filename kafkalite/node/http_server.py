@@ -61,7 +61,9 @@ class HttpServer:
             self._open -= 1
             writer.close()
 
-    async def _one(self, connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    async def _one(
+        self, connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> bool:
         """Answer one request; whether the connection may carry another."""
         request: h11.Request | None = None
         async with asyncio.timeout(_DEADLINE_S):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COUNTERS = frozenset({"IsrShrinks", "IsrExpands", "FailedIsrUpdates"})
 
 
-class NodeCollector(Collector):
+class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has no types
     """Reads the node's counts at each scrape."""
 
     def __init__(self, node: Node) -> None:
@@ -57,12 +57,18 @@ class NodeCollector(Collector):
             "kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions nobody leads", value=offline
         )
         yield CounterMetricFamily(
-            "kafka_controller_controllerstats_uncleanleaderelections", "Leaders out of sync", value=stats.unclean_elections
+            "kafka_controller_controllerstats_uncleanleaderelections",
+            "Leaders out of sync",
+            value=stats.unclean_elections,
         )
         yield CounterMetricFamily(
             "kafka_controller_controllerstats_leaderelections", "Leaders elected", value=stats.leader_elections
         )
-        for name, counter in (("rpcs_sent", stats.rpcs_sent), ("rpcs_failed", stats.rpcs_failed), ("zk_ops", stats.zk_ops)):
+        for name, counter in (
+            ("rpcs_sent", stats.rpcs_sent),
+            ("rpcs_failed", stats.rpcs_failed),
+            ("zk_ops", stats.zk_ops),
+        ):
             family = CounterMetricFamily(f"kafkalite_controller_{name}", name, labels=["kind"])
             for kind in sorted(counter):
                 family.add_metric([kind], counter[kind])

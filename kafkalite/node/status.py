@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from kafkalite.node.metrics import NodeCollector
 from kafkalite.node.http_server import Handler, Page
+from kafkalite.node.metrics import NodeCollector
 
 if TYPE_CHECKING:
     from kafkalite.node.node import Node

@@ -54,7 +54,7 @@ def compress(codec: int, data: Buffer) -> bytes:
         case Codec.LZ4:
             # Java's client refuses frames whose blocks depend on each other, cramjam's default.
             packer = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
-            packer.compress(data)
+            packer.compress(bytes(data))
             return bytes(packer.finish())
         case Codec.ZSTD:
             return bytes(cramjam.zstd.compress(data))

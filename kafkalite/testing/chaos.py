@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import click
@@ -167,7 +168,7 @@ async def produce(cluster: ProcessCluster, tally: Tally, until: float, *, rate: 
             due = int((time.monotonic() - began) * rate)
             while number < due:
                 future = await producer.send(TOPIC, b"key-%d" % (number % 97), b"%d" % number)
-                future.add_done_callback(lambda f, n=number: done(n, f))
+                future.add_done_callback(partial(done, number))
                 number += 1
             await asyncio.sleep(0.01)
         await producer.flush()
@@ -270,7 +271,9 @@ def main(seconds: float, seed: int | None, rate: float) -> None:
         tally, found = asyncio.run(run(Path(directory), seconds=seconds, seed=seed, rate=rate, say=click.echo))
     faults = ", ".join(f"{kind} x{count}" for kind, count in sorted(tally.faults.items()))
     click.echo(f"faults: {faults}")
-    click.echo(f"acked = {len(tally.acked)}, failed = {len(tally.failed)}, read = {found.read}, lost = {len(found.lost)}, ")
+    click.echo(
+        f"acked = {len(tally.acked)}, failed = {len(tally.failed)}, read = {found.read}, lost = {len(found.lost)}, "
+    )
     click.echo(
         f"duplicates = {len(found.duplicates)}, out of order = {len(found.disordered)}, moved = {len(found.moved)}, "
         f"longest silence = {tally.longest_silence_s:.1f} s"

@@ -15,12 +15,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+#: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="process-starter")
 
 
 def _die_with_parent() -> None:
@@ -51,7 +56,11 @@ class Process:
         assert self._process is None or self._process.poll() is not None, f"{self.name} is running"
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                self._arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, preexec_fn=_die_with_parent
+                self._arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                preexec_fn=_die_with_parent,
             )
 
     def wait_ready(self, deadline_s: float = 60.0) -> dict[str, Any]:
@@ -166,7 +175,9 @@ class ProcessCluster:
             self.close()
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def start(self) -> Self:

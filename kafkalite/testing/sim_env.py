@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
+import warnings
 from collections import deque
 from collections.abc import Callable, Coroutine, MutableMapping
 from types import TracebackType
@@ -117,7 +118,10 @@ class SimWorld:
 
     def close(self) -> None:
         """Let everything go; nothing of it acts any more."""
-        with self.log:
+        self.log.tap = None
+        with self.log, warnings.catch_warnings():
+            # What is thrown away in the middle of something complains, for instance of coroutines not awaited.
+            warnings.simplefilter("ignore")
             self.loop.close()
 
     # --- what happens to hosts -------------------------------------------------------------------
@@ -186,7 +190,7 @@ class SimWorld:
             self.loop.resume_process(host.process)
 
 
-#: Fields of a log line that hold objects whose text tells an address.
+#: Older log lines are forgotten.
 _LINES_KEPT = 20_000
 
 

@@ -110,17 +110,18 @@ def limit(
 ) -> dict[TopicPartition, int]:
     """Ends that take at most about `max_records` in all, in proportion to what each partition has waiting.
 
-    A partition with anything waiting gets at least one record now and then: shares below one are rounded up, as in
-    Spark, so the sum may be over by the number of partitions.
+    Shares below one are rounded up, as in Spark, so that nobody waits for ever: the sum may be over by the number of
+    partitions. An end that is not beyond its start stays as it is.
     """
-    waiting = {tp: max(end[tp] - start.get(tp, end[tp]), 0) for tp in sorted(end)}
+    waiting = {tp: max(end[tp] - start[tp], 0) for tp in sorted(end)}
     total = sum(waiting.values())
     if total <= max_records:
-        return {tp: max(end[tp], start.get(tp, end[tp])) for tp in sorted(end)}
+        return dict(sorted(end.items()))
     taken: dict[TopicPartition, int] = {}
     for tp, size in waiting.items():
         share = max_records * size / total
-        taken[tp] = start.get(tp, end[tp]) + min(size, math.ceil(share) if share < 1 else math.floor(share))
+        records = min(size, math.ceil(share) if share < 1 else math.floor(share))
+        taken[tp] = start[tp] + records if size else end[tp]
     return taken
 
 

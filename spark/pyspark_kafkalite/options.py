@@ -221,6 +221,9 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     if compression not in codecs:
         raise OptionError(f"kafkalite.compression.type is one of {', '.join(codecs)}, not {compression!r}")
+    guarantee = (given.text("deliveryGuarantee") or "at-least-once").lower()
+    if guarantee != "at-least-once":
+        raise OptionError(f"deliveryGuarantee is at-least-once, not {guarantee!r}")
     topic = given.text("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic is empty")

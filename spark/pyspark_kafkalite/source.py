@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_kafkalite.reader import KafkaliteReader
+    from pyspark_kafkalite.stream_reader import KafkaliteStreamReader
+    from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
     from pyspark_kafkalite.writer import KafkaliteWriter
 
 
@@ -45,3 +47,17 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
             raise OptionError("a topic cannot be overwritten: use mode append, or delete the topic and create it again")
         options = write_options(self.options)
         return KafkaliteWriter(options, row_shape(schema, options.topic))
+
+    def streamReader(self, schema: StructType) -> KafkaliteStreamReader:
+        from pyspark_kafkalite.columns import columns_of
+        from pyspark_kafkalite.stream_reader import KafkaliteStreamReader
+
+        return KafkaliteStreamReader(read_options(self.options, streaming=True), columns_of(schema))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaliteStreamWriter:
+        from pyspark_kafkalite.rows import row_shape
+        from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
+
+        # overwrite is output mode complete: every batch appends the whole result, as in Spark's Kafka sink
+        options = write_options(self.options)
+        return KafkaliteStreamWriter(options, row_shape(schema, options.topic))

@@ -15,7 +15,9 @@ from tests.fake_cluster import FakeCluster
 E = ErrorCode
 
 
-async def send_all(producer: Producer, topic: str, count: int, *, partition: int | None = 0, start: int = 0) -> list[int]:
+async def send_all(
+    producer: Producer, topic: str, count: int, *, partition: int | None = 0, start: int = 0
+) -> list[int]:
     futures = [
         await producer.send(topic, None, b"%d" % number, partition=partition) for number in range(start, start + count)
     ]

@@ -109,9 +109,7 @@ class Cluster:
         endpoint = await server.start("127.0.0.1", 0)
         broker.coordinator = await self.connect(f"broker-{number}")
         value = znodes.BrokerZnode(host="127.0.0.1", port=9092, rpc=Endpoint("127.0.0.1", endpoint.port), rack=rack)
-        _, stat = await broker.coordinator.create(
-            paths.broker(broker_id), znodes.encode_broker(value), ephemeral=True
-        )
+        _, stat = await broker.coordinator.create(paths.broker(broker_id), znodes.encode_broker(value), ephemeral=True)
         broker.epoch = BrokerEpoch(stat.czxid)
         self.brokers[number] = broker
         return broker

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 import pytest
 
@@ -61,10 +62,10 @@ async def test_five_failovers_raise_the_epoch_by_five(cluster: Cluster) -> None:
     await running(cluster, 1)
     for number in range(2, 7):
         controller = await cluster.start_controller(number)
-        await until(lambda: cluster.controllers[number].controller_id == number - 1)
+        await until(partial(lambda each, before: each.controller_id == before, controller, number - 1))
         assert not controller.is_active
         await cluster.stop_controller(number - 1)
-        await until(lambda: cluster.controllers[number].is_active)
+        await until(partial(lambda each: each.is_active, controller))
     assert (cluster.zookeeper.peek("/controller_epoch") or (b"",))[0] == b"6"
 
 
@@ -184,8 +185,9 @@ async def test_new_controller_sends_init_and_finishes_what_was_under_way(cluster
     assert cluster.leader_and_isr("orphaned") == (2, (2,), 2)
     first = cluster.brokers[2].commands[0]
     assert isinstance(first, LeaderAndIsrRequest)
-    # `fresh` has no state yet: the controller does not know all that the broker may host.
-    assert not first.is_init
+    assert first.is_init and {entry.topic: entry.leader for entry in first.partitions} == {
+        "fresh": 2, "led": 1, "orphaned": 2, "waiting": -1
+    }  # fmt: skip
     await cluster.start_controller(2)
     for broker in cluster.brokers.values():
         broker.commands.clear()
@@ -195,6 +197,24 @@ async def test_new_controller_sends_init_and_finishes_what_was_under_way(cluster
     assert isinstance(first, LeaderAndIsrRequest)
     assert first.is_init and first.controller_epoch == 2
     assert sorted(entry.topic for entry in first.partitions) == ["fresh", "led", "orphaned", "waiting"]
+
+
+@pytest.mark.checklist("F5")
+async def test_a_broker_that_bounced_while_nobody_was_controller_leads_in_a_new_epoch(cluster: Cluster) -> None:
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    cluster.create_topic("alone", {0: (1,)})
+    await until(lambda: settled(cluster) and settled(cluster, TopicPartition("alone", 0)))
+    await cluster.stop_controller(1)
+    await cluster.stop_broker(1)
+    broker = await cluster.start_broker(1)
+    controller = await cluster.start_controller(2)
+    await until(lambda: controller.is_active and len(broker.metadata) == 2)
+    assert cluster.leader_and_isr("t") == (2, (2, 3), 1)
+    assert cluster.leader_and_isr("alone") == (1, (1,), 1)
+    first = broker.commands[0]
+    assert isinstance(first, LeaderAndIsrRequest) and first.is_init
+    assert {entry.topic: entry.leader_epoch for entry in first.partitions} == {"alone": 1, "t": 1}
 
 
 @pytest.mark.checklist("F4")
@@ -287,9 +307,7 @@ async def test_topic_removed_by_hand_is_deleted_from_the_brokers(cluster: Cluste
     cluster.create_topic("t", {0: (1, 2)})
     await until(lambda: settled(cluster))
     state, parent = paths.partition_state(T0), paths.partition(T0)
-    cluster.zookeeper.poke(
-        Delete(state), Delete(parent), Delete(paths.topic_partitions("t")), Delete(paths.topic("t"))
-    )
+    cluster.zookeeper.poke(Delete(state), Delete(parent), Delete(paths.topic_partitions("t")), Delete(paths.topic("t")))
     await until(lambda: T0 not in cluster.brokers[1].roles and T0 not in cluster.brokers[3].metadata)
     await until(lambda: cluster.zookeeper.peek(paths.config_topic("t")) is None)
 
@@ -352,9 +370,9 @@ async def test_hung_broker_delays_no_other_and_is_reported() -> None:
         await running(cluster)
         hung = cluster.brokers[3].hung = asyncio.Event()
         for number in range(5):
-            name = f"t{number}"
-            cluster.create_topic(name, {0: (1, 2, 3)})
-            await until(lambda: T0._replace(topic=name) in cluster.brokers[1].metadata)
+            partition = TopicPartition(f"t{number}", 0)
+            cluster.create_topic(partition.topic, {0: (1, 2, 3)})
+            await until(partial(cluster.brokers[1].metadata.__contains__, partition))
         await until(lambda: "command.unanswered" in [each.what for each in cluster.controllers[1].problems()])
         hung.set()
         cluster.brokers[3].hung = None

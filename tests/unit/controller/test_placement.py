@@ -74,7 +74,14 @@ def test_partitions_added_later_go_on_in_the_same_pattern(
 
 
 def test_racks_alternate() -> None:
-    racks = {BrokerId(0): "r1", BrokerId(1): "r3", BrokerId(2): "r3", BrokerId(3): "r2", BrokerId(4): "r2", BrokerId(5): "r1"}
+    racks = {
+        BrokerId(0): "r1",
+        BrokerId(1): "r3",
+        BrokerId(2): "r3",
+        BrokerId(3): "r2",
+        BrokerId(4): "r2",
+        BrokerId(5): "r1",
+    }
     assert alternate_racks(racks) == [0, 3, 1, 5, 4, 2]  # the example in Kafka's AdminUtils
 
 

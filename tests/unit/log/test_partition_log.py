@@ -118,7 +118,7 @@ def test_reads_are_bounded_by_what_is_committed_and_refused_outside_the_log(disk
 
 def test_reads_return_whole_batches_within_the_limit(disk: MemoryDisk) -> None:
     log = make_log(disk)
-    for number in range(10):
+    for _ in range(10):
         log.append_as_leader(batch(["x" * 100]), 1)
     one = len(batch(["x" * 100]))
     assert log.read(0, 2 * one).size_bytes == 2 * one
@@ -376,3 +376,15 @@ def test_idle_handles_are_closed(disk: MemoryDisk) -> None:
         twin.read(offset, 100)
     assert twin.segment_count > 10 and disk.open_files <= 3
     assert twin.topic_partition == TP
+
+
+def test_a_deposed_leader_that_appended_nothing_forgets_its_epoch(disk: MemoryDisk) -> None:
+    """Found by simulation (seeds 40 and 60): the new leader answered "epoch 1 ends at 2", we truncated to 2 where our
+    log ended already, asked again with our own epoch 2, and so on for ever."""
+    log = make_log(disk)
+    log.append_as_leader(batch(["a", "b"]), 1)
+    log.assign_epoch_start(2, 2)
+    assert log.latest_epoch == 2
+    log.truncate_to(2)
+    assert (log.latest_epoch, log.log_end_offset) == (1, 2)
+    assert reopen(disk).latest_epoch == 1

@@ -198,9 +198,7 @@ class TestCluster:
         znode = TopicZnode(topic_id, {p: tuple(map(BrokerId, replicas)) for p, replicas in assignment.items()})
         if self.zookeeper.peek(paths.TOPICS) is None:
             self.zookeeper.poke(Create("/brokers"), Create(paths.TOPICS), Create(paths.BROKER_IDS))
-        self.zookeeper.poke(
-            Create(paths.topic(topic), encode_topic(znode)), Create(paths.topic_partitions(topic), b"")
-        )
+        self.zookeeper.poke(Create(paths.topic(topic), encode_topic(znode)), Create(paths.topic_partitions(topic), b""))
         for partition in assignment:
             tp = TopicPartition(topic, partition)
             self.zookeeper.poke(Create(paths.partition(tp)))
@@ -223,9 +221,7 @@ class TestCluster:
     ) -> PartitionState:
         """Write the state znode as a controller would; returns what is to be commanded."""
         members = tuple(map(BrokerId, isr))
-        state = LeaderAndIsr(
-            BrokerId(leader), LeaderEpoch(epoch), members, self.controller_epoch, PartitionEpoch(0)
-        )
+        state = LeaderAndIsr(BrokerId(leader), LeaderEpoch(epoch), members, self.controller_epoch, PartitionEpoch(0))
         path = paths.partition_state(tp)
         if self.zookeeper.peek(paths.partition(tp)) is None:
             self.zookeeper.poke(Create(paths.partition(tp)))

@@ -136,9 +136,7 @@ async def test_a_command_for_an_earlier_life_of_the_broker_is_refused(three):
     answer = await three.stop_replica(1, TP, epoch=9, delete=True, broker_epoch=BrokerEpoch(1001))
     assert answer.error == ErrorCode.STALE_BROKER_EPOCH
     assert three.node(1).partition(TP).leader is not None
-    answer = await three.command(
-        1, three.decide(TP, leader=2, isr=(1, 2, 3), epoch=9), broker_epoch=BrokerEpoch(1001)
-    )
+    answer = await three.command(1, three.decide(TP, leader=2, isr=(1, 2, 3), epoch=9), broker_epoch=BrokerEpoch(1001))
     assert answer.error == ErrorCode.STALE_BROKER_EPOCH
 
 

@@ -1,0 +1,5 @@
+"""`python -m kafkalite_cli`."""
+
+from kafkalite_cli.main import main
+
+main()

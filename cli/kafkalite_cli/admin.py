@@ -1,0 +1,341 @@
+"""`kafkalite admin`: topics, replicas, health."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Sequence
+
+import click
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.model import BrokerId
+from kafkalite.rpc.client import error_code
+from kafkalite.rpc.messages import MetadataRequest, MetadataResponse, NewTopic, TopicMetadata, TopicResult
+from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+
+#: How long `create-topic` waits until every node knows the new leaders.
+SPREAD_TIMEOUT_S = 10.0
+
+
+@click.group()
+def admin() -> None:
+    """Look at the cluster and change it."""
+
+
+def parse_assignment(text: str) -> dict[int, tuple[BrokerId, ...]]:
+    """ "0=1,2;1=2,3" as partition -> replicas, the preferred leader first. Raises click.BadParameter."""
+    assignment: dict[int, tuple[BrokerId, ...]] = {}
+    for part in filter(None, (piece.strip() for piece in text.split(";"))):
+        partition, equals, brokers = part.partition("=")
+        try:
+            number = int(partition)
+            replicas = tuple(BrokerId(int(broker)) for broker in brokers.split(","))
+        except ValueError:
+            equals = ""
+        if not equals:
+            raise click.BadParameter(f"{part!r} is not PARTITION=BROKER,…", param_hint="--assignment")
+        if number in assignment:
+            raise click.BadParameter(f"partition {number} twice", param_hint="--assignment")
+        if len(set(replicas)) != len(replicas):
+            raise click.BadParameter(f"partition {number}: a broker twice", param_hint="--assignment")
+        assignment[number] = replicas
+    if sorted(assignment) != list(range(len(assignment))) or not assignment:
+        raise click.BadParameter("partitions must be numbered 0, 1, 2, …", param_hint="--assignment")
+    return assignment
+
+
+def parse_settings(settings: Sequence[str]) -> dict[str, str]:
+    """k=v words as a dict. Raises click.BadParameter."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def raise_for(result: TopicResult) -> None:
+    """The refusal in a topic's result, if it is one."""
+    if result.error:
+        code = error_code(result.error)
+        raise api_error(code, f"{result.topic}: {result.message or code.name}")
+
+
+# --- topics --------------------------------------------------------------------------------------
+
+
+@admin.command("create-topic")
+@click.argument("name")
+@click.option("--partitions", type=click.IntRange(1), help="Number of partitions [default: the cluster's].")
+@click.option("--replication-factor", type=click.IntRange(1), help="Replicas each [default: the cluster's].")
+@click.option("--assignment", metavar='"0=1,2;1=2,3"', help="Replicas by partition, preferred leader first.")
+@click.option("--placement", type=click.Choice(["shifted", "mod"]), default="shifted", show_default=True)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A configuration of the topic.")
+@client_options
+def create_topic(
+    name: str,
+    partitions: int | None,
+    replication_factor: int | None,
+    assignment: str | None,
+    placement: str,
+    settings: tuple[str, ...],
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Create a topic; returns when every node knows its leaders."""
+    if assignment is not None and (partitions is not None or replication_factor is not None):
+        raise click.UsageError("--assignment says how many partitions and replicas: not with the other two")
+    topic = NewTopic(
+        name,
+        -1 if partitions is None else partitions,
+        -1 if replication_factor is None else replication_factor,
+        None if assignment is None else parse_assignment(assignment),
+        placement,
+        parse_settings(settings) or None,
+    )
+    run_async(_create_topic(topic, bootstrap, timeout_s, Output(as_json)))
+
+
+async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: Output) -> None:
+    async with connect(bootstrap, timeout_s) as client:
+        (result,) = await client.create_topics([topic], timeout_s=timeout_s)
+        raise_for(result)
+        spread = await _wait_until_spread(client, topic.topic, min(timeout_s, SPREAD_TIMEOUT_S))
+        told = {
+            "topic": result.topic,
+            "topic_id": result.topic_id,
+            "partitions": result.partitions,
+            "replication_factor": result.replication_factor,
+            "ready": spread,
+        }
+        counts = f"{result.partitions} partitions, {result.replication_factor} replicas each"
+        late = "" if spread else "; not every node knows its leaders yet"
+        out.value(told, f"created topic {result.topic}: {counts}{late}")
+
+
+async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) -> bool:
+    """Whether every live node came to know a leader for each partition."""
+    deadline = client.now() + timeout_s
+    attempts = 0
+    while True:
+        await client.metadata([topic], timeout_s=timeout_s)
+        answers = await client.every_node(MetadataRequest((topic,)), timeout_s=timeout_s)
+        if answers and all(isinstance(a, MetadataResponse) and _has_leaders(a.topics) for a in answers.values()):
+            return True
+        attempts += 1
+        if client.now() > deadline:
+            return False
+        await asyncio.sleep(client.backoff.pause_s(min(attempts, 3)))
+
+
+def _has_leaders(topics: Sequence[TopicMetadata]) -> bool:
+    return all(not t.error and t.partitions and all(p.leader >= 0 for p in t.partitions) for t in topics)
+
+
+@admin.command("delete-topic")
+@click.argument("name")
+@client_options
+def delete_topic(name: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Delete a topic with all its records."""
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            (result,) = await client.delete_topics([name], timeout_s=timeout_s)
+            raise_for(result)
+            Output(as_json).value({"topic": name, "deleted": True}, f"deleted topic {name}")
+
+    run_async(work())
+
+
+@admin.command("list-topics")
+@client_options
+def list_topics(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Every topic with its number of partitions and replicas."""
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await client.metadata(timeout_s=timeout_s)
+        out = Output(as_json)
+        topics = sorted(answer.topics, key=lambda topic: topic.topic)
+        rows = [(t.topic, len(t.partitions), max((len(p.replicas) for p in t.partitions), default=0)) for t in topics]
+        if as_json:
+            names = ("topic", "partitions", "replication_factor")
+            out.value({"topics": [dict(zip(names, row, strict=True)) for row in rows]}, "")
+        out.table("", ("topic", "partitions", "replicas"), rows)
+
+    run_async(work())
+
+
+# --- describe ------------------------------------------------------------------------------------
+
+
+@admin.command("describe")
+@click.argument("topics", nargs=-1)
+@click.option("--internal", is_flag=True, help="Ask every node for its replicas: high watermark, log end, …")
+@client_options
+def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Leaders and replicas of topics (default: all)."""
+    out = Output(as_json)
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await client.metadata(topics or None, timeout_s=timeout_s)
+            found = sorted(answer.topics, key=lambda topic: topic.topic)
+            for topic in found:
+                if topic.error:
+                    code = error_code(topic.error)
+                    raise api_error(code, f"{topic.topic}: {code.name}")
+            if internal:
+                return await _describe_internal(client, topics, timeout_s, out)
+            _describe_topics(found, out)
+            return 0
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
+    if out.as_json:
+        out.value({"topics": [dataclasses.asdict(topic) for topic in topics]}, "")
+        return
+    rows = [
+        (
+            topic.topic,
+            entry.partition,
+            "none" if entry.leader < 0 else entry.leader,
+            entry.leader_epoch,
+            _ids(entry.replicas),
+            _ids(entry.isr),
+            _state(entry.leader, len(entry.isr), len(entry.replicas)),
+        )
+        for topic in topics
+        for entry in sorted(topic.partitions, key=lambda partition: partition.partition)
+    ]
+    out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "state"), rows)
+
+
+def _state(leader: int, in_sync: int, replicas: int) -> str:
+    if leader < 0:
+        return "offline"
+    return "under-replicated" if in_sync < replicas else "ok"
+
+
+async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout_s: float, out: Output) -> int:
+    answers = await client.describe_replicas(topics, timeout_s=timeout_s)
+    unreachable = {node: str(answer) for node, answer in answers.items() if isinstance(answer, KafkaliteError)}
+    entries = [
+        (node, replica)
+        for node, answer in answers.items()
+        if not isinstance(answer, KafkaliteError)
+        for replica in answer.replicas
+    ]
+    entries.sort(key=lambda entry: (entry[1].topic, entry[1].partition, not entry[1].is_leader, entry[0]))
+    if out.as_json:
+        replicas = [{"broker_id": node, **dataclasses.asdict(replica)} for node, replica in entries]
+        failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
+        out.value({"replicas": replicas, "unreachable": failed}, "")
+    columns = (
+        "topic", "partition", "broker", "role", "epoch", "hw", "leo", "start", "isr", "size", "directory", "error"
+    )  # fmt: skip
+    rows = [
+        (
+            r.topic,
+            r.partition,
+            node,
+            "leader" if r.is_leader else "follower",
+            r.leader_epoch,
+            r.high_watermark,
+            r.log_end_offset,
+            r.log_start_offset,
+            _ids(r.isr),
+            size_text(r.size_bytes),
+            r.directory,
+            error_code(r.error).name if r.error else "",
+        )
+        for node, r in entries
+    ]
+    out.table("", columns, rows)
+    for node, text in sorted(unreachable.items()):
+        click.echo(f"kafkalite: broker {node} did not answer: {text}", err=True)
+    return 1 if unreachable else 0
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ",".join(str(broker) for broker in brokers)
+
+
+@admin.command("describe-cluster")
+@client_options
+def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Brokers and controller."""
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await client.describe_cluster(timeout_s=timeout_s)
+        out = Output(as_json)
+        if as_json:
+            out.value(dataclasses.asdict(answer), "")
+            return
+        controller = "none" if answer.controller_id < 0 else f"broker {answer.controller_id}"
+        click.echo(f"cluster {answer.cluster_id}, controller {controller}, controller epoch {answer.controller_epoch}")
+        rows = [
+            (
+                b.broker_id,
+                f"{b.rpc_host}:{b.rpc_port}",
+                f"{b.kafka_host}:{b.kafka_port}" if b.kafka_port >= 0 else "",
+                b.rack or "",
+                b.broker_epoch,
+                "controller" if b.broker_id == answer.controller_id else "",
+            )
+            for b in sorted(answer.brokers, key=lambda broker: broker.broker_id)
+        ]
+        out.table("", ("broker", "rpc", "kafka", "rack", "broker epoch", "role"), rows)
+
+    run_async(work())
+
+
+@admin.command("health")
+@client_options
+def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """What any node sees wrong; exits 1 if there is anything."""
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            answers = await client.health(timeout_s=timeout_s)
+            now_ms = client.clock.wall_ms()
+        if not answers:
+            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "no live broker")
+        problems: list[dict[str, object]] = []
+        for node, answer in answers.items():
+            if isinstance(answer, KafkaliteError):
+                what = {"what": "broker.unreachable", "since_ms": now_ms, "detail": str(answer), "subject": str(node)}
+                problems.append({"broker_id": node, **what})
+            else:
+                problems += [{"broker_id": node, **dataclasses.asdict(problem)} for problem in answer.problems]
+        out = Output(as_json)
+        if as_json:
+            out.value({"healthy": not problems, "brokers": sorted(answers), "problems": problems}, "")
+        elif not problems:
+            click.echo(f"healthy: {len(answers)} brokers, no problems")
+        else:
+            rows = [
+                (
+                    p["what"],
+                    p["subject"],
+                    p["broker_id"],
+                    f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s",
+                    p["detail"],
+                )
+                for p in problems
+            ]
+            out.table("", ("problem", "subject", "seen by", "for", "detail"), rows)
+        return 1 if problems else 0
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)

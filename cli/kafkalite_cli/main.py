@@ -1,0 +1,117 @@
+"""`kafkalite`: finds the command, and turns what goes wrong into one line and an exit code.
+
+Exit codes: 0 done, 1 failed, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+
+import click
+
+from kafkalite.errors import ApiError, ConfigError, ErrorCode, KafkaliteError, StartupRefused
+
+#: Command: (module with a click command of the command's name, one line of help). Imported when used: a broker's
+#: imports must not slow down `kafkalite produce`, nor the other way round.
+COMMANDS = {
+    "serve": ("kafkalite_cli.serve", "Run one node."),
+    "dev": ("kafkalite_cli.dev", "Run a whole cluster in the foreground."),
+    "zookeeper": ("kafkalite_cli.zookeeper", "Run an embedded ZooKeeper server."),
+    "admin": ("kafkalite_cli.admin", "Look at the cluster and change it."),
+    "produce": ("kafkalite_cli.produce", "Send lines from stdin to a topic."),
+    "consume": ("kafkalite_cli.consume", "Print a topic's records."),
+}
+
+#: Refusals that say that the question was wrong.
+BAD_INPUT = frozenset(
+    {
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REPLICATION_FACTOR,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.INVALID_CONFIG,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.POLICY_VIOLATION,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+        ErrorCode.TOPIC_DELETION_DISABLED,
+    }
+)
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, (module, _) in COMMANDS.items() if importlib.util.find_spec(module) is not None]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kafkalite")
+def cli() -> None:
+    """A replicated, partitioned log: one Python process per host, coordinated through ZooKeeper."""
+
+
+def exit_code(error: KafkaliteError) -> int:
+    """2 if the input was wrong, 1 if it could not be done."""
+    if isinstance(error, ConfigError | StartupRefused):
+        return 2
+    return 2 if isinstance(error, ApiError) and error.code in BAD_INPUT else 1
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command line; returns the exit code."""
+    wants_json = "--json" in arguments
+    try:
+        outcome = cli.main(arguments, prog_name="kafkalite", standalone_mode=False)
+        return outcome if isinstance(outcome, int) and not isinstance(outcome, bool) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        _tell(error.format_message(), "", wants_json, path=context.command_path if context else "kafkalite")
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return 130
+    except KafkaliteError as error:
+        code = error.code.name if isinstance(error, ApiError) else type(error).__name__
+        _tell(str(error), code, wants_json)
+        return exit_code(error)
+    except BrokenPipeError:
+        # The reader of our output has seen enough; do not fail again when the interpreter flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        _tell(str(error), type(error).__name__, wants_json)
+        return 1
+
+
+def _tell(message: str, code: str, wants_json: bool, *, path: str = "kafkalite") -> None:
+    line = " ".join(message.split())
+    named = f"{line} ({code})" if code and code not in line else line
+    click.echo(f"{path}: {named}", err=True)
+    if wants_json:
+        click.echo(json.dumps({"error": {"code": code or "USAGE", "message": line}}))
+
+
+def main() -> None:
+    """The entry point."""
+    sys.exit(run(sys.argv[1:]))

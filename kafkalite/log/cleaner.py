@@ -1,0 +1,361 @@
+"""Log compaction: of each key the last record stays. Offsets never change; segments are rewritten beside the old ones.
+
+One pass: note the last offset of each key in the dirty part (`OffsetMap`), then write every closed segment anew without
+what a later record replaces, and swap. Deleted keys (no value) and markers of transactions whose records are all gone
+stay until their delete horizon, which the first pass that meets them writes into their batch (KIP-534). The last batch
+of a producer stays, if need be without records: its sequence is needed for deduplication.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import structlog
+
+from kafkalite.config import TopicConfig
+from kafkalite.env.seams import Disk, File
+from kafkalite.errors import StorageError
+from kafkalite.log.handles import HandleCache
+from kafkalite.log.index import AbortedTransaction
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.segment import Segment
+from kafkalite.record.batch import DELETE_HORIZON_FLAG, BatchHeader, parse_header
+from kafkalite.record.builder import empty_batch, encode_batch, encode_record
+from kafkalite.record.compression import Codec, compress
+from kafkalite.record.reader import Record, end_transaction_marker_of, records_of
+
+_log = structlog.get_logger(__name__)
+
+CLEANED = ".cleaned"
+#: Estimated memory of one pass's offset map. What does not fit waits for the next pass.
+DEFAULT_MAP_BYTES = 64 * 1024 * 1024
+_ENTRY_OVERHEAD_BYTES = 120
+_WRITE_BYTES = 1024 * 1024
+
+
+class OffsetMap:
+    """The last offset of each key, up to `latest_offset`."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._offsets: dict[bytes, int] = {}
+        self._room = limit_bytes
+        self.latest_offset = -1
+
+    @property
+    def is_full(self) -> bool:
+        return self._room <= 0
+
+    def put(self, key: bytes, offset: int) -> None:
+        if key not in self._offsets:
+            self._room -= len(key) + _ENTRY_OVERHEAD_BYTES
+        self._offsets[key] = offset
+
+    def replaces(self, record: Record) -> bool:
+        """Whether a later record has the same key."""
+        return record.key is not None and self._offsets.get(record.key, -1) > record.offset
+
+
+class Transactions:
+    """Follows transactions through one pass, batch by batch in offset order."""
+
+    def __init__(self, aborted: list[AbortedTransaction]) -> None:
+        self._to_come = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
+        self._aborting: set[int] = set()
+        self._has_data: set[int] = set()
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether the data batch is of a transaction that was aborted."""
+        while self._to_come and self._to_come[-1].first_offset <= header.base_offset:
+            self._aborting.add(self._to_come.pop().producer_id)
+        if not header.is_transactional:
+            return False
+        self._has_data.add(header.producer_id)
+        return header.producer_id in self._aborting
+
+    def is_spent(self, header: BatchHeader) -> bool:
+        """Whether the marker ends a transaction of which no record is left."""
+        spent = header.producer_id not in self._has_data
+        self._has_data.discard(header.producer_id)
+        self._aborting.discard(header.producer_id)
+        return spent
+
+
+@dataclass(slots=True)
+class CleanedGroup:
+    """What replaces `sources`: a file of `size` bytes with these batches in it."""
+
+    sources: list[Segment]
+    path: str
+    size: int = 0
+    batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
+    dropped_markers: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a pass is to clean: closed segments below `end_offset`, new since `first_dirty_offset`."""
+
+    sources: list[Segment]
+    first_dirty_offset: int
+    end_offset: int
+
+
+def plan(
+    log: PartitionLog, config: TopicConfig, *, first_dirty_offset: int, high_watermark: int, now_ms: int
+) -> Plan | None:
+    """The work that is due, or None. Raises StorageError."""
+    limit = log.last_stable_offset(high_watermark)
+    sources: list[Segment] = []
+    clean_bytes = dirty_bytes = 0
+    oldest_dirty_ms: int | None = None
+    for segment in log.segments[:-1]:
+        newest, _ = segment.largest_timestamp()
+        if segment.next_offset > limit or now_ms - newest < config.min_compaction_lag_ms:
+            break
+        sources.append(segment)
+        if segment.next_offset <= first_dirty_offset:
+            clean_bytes += segment.size
+        else:
+            dirty_bytes += segment.size
+            oldest_dirty_ms = newest if oldest_dirty_ms is None else min(oldest_dirty_ms, newest)
+    if not dirty_bytes or oldest_dirty_ms is None:
+        return None
+    overdue = now_ms - oldest_dirty_ms > config.max_compaction_lag_ms
+    if not overdue and dirty_bytes < float(config.min_cleanable_dirty_ratio) * (clean_bytes + dirty_bytes):
+        return None
+    return Plan(sources, max(first_dirty_offset, sources[0].base_offset), sources[-1].next_offset)
+
+
+def _own_view(disk: Disk, segment: Segment) -> Segment:
+    """A view of the same file with a handle of its own: it is read off the loop."""
+    view = Segment(disk, HandleCache(disk, 1), segment.directory, segment.base_offset)
+    view.exists, view.size, view.next_offset = True, segment.size, segment.next_offset
+    return view
+
+
+def _batches(disk: Disk, segment: Segment) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Each batch, its CRC checked. Raises OSError; ApiError CORRUPT_MESSAGE at damage."""
+    view = _own_view(disk, segment)
+    try:
+        end = 0
+        for position, header, data in view.checked():
+            yield header, data
+            end = position + header.size
+        if end != segment.size:
+            for _ in view.headers(end):  # says where and what
+                break
+            raise StorageError(f"{segment.log_path}: damaged at byte {end}", directory=segment.directory)
+    finally:
+        view.close()
+
+
+def build_map(disk: Disk, work: Plan, aborted: list[AbortedTransaction], limit_bytes: int) -> OffsetMap:
+    """The last offset of each key in the dirty part, as far as memory reaches. Runs off the loop."""
+    offsets = OffsetMap(limit_bytes)
+    transactions = Transactions(aborted)
+    for segment in work.sources:
+        if segment.next_offset <= work.first_dirty_offset:
+            continue
+        for header, data in _batches(disk, segment):
+            if header.is_control:
+                transactions.is_spent(header)
+            elif not transactions.is_aborted(header) and header.next_offset > work.first_dirty_offset:
+                if offsets.is_full:
+                    return offsets
+                for record in records_of(data, 0, header):
+                    if record.key is not None:
+                        offsets.put(record.key, record.offset)
+            offsets.latest_offset = header.last_offset
+        offsets.latest_offset = segment.next_offset - 1
+    return offsets
+
+
+def groups_of(sources: list[Segment], config: TopicConfig) -> list[list[Segment]]:
+    """Neighbours that fit into one segment together, so that compaction leaves no trail of tiny ones."""
+    groups: list[list[Segment]] = []
+    for segment in sources:
+        last = groups[-1] if groups else None
+        if (
+            last is not None
+            and sum(one.size for one in last) + segment.size <= config.segment_bytes
+            and segment.next_offset - last[0].base_offset < 2**31
+        ):
+            last.append(segment)
+        else:
+            groups.append([segment])
+    return groups
+
+
+class Rewriter:
+    """Decides what stays, batch by batch, through one pass."""
+
+    def __init__(
+        self,
+        offsets: OffsetMap,
+        transactions: Transactions,
+        last_of_producer: set[tuple[int, int]],
+        *,
+        now_ms: int,
+        delete_retention_ms: int,
+    ) -> None:
+        self._offsets = offsets
+        self._transactions = transactions
+        #: (producer id, last offset of its last batch).
+        self._last_of_producer = last_of_producer
+        self._now_ms = now_ms
+        self._delete_retention_ms = delete_retention_ms
+
+    def keep(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
+        """The batch as it is to be written; None if nothing of it stays."""
+        horizon = header.base_timestamp if header.has_delete_horizon else None
+        expired = horizon is not None and horizon <= self._now_ms
+        if header.is_control:
+            return self._keep_marker(header, data, expired=expired, has_horizon=horizon is not None)
+        is_aborted = self._transactions.is_aborted(header)
+        records = [] if is_aborted or not header.record_count else list(records_of(data, 0, header))
+        kept = [
+            record
+            for record in records
+            if record.offset > self._offsets.latest_offset
+            or (
+                record.key is not None and not self._offsets.replaces(record) and not (record.value is None and expired)
+            )
+        ]
+        if not kept:
+            is_last = (header.producer_id, header.last_offset) in self._last_of_producer
+            return (data if not header.record_count else empty_batch(header)) if is_last else None
+        tombstones = any(record.value is None for record in kept)
+        if len(kept) == header.record_count and (horizon is not None or not tombstones):
+            return data
+        if tombstones and horizon is None:
+            horizon = self._now_ms + self._delete_retention_ms
+        return _rebuilt(header, kept, horizon if tombstones else None)
+
+    def _keep_marker(
+        self, header: BatchHeader, data: memoryview, *, expired: bool, has_horizon: bool
+    ) -> bytes | memoryview | None:
+        marker = end_transaction_marker_of(data, 0, header)
+        if marker is None or not self._transactions.is_spent(header):
+            return data
+        if expired:
+            is_last = (header.producer_id, header.last_offset) in self._last_of_producer
+            return data if is_last else None
+        if has_horizon:
+            return data
+        return _rebuilt(header, list(records_of(data, 0, header)), self._now_ms + self._delete_retention_ms)
+
+
+def _rebuilt(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> bytes:
+    """A batch in the same place with these records."""
+    base = records[0].timestamp if horizon_ms is None else horizon_ms
+    payload = b"".join(
+        encode_record(
+            record.offset - header.base_offset, record.timestamp - base, record.key, record.value, record.headers
+        )
+        for record in records
+    )
+    attributes = header.attributes & ~DELETE_HORIZON_FLAG | (DELETE_HORIZON_FLAG if horizon_ms is not None else 0)
+    return encode_batch(
+        compress(Codec(header.compression), payload),
+        record_count=len(records),
+        base_offset=header.base_offset,
+        last_offset_delta=header.last_offset_delta,
+        leader_epoch=header.partition_leader_epoch,
+        attributes=attributes,
+        base_timestamp=base,
+        max_timestamp=max(record.timestamp for record in records),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+    )
+
+
+def write_group(disk: Disk, group: CleanedGroup, rewriter: Rewriter) -> File:
+    """Write what stays of the group; the file, open and not synced yet. Runs off the loop."""
+    disk.remove(group.path)
+    file = disk.open(group.path, create=True)
+    pending: list[bytes | memoryview] = []
+    waiting = 0
+    for segment in group.sources:
+        for header, data in _batches(disk, segment):
+            kept = rewriter.keep(header, data)
+            if kept is None:
+                if header.is_control:
+                    group.dropped_markers.add(header.last_offset)
+                continue
+            group.batches.append((group.size, parse_header(kept)))
+            group.size += len(kept)
+            pending.append(bytes(kept))
+            waiting += len(kept)
+            if waiting >= _WRITE_BYTES:
+                file.append(pending)
+                pending, waiting = [], 0
+    if pending:
+        file.append(pending)
+    return file
+
+
+async def compact(
+    log: PartitionLog,
+    disk: Disk,
+    *,
+    first_dirty_offset: int,
+    high_watermark: int,
+    now_ms: int,
+    map_bytes: int = DEFAULT_MAP_BYTES,
+) -> int:
+    """One pass over one log; the new first dirty offset (the old one if nothing was due or the log changed meanwhile).
+
+    Raises:
+        StorageError; ApiError CORRUPT_MESSAGE (damage in a closed segment: nothing is swapped in).
+    """
+    config = log.config
+    work = plan(log, config, first_dirty_offset=first_dirty_offset, high_watermark=high_watermark, now_ms=now_ms)
+    if work is None:
+        return first_dirty_offset
+    aborted = log.aborted_transactions(log.first_offset, work.end_offset)
+    producers = {(pid, e.batches[-1].last_offset) for pid, e in log.active_producers().items() if e.batches}
+    sizes = [segment.size for segment in work.sources]
+    try:
+        offsets = OffsetMap(map_bytes)
+
+        def build() -> None:
+            nonlocal offsets
+            offsets = build_map(disk, work, aborted, map_bytes)
+
+        await disk.run_blocking(build)
+        rewriter = Rewriter(
+            offsets, Transactions(aborted), producers, now_ms=now_ms, delete_retention_ms=config.delete_retention_ms
+        )
+        for sources in groups_of(work.sources, config):
+            group = CleanedGroup(sources, f"{sources[0].log_path}{CLEANED}")
+            files: list[File] = []
+            await disk.run_blocking(lambda group=group, files=files: files.append(write_group(disk, group, rewriter)))  # type: ignore[misc]
+            try:
+                await files[0].sync()
+            finally:
+                files[0].close()
+            if log.is_closed or [s.size for s in work.sources] != sizes:
+                disk.remove(group.path)
+                return first_dirty_offset
+            if not log.replace_segments(group.sources, _segment_of(log, group), group.path, group.dropped_markers):
+                disk.remove(group.path)
+                return first_dirty_offset
+    except OSError as error:
+        if log.is_closed:
+            return first_dirty_offset
+        raise log.storage_error("compaction", error) from error
+    return offsets.latest_offset + 1
+
+
+def _segment_of(log: PartitionLog, group: CleanedGroup) -> Segment:
+    """The segment that the group's file will be, its indexes in memory."""
+    segment = log.empty_segment(group.sources[0].base_offset)
+    segment.reset_for_recovery()
+    for position, header in group.batches:
+        segment.recovered(position, header, log.config.index_interval_bytes)
+    segment.exists = True
+    segment.size = segment.synced_size = group.size
+    segment.next_offset = group.sources[-1].next_offset
+    return segment

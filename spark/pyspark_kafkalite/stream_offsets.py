@@ -1,0 +1,134 @@
+"""Positions of a stream and how they move from one micro-batch to the next. Pure.
+
+In the checkpoint and in a query's progress a position is JSON of the shape that Spark's Kafka source has,
+`{"topic": {"0": 23, "1": 7}}`, plus one key that no topic can have, with what must survive a restart:
+
+    ids      the topics' ids: a topic that was deleted and made anew is another topic
+    initial  this is where the query began, before its first batch. Spark does not keep it: it asks again when it
+             replays the first batch, and then `latest` would be another place
+    begins   where this batch begins in partitions whose begin its start position does not tell: all of them in the
+             first batch, later those that are new. Being in the END position it is in the checkpoint before the batch runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kafkalite.model import TopicPartition
+from pyspark_kafkalite.offsets import OffsetRange, limit
+
+_EXTRA = "#kafkalite"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOffset:
+    """Offsets are exclusive ends: the next offset to be read."""
+
+    offsets: Mapping[TopicPartition, int]
+    ids: Mapping[str, str] = field(default_factory=dict)
+    initial: bool = False
+    begins: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same position always gives the same text, as Spark compares texts."""
+        extra: dict[str, Any] = {"ids": dict(sorted(self.ids.items()))}
+        if self.initial:
+            extra["initial"] = True
+        if self.begins:
+            extra["begins"] = _nested(self.begins)
+        return {**_nested(self.offsets), _EXTRA: extra}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> StreamOffset:
+        extra = value.get(_EXTRA, {})
+        return cls(
+            offsets=_flat({topic: numbers for topic, numbers in value.items() if topic != _EXTRA}),
+            ids=dict(extra.get("ids", {})),
+            initial=bool(extra.get("initial", False)),
+            begins=_flat(extra.get("begins", {})),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What happened to the subscribed partitions since a position was taken."""
+
+    #: Read further from where the position says.
+    kept: tuple[TopicPartition, ...]
+    #: Not in the position.
+    added: tuple[TopicPartition, ...]
+    #: In the position, but no longer there.
+    gone: tuple[TopicPartition, ...]
+    #: Topics with another id than then: all their partitions are in `added`, too.
+    made_anew: tuple[str, ...]
+
+
+def changes(start: StreamOffset, found: Mapping[TopicPartition, str]) -> Changes:
+    """Compare a position with the partitions that exist, given with their topics' ids."""
+    anew = {tp.topic for tp, topic_id in found.items() if topic_id and start.ids.get(tp.topic, topic_id) != topic_id}
+    known = {tp for tp in start.offsets if tp.topic not in anew}
+    return Changes(
+        kept=tuple(sorted(tp for tp in found if tp in known)),
+        added=tuple(sorted(tp for tp in found if tp not in known)),
+        gone=tuple(sorted(tp for tp in known if tp not in found)),
+        made_anew=tuple(sorted(anew)),
+    )
+
+
+def next_end(
+    start: StreamOffset,
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    ids: Mapping[str, str],
+    max_records: int | None,
+) -> StreamOffset:
+    """The end of the next batch.
+
+    Args:
+        begins: where each partition that exists is read from, those of `start` included.
+        ends: how far each can be read; never below its begin.
+        max_records: for all partitions together.
+    Returns:
+        `start` itself if there is nothing to read and nothing to remember.
+    """
+    reached = dict(ends) if max_records is None else limit(begins, ends, max_records)
+    told = {} if start.initial else dict(start.offsets)
+    new = {tp: begins[tp] for tp in sorted(reached) if told.get(tp) != begins[tp]}
+    end = StreamOffset(reached, ids, begins=new)
+    same = not start.initial and reached == told and dict(ids) == dict(start.ids) and not new
+    return start if same else end
+
+
+def ranges(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
+    """What the batch between two positions reads; the same at every replay."""
+    found = []
+    for tp, last in sorted(end.offsets.items()):
+        same_topic = start.ids.get(tp.topic) == end.ids.get(tp.topic)
+        told = None if start.initial or not same_topic else start.offsets.get(tp)
+        first = end.begins.get(tp) if told is None else told
+        if first is not None and first < last:
+            found.append(OffsetRange(tp.topic, tp.partition, first, last, end.ids.get(tp.topic, "")))
+    return found
+
+
+def waiting(begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
+    """How many offsets lie between."""
+    return sum(max(ends[tp] - begins[tp], 0) for tp in ends)
+
+
+def _nested(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    nested: dict[str, dict[str, int]] = {}
+    for tp, offset in sorted(offsets.items()):
+        nested.setdefault(tp.topic, {})[str(tp.partition)] = offset
+    return nested
+
+
+def _flat(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    return {TopicPartition(t, int(p)): offset for t, numbers in nested.items() for p, offset in numbers.items()}
+
+
+def topic_ids(found: Mapping[TopicPartition, str], partitions: Iterable[TopicPartition]) -> dict[str, str]:
+    """The ids of the topics of these partitions."""
+    return {tp.topic: found[tp] for tp in sorted(partitions) if found[tp]}

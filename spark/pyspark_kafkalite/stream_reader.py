@@ -1,0 +1,197 @@
+"""The streaming reader. One process per query keeps it for the life of the query; executors get copies that only read."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader
+
+from kafkalite.model import TopicPartition
+from pyspark_kafkalite import clients
+from pyspark_kafkalite.cluster import Cluster
+from pyspark_kafkalite.columns import Column
+from pyspark_kafkalite.fetching import RangeReader
+from pyspark_kafkalite.offsets import names, plan
+from pyspark_kafkalite.options import ReadOptions
+from pyspark_kafkalite.reader import RangePartition
+from pyspark_kafkalite.stream_offsets import Changes, StreamOffset, changes, next_end, ranges, topic_ids, waiting
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
+except ImportError:  # before 4.2: Spark asks for the latest offsets without telling where it is, and sets no limits
+    ReadAllAvailable = ReadMaxRows = ReadMinRows = None
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Stands for the mixin that this version does not have."""
+
+
+log = logging.getLogger("pyspark_kafkalite")
+
+
+class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Plans micro-batches on the driver: what is new, how much of it, and what is lost."""
+
+    def __init__(
+        self,
+        options: ReadOptions,
+        columns: tuple[Column, ...],
+        connect: clients.Connect = clients.shared,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._options = options
+        self._columns = columns
+        self._connect = connect
+        self._clock = clock
+        self._initial: StreamOffset | None = None
+        #: The end of the batch that was planned last: the next start, for Spark versions that do not tell it.
+        self._planned: StreamOffset | None = None
+        self._available_now = False
+        self._target: dict[TopicPartition, int] | None = None
+        self._latest: dict[TopicPartition, int] = {}
+        self._last_batch_at: float | None = None
+        #: Since when a partition's end has been below what was read already.
+        self._behind_since: dict[TopicPartition, float] = {}
+        for warning in options.warnings:
+            log.warning("%s", warning)
+
+    # --- what Spark calls on the driver
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins. The same at every call: Spark asks more than once."""
+        if self._initial is None:
+            cluster = self._cluster()
+            found = cluster.partitions()
+            offsets = cluster.start_offsets(found, self._options.starting)
+            self._initial = StreamOffset(offsets, topic_ids(found, found), initial=True)
+        return self._initial.to_json()
+
+    def getDefaultReadLimit(self) -> Any:
+        """One limit is all that Spark takes; `latestOffset` looks at the options for the rest."""
+        if self._options.max_offsets_per_trigger is not None:
+            return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.min_offsets_per_trigger is not None:
+            return ReadMinRows(self._options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The target itself is taken with the first question for offsets, when the start is known (SPARK-53560)."""
+        self._available_now = True
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
+        """The end of the next batch; `start` itself if there is nothing to do."""
+        position = self._planned if start is None else StreamOffset.from_json(start)
+        if position is None:
+            position = StreamOffset.from_json(self.initialOffset())
+        cluster = self._cluster()
+        found, changed = self._partitions_now(cluster, position)
+        begins = self._begins(cluster, position, changed)
+        ends = self._ends(cluster, begins)
+        limited = limit is not None and not isinstance(limit, ReadAllAvailable)
+        if limited and self._too_few(begins, ends) and not changed.gone and not position.initial:
+            return position.to_json() if start is None else start
+        most = self._options.max_offsets_per_trigger if limited else None
+        end = next_end(position, begins, ends, topic_ids(found, ends), most)
+        if end is position:
+            return position.to_json() if start is None else start
+        self._last_batch_at = self._clock()
+        return end.to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """For the query's progress: how far the topics reach, whatever was read of it."""
+        shown = StreamOffset(self._latest).to_json()
+        return {topic: numbers for topic, numbers in shown.items() if not topic.startswith("#")} or None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
+        """The tasks of one batch; asks nobody, so that a replay reads the same."""
+        self._planned = StreamOffset.from_json(end)
+        planned = plan(
+            ranges(StreamOffset.from_json(start), self._planned),
+            min_partitions=self._options.min_partitions,
+            max_records=self._options.max_records_per_partition,
+        )
+        return [RangePartition(part) for part in planned]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to do: positions are in the query's checkpoint."""
+
+    def stop(self) -> None:
+        """Nothing to do: the client ends with the process."""
+
+    # --- what Spark calls on executors
+
+    def read(self, partition: RangePartition) -> Iterator[pa.RecordBatch]:
+        if partition is None or getattr(partition, "range", None) is None:
+            return
+        client = self._connect(self._options.client)
+        yield from RangeReader(client, self._options.fetch).read(partition.range, self._columns)
+
+    # --- inside
+
+    def _cluster(self) -> Cluster:
+        return Cluster(self._connect(self._options.client), self._options)
+
+    def _partitions_now(self, cluster: Cluster, position: StreamOffset) -> tuple[dict[TopicPartition, str], Changes]:
+        """What exists, and what that means for the position. What seems gone is looked for again: a node that has
+        just started knows few topics for a moment."""
+        attempts = 0
+        while True:
+            found = cluster.existing_partitions()
+            changed = changes(position, found)
+            if not changed.gone or attempts >= self._options.offset_retries:
+                break
+            attempts += 1
+            cluster.sleep(self._options.offset_retry_interval_ms / 1000)
+        if changed.gone:
+            cluster.report_loss(f"{names(changed.gone)}: deleted while the query was running")
+        for topic in changed.made_anew:
+            cluster.report_loss(f"topic {topic} was deleted and made anew (its id was {position.ids[topic]})")
+        return found, changed
+
+    def _begins(self, cluster: Cluster, position: StreamOffset, changed: Changes) -> dict[TopicPartition, int]:
+        """Where each partition is read from: what the position says; new partitions from their first record."""
+        begins = {tp: position.offsets[tp] for tp in changed.kept}
+        if self._target is not None:
+            return begins
+        first = cluster.earliest(changed.added)
+        cut = [tp for tp in changed.added if first[tp] > 0 and tp.topic not in changed.made_anew]
+        if cut and not position.initial:
+            cluster.report_loss(f"new partitions {names(cut)} do not begin at offset 0 any more")
+        return begins | first
+
+    def _ends(self, cluster: Cluster, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """How far each partition can be read now; with Trigger.AvailableNow, what was there at the first question."""
+        self._latest = cluster.latest(begins)
+        if self._available_now and self._target is None:
+            self._target = dict(self._latest)
+        ends: dict[TopicPartition, int] = {}
+        self._behind_since = {
+            tp: at for tp, at in self._behind_since.items() if self._latest.get(tp, 0) < begins.get(tp, 0)
+        }
+        for tp, begin in begins.items():
+            end = self._latest[tp]
+            if self._target is not None:
+                end = min(end, max(self._target.get(tp, begin), begin))
+            ends[tp] = end if end >= begin else self._end_below(cluster, tp, begin, end)
+        return ends
+
+    def _end_below(self, cluster: Cluster, tp: TopicPartition, begin: int, latest: int) -> int:
+        """An end below what was read: normal for a moment after a leader change, a loss when it stays so."""
+        since = self._behind_since.setdefault(tp, self._clock())
+        if self._clock() - since < self._options.fetch.poll_timeout_ms / 1000:
+            return begin
+        cluster.report_loss(f"{tp} ends at offset {latest}, but was read up to {begin}")
+        return latest
+
+    def _too_few(self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
+        """Whether minOffsetsPerTrigger says to wait; never longer than maxTriggerDelay, never with a target."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._target is not None or waiting(begins, ends) >= least:
+            return False
+        since = self._last_batch_at
+        return since is not None and self._clock() - since < self._options.max_trigger_delay_ms / 1000

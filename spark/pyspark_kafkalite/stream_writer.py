@@ -1,0 +1,42 @@
+"""The streaming writer: each micro-batch's rows, appended at least once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter
+
+from pyspark_kafkalite import clients
+from pyspark_kafkalite.options import WriteOptions
+from pyspark_kafkalite.writer import TaskWritten
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_kafkalite.rows import RowShape
+
+log = logging.getLogger("pyspark_kafkalite")
+
+
+class KafkaliteStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """What a task attempt sends is in the log once; a batch that Spark runs again is in it again, as with Spark's
+    own Kafka sink."""
+
+    def __init__(self, options: WriteOptions, shape: RowShape, connect: clients.Connect = clients.shared) -> None:
+        self._options = options
+        self._shape = shape
+        self._connect = connect
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
+        from pyspark_kafkalite.sending import RowWriter
+
+        written = RowWriter(self._connect(self._options.client), self._options, self._shape).write(iterator)
+        return TaskWritten(written.rows, written.bytes, written.offsets)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        log.info("batch %d: wrote %d rows", batchId, sum(message.rows for message in messages if message is not None))
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        log.warning("batch %d failed; what its tasks had written stays in the log (at-least-once)", batchId)

@@ -1,0 +1,128 @@
+"""Merged queues against a naive twin: a broker that gets every command singly ends up knowing the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.controller.events import Command
+from kafkalite.controller.queueing import enqueue
+from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from kafkalite.rpc.messages import (
+    LeaderAndIsrRequest,
+    PartitionState,
+    StopPartition,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+
+ME, EPOCH = BrokerId(1), ControllerEpoch(1)
+
+
+class NaiveBroker:
+    """What a broker knows after some commands: its replicas, and the metadata it tells clients."""
+
+    def __init__(self) -> None:
+        self.replicas: dict[tuple[str, int], tuple[str, int]] = {}
+        self.created: set[tuple[str, int, str]] = set()
+        self.metadata: dict[tuple[str, int], int] = {}
+
+    def apply(self, command: Command) -> None:
+        match command:
+            case LeaderAndIsrRequest():
+                if command.is_init:
+                    named = {(each.topic, each.partition) for each in command.partitions}
+                    self.replicas = {key: value for key, value in self.replicas.items() if key in named}
+                for each in command.partitions:
+                    self.replicas[each.topic, each.partition] = (each.topic_id, each.leader_epoch)
+                    if each.is_new:
+                        self.created.add((each.topic, each.partition, each.topic_id))
+            case StopReplicaRequest():
+                for stop in command.partitions:
+                    if self.replicas.get((stop.topic, stop.partition), ("", 0))[0] == stop.topic_id:
+                        del self.replicas[stop.topic, stop.partition]
+            case UpdateMetadataRequest():
+                if command.is_full:
+                    self.metadata = {}
+                for topic in command.deleted_topics:
+                    self.metadata = {key: value for key, value in self.metadata.items() if key[0] != topic}
+                for each in command.partitions:
+                    self.metadata[each.topic, each.partition] = each.leader_epoch
+
+
+@st.composite
+def commands(draw: st.DrawFn) -> list[Command]:
+    """A sequence as a controller makes it: leader epochs grow, a deleted topic returns under another id."""
+    result: list[Command] = []
+    lives = {"a": 0, "b": 0}
+    epochs: dict[tuple[str, int], int] = {}
+
+    def entry(topic: str, partition: int, *, is_new: bool = False) -> PartitionState:
+        epochs[topic, partition] = epochs.get((topic, partition), -1) + 1
+        epoch = LeaderEpoch(epochs[topic, partition])
+        life = TopicId(f"{topic}{lives[topic]}")
+        return PartitionState(topic, partition, life, EPOCH, ME, epoch, (ME,), PartitionEpoch(0), (ME,), is_new=is_new)
+
+    for _ in range(draw(st.integers(0, 12))):
+        topic = draw(st.sampled_from(sorted(lives)))
+        partitions = draw(st.lists(st.integers(0, 2), min_size=1, max_size=3, unique=True))
+        match draw(st.sampled_from(["leader", "leader", "init", "stop", "metadata", "metadata", "full", "deleted"])):
+            case "leader":
+                new = draw(st.booleans())
+                told = tuple(entry(topic, each, is_new=new) for each in partitions)
+                result.append(LeaderAndIsrRequest(ME, EPOCH, BrokerEpoch(1), False, told, ()))
+            case "init":
+                told = tuple(entry(topic, each) for each in partitions)
+                result.append(LeaderAndIsrRequest(ME, EPOCH, BrokerEpoch(1), True, told, ()))
+            case "stop":
+                life = TopicId(f"{topic}{lives[topic]}")
+                stops = tuple(StopPartition(topic, each, life, LeaderEpoch(-2), True) for each in partitions)
+                result.append(StopReplicaRequest(ME, EPOCH, BrokerEpoch(1), stops))
+                lives[topic] += 1
+            case "deleted":
+                result.append(UpdateMetadataRequest(ME, EPOCH, BrokerEpoch(1), False, (), (), (topic,)))
+            case kind:
+                told = tuple(entry(topic, each) for each in partitions)
+                result.append(UpdateMetadataRequest(ME, EPOCH, BrokerEpoch(1), kind == "full", (), told))
+    return result
+
+
+@pytest.mark.checklist(66)
+@given(commands(), st.lists(st.booleans(), min_size=12, max_size=12))
+def test_a_broker_ends_up_knowing_the_same(offered: list[Command], sent_between: list[bool]) -> None:
+    single, merged = NaiveBroker(), NaiveBroker()
+    queue: list[Command] = []
+    for command, send in zip(offered, sent_between, strict=False):
+        single.apply(command)
+        queue = enqueue(queue, command)
+        if send:
+            merged.apply(queue.pop(0))
+    for command in queue:
+        merged.apply(command)
+    assert merged.replicas == single.replicas
+    assert merged.metadata == single.metadata
+    alive = {(topic, partition, life) for (topic, partition), (life, _) in single.replicas.items()}
+    assert merged.created & alive == single.created & alive
+
+
+@given(commands())
+def test_an_unsent_queue_stays_short(offered: list[Command]) -> None:
+    queue: list[Command] = []
+    for command in offered:
+        queue = enqueue(queue, command)
+    replicas = [
+        isinstance(each, LeaderAndIsrRequest) for each in offered if not isinstance(each, UpdateMetadataRequest)
+    ]
+    changes = sum(one != other for one, other in itertools.pairwise(replicas))
+    of_replicas = [each for each in queue if not isinstance(each, UpdateMetadataRequest)]
+    assert len(of_replicas) <= changes + 1
+
+
+def test_commands_to_different_lives_stay_apart() -> None:
+    first = UpdateMetadataRequest(ME, EPOCH, BrokerEpoch(1), False, (), ())
+    second = dataclasses.replace(first, broker_epoch=BrokerEpoch(2))
+    assert enqueue([first], second) == [first, second]

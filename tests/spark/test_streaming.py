@@ -1,0 +1,101 @@
+"""Streams through Spark itself, over sockets. Every run is Trigger.AvailableNow: nothing waits for the clock."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.model import TopicPartition as Tp
+from pyspark_kafkalite.progress import behind
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+
+
+def stream(spark, served, topic: str = "t", **options: str):
+    reader = spark.readStream.format("kafkalite").option("kafkalite.bootstrap.servers", served.address)
+    return reader.option("subscribe", topic).options(**options).load()
+
+
+def run(df, served, topic: str, checkpoint, **options: str):
+    writer = df.writeStream.format("kafkalite").option("kafkalite.bootstrap.servers", served.address)
+    writer = writer.option("topic", topic).option("checkpointLocation", str(checkpoint)).options(**options)
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    return query
+
+
+def put(served, first: int, last: int) -> None:
+    for n in range(first, last):
+        served.log.put("t", n % 2, (b"%d" % n, b"%d" % n))
+
+
+def values(served, topic: str) -> list[int]:
+    return [int(r.value) for p in (0, 1) for r in served.log.records(topic, p)]
+
+
+@pytest.fixture
+def pair(served):
+    served.log.add_topic("t", 2)
+    served.log.add_topic("out", 2)
+    return served
+
+
+def test_topic_to_topic_over_restarts(spark, pair, tmp_path) -> None:
+    put(pair, 0, 50)
+    df = stream(spark, pair, startingOffsets="earliest", maxOffsetsPerTrigger="20").select("key", "value")
+    query = run(df, pair, "out", tmp_path / "ck")
+    assert sorted(values(pair, "out")) == list(range(50))
+    batches = [p for p in query.recentProgress if p["numInputRows"]]
+    assert len(batches) == 3 and sum(p["numInputRows"] for p in batches) == 50
+    assert behind(query.lastProgress["sources"][0]).max == 0
+    put(pair, 50, 60)
+    run(df, pair, "out", tmp_path / "ck")
+    assert sorted(values(pair, "out")) == list(range(60))
+    run(df, pair, "out", tmp_path / "ck")
+    assert sorted(values(pair, "out")) == list(range(60))
+
+
+def test_latest_is_pinned_before_anything_arrives(spark, pair, tmp_path) -> None:
+    put(pair, 0, 10)
+    df = stream(spark, pair).select("key", "value")
+    run(df, pair, "out", tmp_path / "ck")
+    put(pair, 10, 20)
+    run(df, pair, "out", tmp_path / "ck")
+    assert sorted(values(pair, "out")) == list(range(10, 20))
+
+
+def test_a_new_partition_is_picked_up(spark, pair, tmp_path) -> None:
+    put(pair, 0, 4)
+    df = stream(spark, pair, startingOffsets="earliest").select("key", "value")
+    run(df, pair, "out", tmp_path / "ck")
+    pair.log.partitions[Tp("t", 2)] = type(pair.log.partitions[Tp("t", 0)])()
+    pair.log.put("t", 2, (b"k", b"99"))
+    run(df, pair, "out", tmp_path / "ck")
+    assert sorted(values(pair, "out")) == [0, 1, 2, 3, 99]
+
+
+def test_lost_offsets_fail_the_query_with_the_partition_and_the_remedy(spark, pair, tmp_path) -> None:
+    put(pair, 0, 10)
+    df = stream(spark, pair, startingOffsets="earliest").select("key", "value")
+    run(df, pair, "out", tmp_path / "ck")
+    put(pair, 10, 20)
+    pair.log.partitions[Tp("t", 1)].log_start_offset = 8
+    with pytest.raises(Exception, match=r"t-1: offsets 5 to 8 cannot be read.*failOnDataLoss=false"):
+        run(df, pair, "out", tmp_path / "ck")
+    lenient = stream(spark, pair, startingOffsets="earliest", failOnDataLoss="false").select("key", "value")
+    run(lenient, pair, "out", tmp_path / "ck")
+    kept = set(values(pair, "out"))
+    assert kept == {*range(10), 10, 12, 14, 16, 17, 18, 19}
+
+
+def test_an_aggregation_in_complete_mode(spark, pair, tmp_path) -> None:
+    put(pair, 0, 10)
+    df = stream(spark, pair, startingOffsets="earliest")
+    counts = df.groupBy("partition").count().selectExpr("cast(partition as string) key", "cast(count as string) value")
+    writer = (
+        counts.writeStream.outputMode("complete")
+        .format("kafkalite")
+        .option("kafkalite.bootstrap.servers", pair.address)
+    )
+    query = writer.option("topic", "out").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert sorted((r.key, r.value) for p in (0, 1) for r in pair.log.records("out", p)) == [(b"0", b"5"), (b"1", b"5")]

@@ -1,0 +1,177 @@
+"""The command line as a process, against the fake cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kafkalite.model import Offset
+from kafkalite.rpc.messages import HealthProblem
+from tests.fake_cluster import FakeCluster
+
+ROOT = Path(__file__).parents[3]
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+async def start(*arguments: str, cluster: FakeCluster | None = None) -> asyncio.subprocess.Process:
+    environ = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}"}
+    if cluster is not None:
+        environ["KAFKALITE_BOOTSTRAP"] = ",".join(cluster.bootstrap)
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "kafkalite_cli", *arguments, stdin=pipe, stdout=pipe, stderr=pipe, env=environ
+    )
+
+
+async def kafkalite(*arguments: str, cluster: FakeCluster | None = None, stdin: bytes = b"") -> Outcome:
+    process = await start(*arguments, cluster=cluster)
+    out, err = await process.communicate(stdin)
+    assert process.returncode is not None
+    return Outcome(process.returncode, out.decode(), err.decode())
+
+
+async def test_a_topics_life() -> None:
+    async with FakeCluster(3) as cluster:
+        created = await kafkalite("admin", "create-topic", "t", "--partitions", "2", "--json", cluster=cluster)
+        assert (created.code, created.json["topic"], created.json["ready"]) == (0, "t", True)
+        again = await kafkalite("admin", "create-topic", "t", cluster=cluster)
+        assert (again.code, again.out) == (2, "")
+        assert "TOPIC_ALREADY_EXISTS" in again.err
+        assert again.err.count("\n") == 1
+        listed = await kafkalite("admin", "list-topics", cluster=cluster)
+        assert listed.out == "TOPIC  PARTITIONS  REPLICAS\nt      2           3\n"
+        described = await kafkalite("admin", "describe", "t", "--json", cluster=cluster)
+        assert [p["leader"] for p in described.json["topics"][0]["partitions"]] == [1, 2]
+        deleted = await kafkalite("admin", "delete-topic", "t", cluster=cluster)
+        assert (deleted.code, deleted.out) == (0, "deleted topic t\n")
+        gone = await kafkalite("admin", "describe", "t", "--json", cluster=cluster)
+        assert (gone.code, gone.json["error"]["code"]) == (2, "UNKNOWN_TOPIC_OR_PARTITION")
+
+
+@pytest.mark.checklist(12)
+async def test_describe_internal_asks_every_node() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create("t")
+        cluster.log("t").end = 7
+        told = (await kafkalite("admin", "describe", "--internal", "--json", cluster=cluster)).json
+        assert [(r["broker_id"], r["is_leader"], r["high_watermark"]) for r in told["replicas"]] == [
+            (1, True, Offset(7)),
+            (2, False, 7),
+            (3, False, 7),
+        ]
+        cluster.nodes[2].hung = True
+        partly = await kafkalite("admin", "describe", "--internal", "--timeout", "6", cluster=cluster)
+        assert partly.code == 1
+        assert "broker 2 did not answer" in partly.err
+        assert len(partly.out.splitlines()) == 3
+
+
+async def test_cluster_and_health() -> None:
+    async with FakeCluster(2) as cluster:
+        described = await kafkalite("admin", "describe-cluster", cluster=cluster)
+        assert described.out.startswith("cluster fake-cluster, controller broker 1, controller epoch 4\n")
+        assert (await kafkalite("admin", "health", cluster=cluster)).out == "healthy: 2 brokers, no problems\n"
+        cluster.problems.append(HealthProblem("partition.offline", 0, "no leader", "t-0"))
+        sick = await kafkalite("admin", "health", "--json", cluster=cluster)
+        assert sick.code == 1
+        assert [p["subject"] for p in sick.json["problems"]] == ["t-0", "t-0"]
+
+
+async def test_produce_and_consume() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create("t", 3)
+        lines = b"".join(b"k%d:value %d\n" % (n % 7, n) for n in range(500)) + b"last:no newline"
+        sent = await kafkalite("produce", "t", "--key-separator", ":", cluster=cluster, stdin=lines)
+        assert (sent.code, sent.out, sent.err) == (0, "501 acked\n", "")
+        read = await kafkalite("consume", "t", "--from", "beginning", "--exit-at-end", "--json", cluster=cluster)
+        records = [json.loads(line) for line in read.out.splitlines()]
+        assert len(records) == 501
+        of_key = [r["value"] for r in records if r["key"] == "k3"]
+        assert of_key == [f"value {n}" for n in range(500) if n % 7 == 3]
+        shown = await kafkalite(
+            "consume", "t", "--from", "0", "--partition", "1", "--max", "1", "--format", "{partition}/{offset} {key}\\n",
+            cluster=cluster,
+        )  # fmt: skip
+        assert shown.out.startswith("1/0 ")
+
+
+async def test_consume_ends_at_sigint() -> None:
+    async with FakeCluster(1) as cluster:
+        cluster.create("t")
+        await kafkalite("produce", "t", cluster=cluster, stdin=b"one\n")
+        process = await start("consume", "t", "--from", "beginning", cluster=cluster)
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"one\n"
+        process.send_signal(2)
+        assert (await process.communicate())[1] == b""
+        assert process.returncode == 0
+
+
+async def test_produce_tells_failures() -> None:
+    async with FakeCluster(1) as cluster:
+        cluster.create("t")
+        cluster.max_message_bytes = 300
+        failed = await kafkalite("produce", "t", "--json", cluster=cluster, stdin=b"x" * 1000 + b"\n")
+        assert failed.code == 1
+        assert failed.json["failed"] == 1
+        assert "MESSAGE_TOO_LARGE" in failed.err
+        keyless = await kafkalite("produce", "t", "--key-separator", ":", cluster=cluster, stdin=b"a:b\nc\n")
+        assert (keyless.code, keyless.out) == (2, "1 acked\n")
+        assert "line 2 has no key" in keyless.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["admin", "create-topic", "t", "--partitions", "0"],
+        ["admin", "create-topic", "t", "--assignment", "0=1,1"],
+        ["admin", "create-topic", "t", "--assignment", "1=1"],
+        ["admin", "create-topic", "t", "--assignment", "0=1;0=2"],
+        ["admin", "create-topic", "t", "--assignment", "0=x"],
+        ["admin", "create-topic", "t", "--assignment", "0=1", "--partitions", "1"],
+        ["admin", "create-topic", "t", "--set", "novalue"],
+        ["admin", "list-topics", "--bootstrap", "host:port"],
+        ["produce", "t", "--acks", "1", "--idempotent"],
+        ["produce", "missing"],
+        ["consume", "t", "--from", "middle"],
+        ["consume", "t", "--from", "5"],
+        ["consume", "t", "--partition", "9", "--from", "5"],
+        ["consume", "t", "--partition", "0", "--from", "99"],
+    ],
+    ids=" ".join,
+)
+async def test_bad_input_is_one_line_and_exit_2(arguments: list[str]) -> None:
+    async with FakeCluster(1) as cluster:
+        cluster.create("t")
+        outcome = await kafkalite(*arguments, cluster=cluster)
+        assert outcome.code == 2
+        assert outcome.out == ""
+        assert len(outcome.err.splitlines()) == 1
+
+
+async def test_nobody_there_exits_1() -> None:
+    outcome = await kafkalite("admin", "list-topics", "--bootstrap", "127.0.0.1:1", "--timeout", "0.3", "--json")
+    assert outcome.code == 1
+    assert outcome.json["error"]["code"] == "RpcNotSent"
+
+
+async def test_help_tells_the_commands() -> None:
+    outcome = await kafkalite("--help")
+    assert outcome.code == 0
+    assert {"admin", "produce", "consume", "serve"} <= {line.split()[0] for line in outcome.out.splitlines() if line.strip()}

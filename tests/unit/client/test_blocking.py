@@ -1,0 +1,140 @@
+"""The blocking client: in a thread of its own, against the fake cluster on the test's loop."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from kafkalite.client.blocking import BlockingClient, BlockingClientConfig
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.record.reader import read_records
+from kafkalite.rpc.answers import RpcError
+from tests.fake_cluster import FakeCluster
+
+T = TypeVar("T")
+E = ErrorCode
+T0 = TopicPartition("t", 0)
+
+
+def batch(values: list[bytes], producer: int = -1, sequence: int = -1) -> bytes:
+    builder = RecordBatchBuilder(
+        producer_id=producer, producer_epoch=0 if producer >= 0 else -1, base_sequence=sequence
+    )
+    for value in values:
+        builder.append(None, value)
+    return builder.build()
+
+
+async def in_thread(cluster: FakeCluster, work: Callable[[BlockingClient], T], **config: int) -> T:
+    def run() -> T:
+        settings = {"delivery_timeout_ms": 10_000} | config
+        with BlockingClient(BlockingClientConfig(",".join(cluster.bootstrap), **settings)) as client:
+            return work(client)
+
+    return await asyncio.to_thread(run)
+
+
+async def test_produce_list_and_fetch() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create("t", 3)
+
+        def work(client: BlockingClient) -> tuple[list[int], list[bytes | None], list[int]]:
+            assert [t.topic for t in client.metadata().topics] == ["t"]
+            producer, epoch = client.init_producer_id()
+            assert epoch == 0
+            keys = [TopicPartition("t", n) for n in range(3)]
+            many = client.produce_many({key: batch([b"a", b"b"], producer, 0) for key in keys})
+            one = client.produce_raw(T0, batch([b"c"], producer, 2))
+            ends = client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP) | {T0: EARLIEST_TIMESTAMP})
+            raw = client.fetch_raw(T0, 0)
+            assert raw.high_watermark == 3
+            offsets = [many[key].base_offset for key in keys] + [one.base_offset]
+            return offsets, [r.value for r in read_records(raw.records)], [ends[key].offset for key in keys]
+
+        offsets, values, ends = await in_thread(cluster, work)
+        assert offsets == [0, 0, 0, 2]
+        assert values == [b"a", b"b", b"c"]
+        assert ends == [0, 2, 2]
+
+
+@pytest.mark.checklist("F25")
+async def test_lost_answers_and_dead_leaders_make_no_duplicates() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create("t")
+        cluster.nodes[1].cut_after_append = 2
+
+        def produce(client: BlockingClient) -> int:
+            return client.produce_raw(T0, batch([b"x", b"y"], 77, 0)).base_offset
+
+        assert await in_thread(cluster, produce) == 0
+        cluster.nodes[1].metadata_view = {T0: (1, 0)}
+        cluster.move_leader("t", 0, 2)
+        assert await in_thread(cluster, produce) == 0
+        await cluster.kill(2, new_leader=3)
+        assert await in_thread(cluster, produce) == 0
+        assert cluster.log("t").values() == [b"x", b"y"]
+
+
+@pytest.mark.parametrize("code", [E.NOT_ENOUGH_REPLICAS, E.NOT_LEADER_OR_FOLLOWER, E.REQUEST_TIMED_OUT])
+async def test_retriable_errors_are_retried(code: ErrorCode) -> None:
+    async with FakeCluster(1) as cluster:
+        cluster.create("t")
+        cluster.errors.extend([code, code])
+        assert (await in_thread(cluster, lambda c: c.produce_raw(T0, batch([b"x"])))).base_offset == 0
+
+
+@pytest.mark.parametrize("code", [E.CORRUPT_MESSAGE, E.OUT_OF_ORDER_SEQUENCE_NUMBER, E.MESSAGE_TOO_LARGE])
+async def test_the_deadline_or_the_refusal_ends_it(code: ErrorCode) -> None:
+    async with FakeCluster(1) as cluster:
+        cluster.create("t")
+        cluster.errors.extend([code] * 1000)
+        with pytest.raises(ApiError) as failure:
+            await in_thread(cluster, lambda c: c.produce_raw(T0, batch([b"x"]), timeout_ms=200))
+        assert failure.value.code is code
+
+
+async def test_an_unknown_topic_is_told() -> None:
+    async with FakeCluster(1) as cluster:
+        with pytest.raises(ApiError) as failure:
+            await in_thread(cluster, lambda c: c.fetch_raw(T0, 0, timeout_ms=200))
+        assert failure.value.code is E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_nobody_there_is_told_in_time() -> None:
+    def work() -> None:
+        with BlockingClient("127.0.0.1:1") as client:
+            client.metadata(timeout_ms=200)
+
+    with pytest.raises(RpcError):
+        await asyncio.to_thread(work)
+
+
+async def test_acks_0_and_large_batches() -> None:
+    async with FakeCluster(2) as cluster:
+        cluster.create("t")
+        large = bytes(900_000)
+
+        def work(client: BlockingClient) -> int:
+            assert client.produce_raw(T0, batch([b"x"]), acks=0).base_offset == -1
+            client.produce_raw(T0, batch([large, large]))
+            return sum(len(r.value or b"") for r in read_records(client.fetch_raw(T0, 0, 4 << 20).records))
+
+        assert await in_thread(cluster, work) == 1_800_001
+
+
+def test_the_configuration_pickles() -> None:
+    config = BlockingClientConfig("h:1,h2", delivery_timeout_ms=5)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_no_asyncio_comes_with_it() -> None:
+    code = "import sys, kafkalite.client.blocking; assert 'asyncio' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "."})

@@ -1,0 +1,192 @@
+"""Consumer, metadata and admin calls of the asyncio client."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import EARLIEST, LATEST, Consumer, committed_records
+from kafkalite.client.producer import Producer
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.model import LATEST_TIMESTAMP, Offset, ProducerId, TopicPartition
+from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
+from kafkalite.rpc.client import RpcError
+from kafkalite.rpc.messages import AbortedTransaction, NewTopic
+from tests.fake_cluster import FakeCluster
+
+E = ErrorCode
+T0 = TopicPartition("t", 0)
+
+
+async def fill(client: AsyncClient, count: int, partitions: int = 1) -> None:
+    async with Producer(client, batch_bytes=400) as producer:
+        for number in range(count):
+            await producer.send("t", None, b"%d" % number, partition=number % partitions)
+
+
+async def take(consumer: Consumer, count: int) -> list[int]:
+    values: list[int] = []
+    while len(values) < count:
+        values += [int(record.value or b"") for record in await consumer.poll(timeout_s=5)]
+    return values
+
+
+async def test_all_partitions_are_read_in_order() -> None:
+    async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t", 3)
+        await fill(client, 900, 3)
+        async with Consumer(client, max_bytes=2000) as consumer:
+            await consumer.assign_topics(["t"])
+            values = await take(consumer, 900)
+        assert sorted(values) == list(range(900))
+        for partition in range(3):
+            assert [v for v in values if v % 3 == partition] == list(range(partition, 900, 3))
+
+
+async def test_reading_starts_in_the_middle_of_a_batch_and_at_the_end() -> None:
+    async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        await fill(client, 100)
+        async with Consumer(client) as consumer:
+            consumer.assign({T0: 17})
+            assert await take(consumer, 83) == list(range(17, 100))
+            assert consumer.position(T0) == 100
+            assert consumer.high_watermark(T0) == 100
+            consumer.assign({T0: LATEST})
+            assert await consumer.poll(timeout_s=0.05) == []
+            assert consumer.position(T0) == 100
+
+
+@pytest.mark.checklist(32)
+async def test_reading_goes_on_over_failovers() -> None:
+    async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        await fill(client, 500)
+        async with Consumer(client, max_bytes=1000) as consumer:
+            consumer.assign({T0: EARLIEST})
+            values = await take(consumer, 100)
+            cluster.move_leader("t", 0, 2)
+            values += await take(consumer, 100)
+            await cluster.kill(2, new_leader=3)
+            values += await take(consumer, 500 - len(values))
+        assert values == list(range(500))
+
+
+async def test_an_offset_that_is_gone_resets_or_raises() -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        await fill(client, 10)
+        async with Consumer(client) as consumer:
+            consumer.assign({T0: 1000})
+            assert await take(consumer, 10) == list(range(10))
+        async with Consumer(client, on_out_of_range=None) as strict:
+            strict.assign({T0: 1000})
+            with pytest.raises(ApiError) as refusal:
+                await strict.poll(timeout_s=5)
+            assert refusal.value.code is E.OFFSET_OUT_OF_RANGE
+
+
+def test_aborted_transactions_and_markers_are_left_out() -> None:
+    def batch(base: int, producer: int, value: bytes) -> bytes:
+        builder = RecordBatchBuilder(
+            producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True, base_offset=base
+        )
+        builder.append(None, value)
+        return builder.build()
+
+    def marker(base: int, producer: int, *, commit: bool) -> bytes:
+        data = bytearray(end_transaction_marker(producer, 0, commit=commit, coordinator_epoch=0, timestamp_ms=0))
+        data[:8] = base.to_bytes(8, "big")
+        return bytes(data)
+
+    log = b"".join(
+        [
+            batch(0, 1, b"aborted"),
+            batch(1, 2, b"committed"),
+            marker(2, 1, commit=False),
+            batch(3, 1, b"second try"),
+            marker(4, 2, commit=True),
+            marker(5, 1, commit=True),
+        ]
+    )
+    aborted = [AbortedTransaction(ProducerId(1), Offset(0))]
+    records, position = committed_records(T0, memoryview(log), 0, aborted)
+    assert [(r.offset, r.value) for r in records] == [(1, b"committed"), (3, b"second try")]
+    assert position == 6
+    records, _ = committed_records(T0, memoryview(log), 0)
+    assert [r.value for r in records] == [b"aborted", b"committed", b"second try"]
+
+
+def test_a_broken_batch_is_never_handed_out() -> None:
+    builder = RecordBatchBuilder()
+    builder.append(None, b"value")
+    data = bytearray(builder.build())
+    data[-2] ^= 1
+    with pytest.raises(ApiError) as refusal:
+        committed_records(T0, memoryview(data), 0)
+    assert refusal.value.code is E.CORRUPT_MESSAGE
+
+
+async def test_admin_calls() -> None:
+    async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        created = await client.create_topics([NewTopic("t", 2), NewTopic("u")])
+        assert [(r.topic, r.error, r.partitions) for r in created] == [("t", 0, 2), ("u", 0, 1)]
+        again = await client.create_topics([NewTopic("t", 2)])
+        assert again[0].error == E.TOPIC_ALREADY_EXISTS
+        assert [t.topic for t in (await client.metadata()).topics] == ["t", "u"]
+        assert (await client.describe_cluster()).controller_epoch == 4
+        assert [r.error for r in await client.delete_topics(["u", "v"])] == [0, E.UNKNOWN_TOPIC_OR_PARTITION]
+        replicas = await client.describe_replicas()
+        assert sorted(replicas) == [1, 2, 3]
+        assert all(not isinstance(answer, KafkaliteError) and len(answer.replicas) == 2 for answer in replicas.values())
+        await cluster.nodes[2].kill()
+        health = await client.health()
+        assert [isinstance(health[n], KafkaliteError) for n in sorted(health)] == [False, True, False]
+
+
+async def test_any_live_node_will_do() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create("t")
+        bootstrap = cluster.bootstrap
+        await cluster.nodes[1].kill()
+        await cluster.nodes[3].kill()
+        for _ in range(5):
+            async with AsyncClient.connect(bootstrap) as client:
+                assert [t.topic for t in (await client.metadata(timeout_s=5)).topics] == ["t"]
+
+
+async def test_nobody_there_is_told_in_time() -> None:
+    async with FakeCluster(1) as cluster:
+        bootstrap = cluster.bootstrap
+        await cluster.nodes[1].kill()
+        async with AsyncClient.connect(bootstrap) as client:
+            with pytest.raises(RpcError):
+                await client.metadata(timeout_s=0.3)
+
+
+async def test_old_metadata_does_not_turn_back_a_leader() -> None:
+    async with FakeCluster(2) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        cluster.move_leader("t", 0, 2)
+        await client.metadata(["t"])
+        for node in cluster.nodes.values():
+            node.metadata_view = {T0: (1, 0)}
+        await client.metadata(["t"])
+        leader = client.view.leader(T0)
+        assert leader is not None
+        assert (leader.broker_id, leader.leader_epoch) == (2, 1)
+
+
+async def test_offsets_and_raw_fetches_follow_the_leader() -> None:
+    async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        await fill(client, 10)
+        cluster.move_leader("t", 0, 3)
+        assert (await client.list_offsets({T0: LATEST_TIMESTAMP}))[T0].offset == 10
+        cluster.move_leader("t", 0, 2)
+        told, records = await client.fetch_raw(T0, Offset(0))
+        assert told.high_watermark == 10
+        assert len(committed_records(T0, records, 0)[0]) == 10
+        with pytest.raises(ApiError) as refusal:
+            await client.fetch_raw(T0, Offset(11))
+        assert refusal.value.code is E.OFFSET_OUT_OF_RANGE

@@ -1,0 +1,276 @@
+"""ISR shrinks and expansions through ZooKeeper, with its faults; fencing by the session."""
+
+import asyncio
+
+import pytest
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import SetData
+from kafkalite.coordination.znodes import encode_partition_state
+from kafkalite.errors import ErrorCode
+from kafkalite.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderAndIsr,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
+from kafkalite.testing.sim_zookeeper import Fate
+
+TP = TopicPartition("t", 0)
+
+
+async def started(make_cluster, count=3, isr=(1, 2, 3), **overrides):
+    cluster = await make_cluster(count, **overrides)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    state = cluster.decide(TP, leader=1, isr=isr, epoch=0, replicas=(1, 2, 3))
+    for number in range(1, count + 1):
+        await cluster.command(number, state)
+    return cluster
+
+
+async def silence(cluster, number):
+    """The follower stops fetching, as if its process stood still."""
+    await cluster.command(number, cluster_state(cluster, leader=-1, epoch=0, bump=1))
+
+
+def cluster_state(cluster, *, leader, epoch, bump=0):
+    from kafkalite.rpc.messages import PartitionState
+
+    members = tuple(map(BrokerId, (1, 2, 3)))
+    topic_id = next(iter(cluster.nodes.values())).partition(TP).topic_id
+    return PartitionState(
+        "t", 0, topic_id, cluster.controller_epoch, BrokerId(leader), LeaderEpoch(epoch + bump), members,
+        PartitionEpoch(0), members,
+    )  # fmt: skip
+
+
+@pytest.mark.checklist(47)
+@pytest.mark.checklist(50)
+@pytest.mark.checklist(63)
+@pytest.mark.checklist("F12")
+async def test_a_silent_follower_leaves_without_any_traffic_and_acks_go_on(make_cluster, until):
+    cluster = await started(make_cluster)
+    leader = cluster.node(1)
+    await until(lambda: leader.partition(TP).entries.keys() == {2, 3})
+    await silence(cluster, 3)
+    await until(lambda: cluster.state(TP).isr == (1, 2))
+    assert (await leader.produce(TP, b"x")).error == ErrorCode.NONE
+    await until(lambda: [change.isr for change in leader.changes] == [(1, 2)])
+    change = leader.changes[0]
+    assert (change.leader_epoch, change.partition_epoch) == (0, cluster.state(TP).partition_epoch)
+    assert leader.manager.counts()["UnderReplicatedPartitions"] == 1
+    assert [problem.what for problem in leader.manager.problems()] == ["partition.under_replicated"]
+
+
+@pytest.mark.checklist(48)
+@pytest.mark.checklist(49)
+async def test_a_follower_that_caught_up_joins(make_cluster, until):
+    cluster = await started(make_cluster, isr=(1, 2))
+    await until(lambda: cluster.state(TP).isr == (1, 2, 3))
+    state = cluster.state(TP)
+    assert (state.leader, state.leader_epoch, state.controller_epoch, state.partition_epoch) == (1, 0, 1, 1)
+    await until(lambda: cluster.node(1).partition(TP).leader.partition_epoch == 1)
+
+
+@pytest.mark.checklist("F15")
+@pytest.mark.checklist("F16")
+async def test_a_follower_whose_registration_is_not_known_stays_outside(make_cluster, until):
+    cluster = await make_cluster(3)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    cluster.node(3).broker_epoch = BrokerEpoch(2003)
+    known = cluster.brokers()
+    cluster.node(3).broker_epoch = BrokerEpoch(3003)  # restarted since; the controller has not said so yet
+    state = cluster.decide(TP, leader=1, isr=(1,), epoch=0, replicas=(1, 2, 3))
+    for number in (1, 2, 3):
+        await cluster.command(number, state, brokers=known)
+    leader = cluster.node(1)
+    await leader.produce(TP, b"x")
+    await until(lambda: cluster.state(TP).isr == (1, 2))
+    await until(lambda: leader.partition(TP).leader.followers[3].log_end_offset == 1)
+    assert cluster.state(TP).isr == (1, 2)
+    await cluster.command(1, brokers=cluster.brokers())
+    await until(lambda: cluster.state(TP).isr == (1, 2, 3))
+
+
+@pytest.mark.checklist(49)
+@pytest.mark.checklist("F6")
+async def test_a_version_that_moved_under_the_same_leadership_is_adopted(make_cluster, until):
+    cluster = await started(make_cluster, count=2, isr=(1, 2, 3))
+    path = paths.partition_state(TP)
+    state = cluster.state(TP)
+    cluster.zookeeper.poke(SetData(path, encode_partition_state(state)))  # somebody writes the same once more
+    await until(lambda: cluster.state(TP).isr == (1, 2))
+    assert cluster.state(TP).partition_epoch == 2
+    assert (await cluster.node(1).produce(TP, b"x")).error == ErrorCode.NONE
+
+
+@pytest.mark.checklist(49)
+@pytest.mark.checklist(63)
+@pytest.mark.checklist("F6")
+async def test_a_leader_that_finds_a_later_epoch_resigns(make_cluster, until):
+    cluster = await started(make_cluster, count=1, isr=(1, 2, 3))
+    leader = cluster.node(1)
+    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=30_000))
+    cluster.decide(TP, leader=2, isr=(2, 3), epoch=1, replicas=(1, 2, 3))
+    assert (await waiting).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert leader.partition(TP).leader is None
+    assert cluster.state(TP).leader == 2
+    # Commanded to lead that epoch after all, it does.
+    state = cluster.decide(TP, leader=1, isr=(1,), epoch=2, replicas=(1, 2, 3))
+    await cluster.command(1, state)
+    assert (await leader.produce(TP, b"y")).error == ErrorCode.NONE
+
+
+@pytest.mark.checklist("F6")
+@pytest.mark.parametrize("fate", [Fate.LOSE_REPLY, Fate.LOSE_REQUEST])
+async def test_a_write_without_an_answer_is_settled_by_reading(make_cluster, until, fate):
+    cluster = await started(make_cluster, count=2, isr=(1, 2, 3))
+    cluster.zookeeper.lose_next("node1", fate)
+    await until(lambda: cluster.node(1).partition(TP).leader.committed_isr == (1, 2))
+    assert cluster.state(TP).isr == (1, 2)
+    assert cluster.node(1).partition(TP).leader.partition_epoch == cluster.state(TP).partition_epoch == 1
+    assert (await cluster.node(1).produce(TP, b"x")).error == ErrorCode.NONE
+
+
+@pytest.mark.checklist("F7")
+async def test_many_shrinks_go_in_one_round_and_one_notice(make_cluster, until):
+    cluster = await make_cluster(1)
+    count = 300
+    cluster.create_topic("t", dict.fromkeys(range(count), (1, 2)))
+    states = [cluster.decide(TopicPartition("t", p), leader=1, isr=(1, 2), epoch=0) for p in range(count)]
+    rounds = []
+    leader = cluster.node(1)
+    keeper = leader.manager._isr_keeper
+    keeper._notify = rounds.append
+    await cluster.command(1, *states)
+    await until(lambda: sum(map(len, rounds)) == count)
+    assert len(rounds) <= 8  # chunks are settled together, far fewer than partitions
+    assert all(cluster.state(TopicPartition("t", p)).isr == (1,) for p in range(count))
+
+
+@pytest.mark.checklist("F13")
+@pytest.mark.checklist(63)
+async def test_an_isolated_leader_fences_itself_and_commits_nothing(make_cluster, until):
+    cluster = await started(make_cluster)
+    leader = cluster.node(1)
+    assert (await leader.produce(TP, b"x")).error == ErrorCode.NONE
+    cluster.zookeeper.block("node1")
+    await until(lambda: not leader.session.usable())
+    assert (await leader.produce(TP, b"y")).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    mark = leader.partition(TP).high_watermark
+    await asyncio.sleep(0)
+    assert leader.partition(TP).high_watermark == mark
+    assert cluster.state(TP).isr == (1, 2, 3)
+    cluster.zookeeper.unblock("node1")
+    await until(lambda: leader.session.usable())
+    await leader.manager.on_session(await leader.session.wait())
+    await until(lambda: leader.partition(TP).leader is not None)
+    assert (await leader.produce(TP, b"z", timeout_ms=10_000)).error == ErrorCode.NONE
+
+
+async def test_an_append_before_the_fence_is_committed_after_it(make_cluster, until):
+    cluster = await started(make_cluster, count=1, isr=(1,))
+    leader = cluster.node(1)
+    usable = True
+    leader.manager.hosted.usable = lambda: usable
+    partition = leader.partition(TP)
+    answers = []
+    usable = False
+    partition.log.append_as_leader(_batch(), partition.leader_epoch)
+    leader.manager.hosted.appended(partition, partition.log.log_end_offset, 70)
+    assert partition.high_watermark == 0
+    assert leader.manager.hosted.counters.fenced_high_watermarks == 1
+    usable = True
+    await until(lambda: partition.high_watermark == 1)
+    assert answers == []
+
+
+def _batch():
+    from kafkalite.record.builder import build_batch
+
+    return build_batch([(None, b"x")])
+
+
+@pytest.mark.checklist("F26")
+async def test_min_insync_replicas_at_append_and_at_completion(make_cluster, until):
+    cluster = await started(make_cluster, count=1, isr=(1, 2, 3), **{"min.insync.replicas": 2})
+    leader = cluster.node(1)
+    waiting = asyncio.create_task(leader.produce(TP, b"x", timeout_ms=30_000))
+    assert (await waiting).error == ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert cluster.state(TP).isr == (1,)
+    assert (await leader.produce(TP, b"y")).error == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (await leader.produce(TP, b"z", acks=1)).error == ErrorCode.NONE
+    partition = leader.partition(TP)
+    assert (partition.log.log_end_offset, partition.high_watermark) == (2, 0)
+    assert [problem.what for problem in leader.manager.problems()] == ["partition.under_min_isr"]
+
+
+async def test_a_produce_times_out(make_cluster):
+    cluster = await started(make_cluster, count=1, isr=(1, 2, 3), **{"replica.lag.time.max.ms": 60_000})
+    leader = cluster.node(1)
+    assert (await leader.produce(TP, b"x", timeout_ms=20)).error == ErrorCode.REQUEST_TIMED_OUT
+    assert not leader.partition(TP).produce_waiters
+    assert len(leader.manager.hosted.wheel) == 0
+
+
+@pytest.mark.checklist(46)
+async def test_with_flush_before_ack_every_member_has_it_on_its_disk(make_cluster, until):
+    cluster = await started(make_cluster, **{"log.flush.before.ack": "true"})
+    leader = cluster.node(1)
+    for number in range(5):
+        assert (await leader.produce(TP, b"x")).error == ErrorCode.NONE
+        for member in (1, 2, 3):
+            assert cluster.node(member).partition(TP).log.synced_offset >= number + 1
+    # A leadership change in between loses nothing of it.
+    await cluster.command_all(cluster.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
+    assert (await cluster.node(2).produce(TP, b"y")).error == ErrorCode.NONE
+    assert cluster.node(1).partition(TP).log.synced_offset == 6
+
+
+@pytest.mark.checklist(80)
+@pytest.mark.checklist(83)
+async def test_a_storage_error_takes_the_replica_offline_and_nobody_else(make_cluster, until):
+    cluster = await started(make_cluster)
+    second = TopicPartition("t", 1)
+    await cluster.command_all(cluster.decide(second, leader=1, isr=(1, 2, 3), epoch=0))
+    leader = cluster.node(1)
+    log = leader.partition(TP).log
+    waiting = asyncio.create_task(leader.produce(TP, b"x"))
+    assert (await waiting).error == ErrorCode.NONE
+    error = log.storage_error("write", OSError(5, "Input/output error"))
+    original = type(log).append_as_leader
+
+    def broken(self, *args, **kwargs):
+        if self is log:
+            raise error
+        return original(self, *args, **kwargs)
+
+    type(log).append_as_leader = broken
+    try:
+        assert (await leader.produce(TP, b"y")).error == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await leader.produce(second, b"y")).error == ErrorCode.NONE
+    finally:
+        type(log).append_as_leader = original
+    assert leader.storage_errors == [error]
+    assert (await leader.produce(TP, b"z")).error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (await leader.fetch(TP, 0))[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+    answer = await cluster.command(1, cluster.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
+    assert [p.error for p in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert leader.manager.describe(()).replicas[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert [problem.what for problem in leader.manager.problems()] == ["replica.offline"]
+
+
+def test_states_that_the_writer_would_write_keep_the_controller_epoch():
+    from kafkalite.coordination.znodes import decode_partition_state
+    from kafkalite.replica.isr import Proposal
+    from kafkalite.replica.isr_writer import Task, _operation
+
+    proposal = Proposal(BrokerId(1), LeaderEpoch(4), PartitionEpoch(9), (BrokerId(1), BrokerId(3)))
+    operation = _operation(Task(TP, proposal, ControllerEpoch(7)))
+    assert (operation.path, operation.version) == ("/brokers/topics/t/partitions/0/state", 9)
+    assert decode_partition_state(operation.data, 10) == LeaderAndIsr(
+        BrokerId(1), LeaderEpoch(4), (BrokerId(1), BrokerId(3)), ControllerEpoch(7), PartitionEpoch(10)
+    )

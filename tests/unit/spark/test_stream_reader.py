@@ -1,0 +1,224 @@
+"""The streaming reader as a plain class over an in-memory log, called as Spark calls it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+
+from kafkalite.model import TopicPartition as Tp
+from pyspark_kafkalite.cluster import DataLoss
+from pyspark_kafkalite.columns import columns_of, spark_schema
+from pyspark_kafkalite.options import OptionError, read_options
+from pyspark_kafkalite.stream_reader import KafkaliteStreamReader
+
+COLUMNS = columns_of(spark_schema(include_headers=False))
+
+
+class Query:
+    """What Spark does with a reader: plan a batch, read it, remember its end."""
+
+    def __init__(self, fake, /, checkpoint: dict | None = None, **options: str) -> None:
+        given = {"kafkalite.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
+        self.now = 0.0
+        self.reader = KafkaliteStreamReader(
+            read_options(given, streaming=True), COLUMNS, lambda _: fake, lambda: self.now
+        )
+        self.limit = self.reader.getDefaultReadLimit()
+        self.start = self.reader.initialOffset() if checkpoint is None else checkpoint
+
+    def batch(self) -> list[tuple[int, int]] | None:
+        """The (partition, offset)s of one batch; None if there is none."""
+        end = json.loads(json.dumps(self.reader.latestOffset(self.start, self.limit)))
+        if end == self.start:
+            return None
+        rows = self.read(end)
+        self.start = end
+        return rows
+
+    def read(self, end: dict) -> list[tuple[int, int]]:
+        batches = [b for part in self.reader.partitions(self.start, end) for b in self.reader.read(part)]
+        return [(row["partition"], row["offset"]) for b in batches for row in b.to_pylist()]
+
+
+@pytest.fixture
+def topic(fake):
+    fake.add_topic("t", 2)
+    return fake
+
+
+def grow(fake, partition: int, rows: int) -> None:
+    fake.put("t", partition, *[(None, b"v")] * rows)
+
+
+def test_a_stream_begins_at_the_end_and_follows(topic) -> None:
+    grow(topic, 0, 5)
+    query = Query(topic)
+    assert query.batch() == []  # nothing yet, but where it began is in the checkpoint now
+    assert query.batch() is None
+    grow(topic, 0, 2)
+    grow(topic, 1, 1)
+    assert query.batch() == [(0, 5), (0, 6), (1, 0)]
+    assert query.batch() is None
+    assert query.reader.reportLatestOffset() == {"t": {"0": 7, "1": 1}}
+
+
+def test_a_replayed_first_batch_begins_where_the_query_began(topic) -> None:
+    grow(topic, 0, 5)
+    first = Query(topic)
+    grow(topic, 0, 3)
+    end = first.reader.latestOffset(first.start, ReadAllAvailable())
+    grow(topic, 0, 10)
+    again = Query(topic)  # Spark asks the new process for the initial offset
+    assert again.read(end) == first.read(end) == [(0, 5), (0, 6), (0, 7)]
+
+
+def test_limits(topic) -> None:
+    grow(topic, 0, 30)
+    grow(topic, 1, 10)
+    query = Query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="20")
+    assert query.limit == ReadMaxRows(20)
+    assert query.batch() == [*((0, n) for n in range(15)), *((1, n) for n in range(5))]
+    query.limit = ReadAllAvailable()
+    assert len(query.batch()) == 20
+
+
+def test_too_few_offsets_wait_but_not_for_ever(topic) -> None:
+    query = Query(topic, startingOffsets="earliest", minOffsetsPerTrigger="10", maxTriggerDelay="60s")
+    assert query.limit == ReadMinRows(10)
+    assert query.batch() == []
+    grow(topic, 0, 4)
+    assert query.batch() is None
+    query.now = 61
+    assert len(query.batch()) == 4
+    grow(topic, 0, 10)
+    assert len(query.batch()) == 10
+
+
+def test_available_now_ends_though_the_log_grows(topic) -> None:
+    grow(topic, 0, 25)
+    query = Query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="10", minOffsetsPerTrigger="8")
+    query.reader.prepareForTriggerAvailableNow()
+    read = []
+    for _ in range(10):
+        rows = query.batch()
+        if rows is None:
+            break
+        read += rows
+        grow(topic, 0, 5)
+        topic.partitions.setdefault(Tp("t", 2), type(topic.partitions[Tp("t", 0)])())
+    assert read == [(0, n) for n in range(25)]
+    following = Query(topic, query.start)
+    assert following.batch()[:1] == [(0, 25)]
+
+
+def test_new_partitions_are_read_from_their_first_record(topic) -> None:
+    query = Query(topic)
+    query.batch()
+    topic.partitions[Tp("t", 2)] = type(topic.partitions[Tp("t", 0)])()
+    grow(topic, 2, 3)
+    grow(topic, 0, 1)
+    before = dict(query.start)
+    assert query.batch() == [(0, 0), (2, 0), (2, 1), (2, 2)]
+    end, query.start = query.start, before
+    grow(topic, 2, 9)
+    assert query.read(end) == [(0, 0), (2, 0), (2, 1), (2, 2)]  # the replay
+
+
+def test_new_partitions_that_lost_their_beginning(topic) -> None:
+    query, lenient = Query(topic), Query(topic, failOnDataLoss="false")
+    query.batch(), lenient.batch()
+    topic.partitions[Tp("t", 2)] = type(topic.partitions[Tp("t", 0)])()
+    grow(topic, 2, 3)
+    topic.partitions[Tp("t", 2)].log_start_offset = 2
+    with pytest.raises(DataLoss, match="t-2 do not begin at offset 0"):
+        query.batch()
+    assert lenient.batch() == [(2, 2)]
+
+
+def test_partitions_that_are_gone(topic) -> None:
+    strict, lenient = (
+        Query(topic, startingOffsets="earliest"),
+        Query(topic, startingOffsets="earliest", failOnDataLoss="false"),
+    )
+    strict.batch(), lenient.batch()
+    del topic.partitions[Tp("t", 1)]
+    grow(topic, 0, 1)
+    with pytest.raises(DataLoss, match="t-1: deleted while the query was running"):
+        strict.batch()
+    assert lenient.batch() == [(0, 0)]
+    assert lenient.batch() is None
+
+
+def test_a_node_that_knows_no_topics_for_a_moment_is_asked_again(topic) -> None:
+    query = Query(topic)
+    query.batch()
+    partitions, ids = dict(topic.partitions), dict(topic.topic_ids)
+    topic.topic_ids.clear()
+
+    def before(name: str) -> None:
+        if topic.calls[-2:] == ["metadata", "metadata"]:
+            topic.topic_ids.update(ids)
+
+    topic.before = before
+    assert query.batch() is None
+    assert topic.partitions == partitions
+
+
+def test_a_topic_made_anew(topic) -> None:
+    grow(topic, 0, 5)
+    strict, lenient = Query(topic), Query(topic, failOnDataLoss="false")
+    strict.batch(), lenient.batch()
+    topic.add_topic("t", 2)
+    topic.topic_ids["t"] = "another"
+    grow(topic, 0, 9)
+    with pytest.raises(DataLoss, match="topic t was deleted and made anew"):
+        strict.batch()
+    assert lenient.batch() == [(0, n) for n in range(9)]
+    assert lenient.batch() is None
+
+
+def test_an_end_below_what_was_read_is_a_loss_only_if_it_stays_so(topic) -> None:
+    grow(topic, 0, 5)
+    strict, lenient = Query(topic), Query(topic, failOnDataLoss="false")
+    strict.batch(), lenient.batch()
+    log = topic.partitions[Tp("t", 0)]
+    log.batches.clear()
+    log.log_end_offset = 0
+    grow(topic, 0, 3)
+    assert strict.batch() is None and lenient.batch() is None
+    strict.now = lenient.now = 121
+    with pytest.raises(DataLoss, match="t-0 ends at offset 3, but was read up to 5"):
+        strict.batch()
+    assert lenient.batch() == []
+    grow(topic, 0, 1)
+    assert lenient.batch() == [(0, 3)]
+
+
+def test_older_spark_asks_without_a_start(topic) -> None:
+    """4.0 and 4.1: latestOffset() without arguments; the start is the end that was planned last."""
+    grow(topic, 0, 5)
+    query = Query(topic, startingOffsets="earliest", maxOffsetsPerTrigger="2")
+    end = query.reader.latestOffset()
+    assert query.read(end) == [(0, n) for n in range(5)]
+    assert query.reader.latestOffset() == end
+    grow(topic, 0, 1)
+    query.start, end = end, query.reader.latestOffset()
+    assert query.read(end) == [(0, 5)]
+
+
+def test_a_pattern_finds_new_topics(topic) -> None:
+    query = Query.__new__(Query)
+    options = read_options({"kafkalite.bootstrap.servers": "a:1", "subscribePattern": "t.*"}, streaming=True)
+    query.reader = KafkaliteStreamReader(options, COLUMNS, lambda _: topic)
+    query.limit, query.start = ReadAllAvailable(), query.reader.initialOffset()
+    query.batch()
+    topic.add_topic("tea", 1)
+    topic.put("tea", 0, (None, b"x"))
+    assert query.batch() == [(0, 0)]
+
+
+def test_a_missing_topic_is_refused_at_the_start(topic) -> None:
+    with pytest.raises(OptionError, match="x: no such topic"):
+        Query(topic, subscribe="x")
