@@ -53,7 +53,9 @@ class LogModel(RuleBasedStateMachine):
     @rule(producer_id=st.integers(1, 2), count=st.integers(1, 3))
     def append_idempotent(self, producer_id: int, count: int) -> None:
         sequence = self._sequence(producer_id)
-        made = batch(["v"] * count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, timestamp_ms=self.time)
+        made = batch(
+            ["v"] * count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, timestamp_ms=self.time
+        )
         first = self.log.append_as_leader(made, self.epoch)
         again = self.log.append_as_leader(made, self.epoch + 1)
         assert not first.duplicate and again.duplicate

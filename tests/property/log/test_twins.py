@@ -33,7 +33,9 @@ class NaiveEpochs:
         return largest, max(n for n, other in enumerate(self.records) if other == largest) + 1
 
 
-@given(st.lists(st.tuples(st.sampled_from(["append", "truncate"]), st.integers(0, 5)), max_size=40), st.integers(-1, 30))
+@given(
+    st.lists(st.tuples(st.sampled_from(["append", "truncate"]), st.integers(0, 5)), max_size=40), st.integers(-1, 30)
+)
 def test_epochs_agree_with_records_one_by_one(steps: list[tuple[str, int]], asked: int) -> None:
     naive, cache, epoch = NaiveEpochs(), LeaderEpochCache(), 0
     for step, amount in steps:
@@ -83,7 +85,9 @@ class NaiveProducers:
     def batches(self, producer_id: int) -> list[tuple[BatchHeader, int]]:
         """Of the current epoch."""
         epoch = self.epoch(producer_id)
-        return [(h, offset) for h, offset, marker in self.of(producer_id) if h.producer_epoch == epoch and marker is None]
+        return [
+            (h, offset) for h, offset, marker in self.of(producer_id) if h.producer_epoch == epoch and marker is None
+        ]
 
     def duplicate(self, header: BatchHeader) -> int | None:
         if header.producer_epoch != self.epoch(header.producer_id):

@@ -54,7 +54,9 @@ async def test_what_a_broken_producer_is_told(broker: Broker) -> None:
     await broker.create("t", 1)
     client = await broker.client()
 
-    async def error(records: bytes | None, version: int = 9, topic: str = "t", partition: int = 0, acks: int = -1) -> int:
+    async def error(
+        records: bytes | None, version: int = 9, topic: str = "t", partition: int = 0, acks: int = -1
+    ) -> int:
         answer = await client.ask(produce(topic, (partition, records), acks=acks), version)
         return int(answer.responses[0].partition_responses[0].error_code)
 
@@ -168,7 +170,9 @@ async def test_delete_records(broker: Broker, version: int) -> None:
     await client.ask(produce("t", (0, batch(b"a", b"b"))), 9)
     request = wire.DeleteRecordsRequest
     part = request.DeleteRecordsPartition
-    answer = await client.ask(request([request.DeleteRecordsTopic("t", [part(0, 1), part(0, 7), part(5, 1)])], 100), version)
+    answer = await client.ask(
+        request([request.DeleteRecordsTopic("t", [part(0, 1), part(0, 7), part(5, 1)])], 100), version
+    )
     assert [(each.error_code, each.low_watermark) for each in answer.topics[0].partitions] == [
         (0, 1),
         (ErrorCode.OFFSET_OUT_OF_RANGE, -1),
