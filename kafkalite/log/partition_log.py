@@ -86,7 +86,7 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_closed", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
+        "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
         "_segments", "_snapshots", "_snapshots_dirty", "_sync_ceiling", "clean_start", "config", "damaged_at", "directory",
         "disk", "log_end_offset", "log_start_offset", "needs_checkpoint", "on_recovery_point_lowered", "path",
         "recovery_point", "synced_offset", "topic_id", "topic_partition", "unflushed_since_ms",
@@ -136,6 +136,8 @@ class PartitionLog:
         #: partition.metadata and the directory itself are not durable yet (a new log: see `sync_metadata`).
         self._metadata_dirty = is_new
         self._epochs_dirty = False
+        #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
+        self._dir_dirty = False
         self._snapshots_dirty: list[int] = []
         #: Told when the recovery point went down; has to make that durable before it returns.
         self.on_recovery_point_lowered: Callable[[PartitionLog], None] | None = None
@@ -311,6 +313,8 @@ class PartitionLog:
             while first < len(batches):
                 segment, count = self._segment_for(batches, bases, first, append_time)
                 group = range(first, first + count)
+                if not segment.exists:
+                    self._dir_dirty = True
                 try:
                     if count == 1:
                         segment.append(buffers[first])
@@ -406,6 +410,7 @@ class PartitionLog:
         with self._io("roll"):
             self._roll(self.log_end_offset)
             self._segments[-1].create()
+            self._dir_dirty = True
         return True
 
     # --- read -------------------------------------------------------------------------------------
@@ -576,6 +581,7 @@ class PartitionLog:
 
     def _cut_to(self, offset: int) -> None:
         """Cut the segments; offsets follow. Raises OSError."""
+        self._dir_dirty = True
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             self._segments.pop().remove()
         segment = self._segments[-1]
@@ -597,6 +603,7 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything; the next record gets `offset`."""
         self._check_usable()
+        self._dir_dirty = True
         with self._io("truncation"):
             for segment in self._segments:
                 segment.remove()
@@ -671,7 +678,7 @@ class PartitionLog:
     @property
     def is_dirty(self) -> bool:
         """Whether a flush would have anything to do."""
-        return self.synced_offset < self.log_end_offset or self._metadata_dirty or self._epochs_dirty
+        return self.synced_offset < self.log_end_offset or self._metadata_dirty or self._epochs_dirty or self._dir_dirty
 
     async def flush(self) -> Offset:
         """Make all that is appended now durable, off the loop; concurrent callers share one fsync.
@@ -681,7 +688,10 @@ class PartitionLog:
         self._check_usable()
         target = self.log_end_offset
         while not self._closed and (
-            self.synced_offset < min(target, self.log_end_offset) or self._metadata_dirty or self._epochs_dirty
+            self.synced_offset < min(target, self.log_end_offset)
+            or self._metadata_dirty
+            or self._epochs_dirty
+            or self._dir_dirty
         ):
             if self._flushing is not None:
                 await asyncio.shield(self._flushing)
@@ -714,13 +724,18 @@ class PartitionLog:
         end = self.log_end_offset if active is not None else Offset(self._segments[-1].base_offset)
         since = self.unflushed_since_ms
         self.unflushed_since_ms = None
+        cut = self._dir_dirty
         try:
             await self.sync_metadata()
             sizes = [
                 (segment, segment.size)
                 for segment in self._segments
                 if segment.exists
-                and (segment.synced_size < segment.size or segment.next_offset > self.recovery_point)
+                and (
+                    segment.synced_size < segment.size
+                    or segment.next_offset > self.recovery_point
+                    or (cut and segment is active)
+                )
                 and (segment is active or segment is not self._segments[-1])
             ]
             for segment, size in sizes:
@@ -768,10 +783,10 @@ class PartitionLog:
     async def sync_metadata(self) -> None:
         """Make partition.metadata, the epochs, rolled producer snapshots and the directory's entries durable."""
         epochs_dirty, snapshots = self._epochs_dirty, self._snapshots_dirty
-        new_files = any(segment.exists and not segment.synced_size for segment in self._segments)
-        if not (self._metadata_dirty or epochs_dirty or snapshots or new_files):
+        dir_dirty = self._dir_dirty
+        if not (self._metadata_dirty or epochs_dirty or snapshots or dir_dirty):
             return
-        self._epochs_dirty, self._snapshots_dirty = False, []
+        self._epochs_dirty, self._snapshots_dirty, self._dir_dirty = False, [], False
         metadata_dirty, self._metadata_dirty = self._metadata_dirty, False
         names = [checkpoints.PARTITION_METADATA] if metadata_dirty and self.topic_id else []
         names += [checkpoints.LEADER_EPOCHS] if epochs_dirty else []
@@ -785,6 +800,7 @@ class PartitionLog:
         except BaseException:
             self._epochs_dirty, self._metadata_dirty = epochs_dirty or self._epochs_dirty, metadata_dirty
             self._snapshots_dirty = snapshots + self._snapshots_dirty
+            self._dir_dirty = self._dir_dirty or dir_dirty
             raise
 
     # --- retention --------------------------------------------------------------------------------
@@ -822,6 +838,7 @@ class PartitionLog:
             if count == len(self._segments):
                 self._roll(self.log_end_offset)
                 self._segments[-1].create()
+            self._dir_dirty = True
             removed: list[str] = []
             for segment in self._segments[:count]:
                 removed += segment.mark_deleted()
@@ -866,6 +883,7 @@ class PartitionLog:
             for entry in aborted:
                 cleaned.add_aborted(entry)
             self._segments[first : first + len(sources)] = [cleaned]
+            self._dir_dirty = True
             cleaned.save_indexes()
         return True
 

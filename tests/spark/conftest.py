@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.spark.fake_log import FakeLog
 from tests.spark.log_server import LogServer
@@ -57,7 +59,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
 @pytest.fixture
 def served() -> Iterator[LogServer]:
     """An empty log and its listener."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     server = LogServer(FakeLog())
     server.start()
     yield server
     server.stop()
+    structlog.reset_defaults()

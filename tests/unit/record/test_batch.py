@@ -38,8 +38,8 @@ GOLDEN = bytes.fromhex(
     "0002"  # producer epoch
     "0000002a"  # base sequence
     "00000002"  # records
-    "16" "00" "00" "00" "026b" "0276" "02" "0268" "00"  # length 11, attributes, deltas, key k, value v, header h ""
-    "0e" "00" "0a" "02" "01" "0277" "00"  # length 7, delta 5 ms, offset delta 1, null key, value w, no headers
+    "16000000026b027602026800"  # length 11, attributes, deltas, key k, value v, header h ""
+    "0e000a0201027700"  # length 7, delta 5 ms, offset delta 1, null key, value w, no headers
 )  # fmt: skip
 
 
