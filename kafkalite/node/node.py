@@ -112,6 +112,7 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             metadata=self.metadata,
             notify_isr=self.link.notify_isr,
+            on_storage_error=self.logs.dir_failed,
         )
         self.logs.hw_of = self.replicas.high_watermark
         self.controller = Controller(
@@ -322,6 +323,7 @@ class Node:
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:
         if directory in self._storage_problems:
             return
+        self.replicas.on_dir_failed(error)
         _log.error("disk.offline", directory=directory, error=str(error))
         self._storage_problems[directory] = HealthProblem(
             "disk.offline", self.env.clock.wall_ms(), str(error), directory

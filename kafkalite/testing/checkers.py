@@ -163,14 +163,14 @@ class ReplicaChecker:
         for partition, state in states.items():
             self._under_minimum(partition, state, writes.get(partition, 0))
         for view in seen:
-            state = states.get(view.partition)
-            if state is None or state.leader_epoch != view.leader_epoch:
+            durable = states.get(view.partition)
+            if durable is None or durable.leader_epoch != view.leader_epoch:
                 continue
             end = self.committed_end(view.partition)
             _demand(
-                view.broker not in state.isr or view.log_end_offset >= end,
+                view.broker not in durable.isr or view.log_end_offset >= end,
                 "a member of the ISR has all that is committed",
-                f"{view}, committed up to {end}, {state}",
+                f"{view}, committed up to {end}, {durable}",
             )
 
     def _under_minimum(self, partition: Partition, state: State, writes: int) -> None:

@@ -388,7 +388,7 @@ async def test_hung_broker_delays_no_other_and_is_reported() -> None:
 async def test_racing_isr_changes_are_bisected(cluster: Cluster) -> None:
     await running(cluster)
     count = 60
-    cluster.create_topic("t", {p: (1, 2, 3) for p in range(count)})
+    cluster.create_topic("t", dict.fromkeys(range(count), (1, 2, 3)))
     await until(lambda: settled(cluster, TopicPartition("t", count - 1)))
     raced: list[int] = []
 
