@@ -112,7 +112,7 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             metadata=self.metadata,
             notify_isr=self.link.notify_isr,
-            on_storage_error=self.logs.dir_failed,
+            on_storage_error=self._on_storage_error,
         )
         self.logs.hw_of = self.replicas.high_watermark
         self.controller = Controller(
@@ -319,6 +319,9 @@ class Node:
     def _config_changed(self, entity_type: str, name: str, settings: dict[str, str]) -> None:
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
+
+    def _on_storage_error(self, error: StorageError) -> None:
+        self.logs.dir_failed(error)  # the rest of that disk follows
 
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:
         if directory in self._storage_problems:
