@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from kafkalite.controller import broker_changes, partition_changes, topic_changes
+from kafkalite.controller import (
+    broker_changes,
+    partition_changes,
+    partition_orders,
+    reassignments,
+    topic_changes,
+    topic_writes,
+)
 from kafkalite.controller.events import (
     BrokersChanged,
     ClusterRead,
@@ -14,13 +21,19 @@ from kafkalite.controller.events import (
     Event,
     InitialisationDue,
     IsrsChanged,
+    MovesDue,
+    PartitionOrders,
+    PartitionRemoved,
+    PartitionsDrained,
     PreferredElectionRequested,
+    ReassignmentRequested,
     ReplicasStopped,
     StatesRead,
     StatesWritten,
     Ticked,
     TopicRemoved,
     TopicsChanged,
+    TopicsWritten,
 )
 from kafkalite.controller.state import ControllerState
 
@@ -56,6 +69,18 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return topic_changes.on_topic_removed(state, event)
         case PreferredElectionRequested():
             return partition_changes.on_preferred_election(state, event)
+        case ReassignmentRequested():
+            return reassignments.on_reassignment_requested(state, event)
+        case MovesDue():
+            return reassignments.on_moves_due(state, event)
+        case PartitionOrders():
+            return partition_orders.on_partition_orders(state, event)
+        case PartitionsDrained():
+            return partition_orders.on_drained(state, event)
+        case TopicsWritten():
+            return topic_writes.on_topics_written(state, event)
+        case PartitionRemoved():
+            return partition_orders.on_partition_removed(state, event)
         case IsrsChanged():
             return partition_changes.on_isrs_changed(state, event)
         case StatesRead():

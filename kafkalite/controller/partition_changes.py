@@ -8,10 +8,13 @@ from collections.abc import Mapping
 from kafkalite.controller import elections
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.events import (
+    Advance,
+    BeginDraining,
     ControlledShutdown,
     DropPreferredElection,
     Effect,
     IsrsChanged,
+    LookAtMoves,
     Note,
     PreferredElection,
     PreferredElectionRequested,
@@ -25,6 +28,8 @@ from kafkalite.controller.events import (
     TakeOffice,
     WriteStates,
 )
+from kafkalite.controller.partition_notes import note_malformed
+from kafkalite.controller.reassignments import advance_on
 from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
@@ -52,19 +57,7 @@ def on_preferred_election(state: ControllerState, event: PreferredElectionReques
     ]
     if not known:
         return state, [*effects, DropPreferredElection(event.version)]
-    return state, [*effects, ReadStates(known, PreferredElection(event.version))]
-
-
-def note_malformed(state: ControllerState, path: str, reason: str | None) -> tuple[ControllerState, list[Effect]]:
-    """Remember, or forget, that a znode holds what does not belong there; a note when it is news."""
-    if state.malformed.get(path) == reason:
-        return state, []
-    malformed = {each: why for each, why in state.malformed.items() if each != path}
-    effects: list[Effect] = []
-    if reason is not None:
-        malformed[path] = reason
-        effects.append(Note("znode.malformed", path, reason))
-    return dataclasses.replace(state, malformed=malformed), effects
+    return state, [*effects, ReadStates(known, PreferredElection(event.version, event.unclean))]
 
 
 def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
@@ -107,9 +100,19 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     telling = not isinstance(event.purpose, TakeOffice)
     commands = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
     effects += commands
+    if isinstance(event.purpose, Advance):
+        settled = {partition: found for partition, found in adopted.items() if partition not in writes}
+        effects += advance_on(state, event.purpose, settled)
+    elif any(_is_moving(state, partition) for partition in adopted):
+        effects.append(LookAtMoves())
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
     return state, effects + _finished(state, event.purpose, told=bool(commands))
+
+
+def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
+    topic = state.topics.get(partition.topic)
+    return topic is not None and partition.partition in topic.moves
 
 
 def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
@@ -138,17 +141,23 @@ def _wanted(
         leaving,
         state.epoch,
         restarted=restarted,
-        unclean=partition.topic in event.unclean_topics,
+        unclean=partition.topic in event.unclean_topics or _is_unclean(event.purpose),
     )
     if repaired is not None:
         return repaired
     match event.purpose:
-        case PreferredElection():
+        case PreferredElection(_, unclean) if not unclean:
             return elections.preferred(replicas, found, live, state.epoch)
         case ControlledShutdown(broker_id):
             if len(replicas) > 1 and broker_id in found.isr:
                 return elections.shut_down(replicas, found, live, leaving, state.epoch)
+        case BeginDraining() if found.leader in live:
+            return elections.with_epoch(found, found.leader, found.isr, state.epoch)
     return None
+
+
+def _is_unclean(purpose: Purpose) -> bool:
+    return isinstance(purpose, PreferredElection) and purpose.unclean
 
 
 def _skipped(replicas: Replicas, found: LeaderAndIsr, partition: TopicPartition) -> list[Effect]:
@@ -165,6 +174,8 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
     state = dataclasses.replace(state, partitions={**state.partitions, **event.written})
     telling = not isinstance(event.purpose, TakeOffice)
     effects = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
+    if any(_is_moving(state, partition) for partition in event.written):
+        effects.append(LookAtMoves())
     if event.conflicts:
         # Halving makes sure of progress: in the end each partition has a transaction of its own (F31).
         return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
@@ -178,7 +189,9 @@ def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[E
             return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
         case TakeOffice():
             return initialise(state, state.brokers.keys(), "controller.failover")
-        case PreferredElection(version):
+        case Advance() | BeginDraining():
+            return []
+        case PreferredElection(version, _):
             return [DropPreferredElection(version)]
         case ControlledShutdown(broker_id, _, token):
             paused = pause_replicas(state, broker_id, "ControlledShutdown") if broker_id in state.brokers else []

@@ -122,6 +122,7 @@ class Node:
             identity=self.identity,
             cluster_id=lambda: self.cluster_id,
             topic_config=self.topic_config,
+            cluster_settings=lambda: self.configs.broker(None),
         )
         self.orders = TopicOrders(Orders(self.session.wait, lambda: self.config, env.random), self.metadata)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
@@ -319,6 +320,8 @@ class Node:
     def _config_changed(self, entity_type: str, name: str, settings: dict[str, str]) -> None:
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
+        else:
+            self.controller.settings_changed()
 
     def _on_storage_error(self, error: StorageError) -> None:
         self.logs.dir_failed(error)  # the rest of that disk follows

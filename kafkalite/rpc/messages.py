@@ -133,6 +133,10 @@ class PartitionState:
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
     is_new: bool = False
+    #: Bytes/s that the leader gives to replicas which a reassignment adds and which are not in sync yet; 0: no limit.
+    throttle: int = 0
+    #: The partition is about to be removed: the leader takes no more records.
+    is_read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,7 @@ class UpdateMetadataRequest(Message):
     partitions: tuple[PartitionState, ...]
     deleted_topics: tuple[str, ...] = ()
     cause: str = ""
+    deleted_partitions: tuple[tuple[str, int], ...] = ()
 
 
 @_kind(15)
@@ -232,6 +237,8 @@ class IsrChange:
     leader_epoch: LeaderEpoch
     isr: tuple[BrokerId, ...]
     partition_epoch: PartitionEpoch
+    #: The partition is read-only, and nothing is left in it.
+    is_drained: bool = False
 
 
 @_kind(16)
