@@ -28,6 +28,7 @@ from kafkalite_cli.move_progress import show, watch
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 from kafkalite_cli.partitions import parse_brokers, parse_partition, refuse
 
+
 @click.group("reassign")
 @group_options
 def reassign(bootstrap: str | None) -> None:

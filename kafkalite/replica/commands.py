@@ -71,6 +71,7 @@ class Commands:
         topic_configs: Callable[[str], TopicConfig],
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         on_brokers_changed: Callable[[], None],
+        on_read_only: Callable[[], None] = lambda: None,
     ) -> None:
         self._config = config
         self._hosted = hosted
@@ -80,6 +81,7 @@ class Commands:
         self._topic_configs = topic_configs
         self._identity = identity
         self._on_brokers_changed = on_brokers_changed
+        self._on_read_only = on_read_only
         self.controller_epoch = ControllerEpoch(-1)
         #: High watermarks of replicas that were stopped without being deleted.
         self.stopped_marks: dict[TopicPartition, Offset] = {}
@@ -233,6 +235,7 @@ class Commands:
             if state.leader_epoch < partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
+                self._take_move(partition, state)
                 return ErrorCode.NONE  # said before: nothing is truncated, no fetcher starts anew (statement 30)
             if state.leader == broker_id:
                 return self._become_leader(partition, state)
@@ -277,6 +280,15 @@ class Commands:
         partition.replicas = state.replicas
         partition.isr = state.isr
         partition.is_settled = True
+        self._take_move(partition, state)
+
+    def _take_move(self, partition: Partition, state: PartitionState) -> None:
+        """What comes with a reassignment or a removal, and is not part of the leadership."""
+        partition.adding_replicas = state.adding_replicas
+        partition.throttle = state.throttle
+        if state.is_read_only and not partition.is_read_only:
+            self._on_read_only()
+        partition.is_read_only = state.is_read_only
 
     def _become_leader(self, partition: Partition, state: PartitionState) -> ErrorCode:
         broker_id = self._identity()[0]
