@@ -19,6 +19,7 @@ from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
 from kafkalite.controller.events import (
     BrokersChanged,
+    BrokerSuspected,
     CloseChannel,
     ClusterRead,
     ControlledShutdownReceived,
@@ -57,6 +58,7 @@ from kafkalite.controller.events import (
     WriteStates,
     WriteTopics,
 )
+from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import DeposedError, Storage
@@ -95,6 +97,7 @@ class Leadership:
         state: ControllerState,
         storage: Storage,
         channels: Callable[[Callable[[Event], None]], Channels],
+        liveness: Callable[[Callable[[Event], None]], Liveness],
         clock: Clock,
         stats: ControllerStats,
         topic_config: Callable[[str], TopicConfig],
@@ -107,6 +110,7 @@ class Leadership:
         #: Registrations that cannot be used: path -> reason.
         self.malformed_brokers: Mapping[str, str] = {}
         self.channels = channels(self.post)
+        self.liveness = liveness(self.post)
         self._storage = storage
         self._clock = clock
         self._stats = stats
@@ -184,6 +188,7 @@ class Leadership:
 
     def close(self) -> None:
         """The term is over: nothing waits for us any more."""
+        self.liveness.close()
         self.channels.close_all()
         for token in sorted(self._shutdowns):
             self._shutdowns[token].cancel()
@@ -231,7 +236,10 @@ class Leadership:
             drained, self._drained = tuple(sorted(self._drained)), {}
             await self._handle(PartitionsDrained(drained))
         if self._posted:
-            await self._handle(self._posted.pop(0))
+            event = self._posted.pop(0)
+            if isinstance(event, BrokerSuspected) and self.state.has_broker(event.broker_id, event.broker_epoch):
+                self._phases = FailoverPhases("broker", self._clock.monotonic(), detected_ms=0)
+            await self._handle(event)
 
     def _watch(self, source: Source) -> Watch:
         return lambda: self.mark(source)
@@ -351,6 +359,7 @@ class Leadership:
             pending[:0] = outcomes
             if self._deposed is not None:
                 raise DeposedError(self._deposed)
+        self.liveness.follow({**self.state.brokers, **self.state.suspects})
         if measured is not None:
             self._phases = None
             self._finish(measured)

@@ -31,6 +31,8 @@ from kafkalite.rpc.messages import (
     HealthProblem,
     HealthRequest,
     HealthResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     IsrChangedRequest,
@@ -98,6 +100,7 @@ class Api:
             AlterConfigsRequest: _answer(host.config_orders.alter),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
+            HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
 
     # --- metadata ------------------------------------------------------------
