@@ -34,6 +34,7 @@ from kafkalite.node.api import Api
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.http_server import HttpServer
+from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.producer_ids import ProducerIds
 from kafkalite.node.status import StatusPages
@@ -228,6 +229,7 @@ class Node:
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("controller.link", self.link.run())
+        self.supervisor.spawn("controller.watch", self._incumbent_watch().run())
         self.session.on_lost(self.replicas.on_session_lost)
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
@@ -272,6 +274,19 @@ class Node:
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
             self.supervisor.spawn("configs.follow", self.configs.follow(coordinator))
             self._candidacy = self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
+
+    def _incumbent_watch(self) -> IncumbentWatch:
+        # A client's hello: this node's own epoch changes with its sessions, and is not what is asked about.
+        hello = HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="controller-watch")
+        return IncumbentWatch(
+            config=self.config,
+            env=self.env,
+            supervisor=self.supervisor,
+            session=self.session,
+            metadata=self.metadata,
+            broker_id=self.broker_id,
+            hello=hello,
+        )
 
     def _description(self) -> BrokerZnode:
         rpc = self.endpoints["rpc"]

@@ -1,0 +1,151 @@
+"""Every node asks the controller whether it is there, and removes /controller when it surely or probably is not.
+
+The removal is conditional on the controller epoch, so that it can only ever hit the controller that was silent. If it
+was only slow, it finds out by its next write, and the office goes to whoever is faster: nothing is lost but a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from kafkalite.config import BrokerConfig
+from kafkalite.coordination import paths, znodes
+from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.env import Env
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError
+from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
+from kafkalite.rpc.messages import HeartbeatRequest, HelloRequest
+
+_log = structlog.get_logger(__name__)
+
+#: Patience doubles with each controller that was removed for its silence, up to this factor.
+MAX_PATIENCE_FACTOR = 16
+#: ... and is the configured one again after so long without a removal.
+FORGET_S = 300.0
+#: Our own loop was late by so much: what was not heard meanwhile says nothing of the controller.
+OWN_PAUSE_S = 0.5
+
+
+class IncumbentWatch:
+    """One task per node; idle on the controller's own."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        env: Env,
+        supervisor: Supervisor,
+        session: SessionKeeper,
+        metadata: MetadataCache,
+        broker_id: BrokerId,
+        hello: HelloRequest,
+    ) -> None:
+        self._interval_s = config.broker_heartbeat_interval_ms / 1000
+        self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
+        self._env = env
+        self._supervisor = supervisor
+        self._session = session
+        self._metadata = metadata
+        self._broker_id = broker_id
+        self._hello = hello
+        self._connection: RpcConnection | None = None
+        self._closed = asyncio.Event()
+        self._factor = 1
+        self._removed_at = float("-inf")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self._timeout_s <= 0:
+            return
+        heard_at = self._env.clock.monotonic()
+        watched: tuple[BrokerId, Endpoint] | None = None
+        while True:
+            incumbent = self._incumbent()
+            began = self._env.clock.monotonic()
+            if incumbent != watched or incumbent is None:
+                watched, heard_at = incumbent, began
+                self._disconnect()
+            if incumbent is None:
+                await asyncio.sleep(self._interval_s)
+                continue
+            patience = self._patience_s(began)
+            refused, answered = await self._beat(incumbent[1], patience)
+            now = self._env.clock.monotonic()
+            if answered or now - began > patience + OWN_PAUSE_S:
+                heard_at = now
+            elif refused or now - heard_at >= patience:
+                await self._remove(incumbent[0], incumbent[1], "refuses connections" if refused else "does not answer")
+                if not refused:
+                    self._factor = min(MAX_PATIENCE_FACTOR, self._factor * 2)
+                self._removed_at = heard_at = now
+            await self._pause(answered)
+
+    def _incumbent(self) -> tuple[BrokerId, Endpoint] | None:
+        controller_id = self._metadata.controller_id
+        endpoint = self._metadata.rpc_endpoint(controller_id)
+        if controller_id in (-1, self._broker_id) or endpoint is None:
+            return None
+        return controller_id, endpoint
+
+    def _patience_s(self, now: float) -> float:
+        if now - self._removed_at > FORGET_S:
+            self._factor = 1
+        return self._timeout_s * self._factor
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.abort("no longer watched")
+            self._connection = None
+
+    async def _beat(self, endpoint: Endpoint, patience: float) -> tuple[bool, bool]:
+        """One question: (the process is surely not there, it has answered)."""
+        try:
+            if self._connection is None or self._connection.closed:
+                self._connection = None
+                self._closed.clear()
+                self._connection = await RpcConnection.open(
+                    self._env.network, endpoint, self._hello, supervisor=self._supervisor, timeout_s=patience
+                )
+                self._connection.on_closed = self._closed.set
+            await self._connection.call(HeartbeatRequest(), timeout_s=patience)
+        except RpcRefused:
+            return True, False
+        except (RpcError, ApiError):
+            self._disconnect()
+            return False, False
+        return False, True
+
+    async def _pause(self, answered: bool) -> None:
+        """Until the next heartbeat is due, or the connection is closed."""
+        try:
+            async with asyncio.timeout(self._interval_s if answered else min(self._interval_s, 0.1)):
+                await (self._closed.wait() if answered else asyncio.Event().wait())
+        except TimeoutError:
+            return
+
+    async def _remove(self, controller_id: BrokerId, endpoint: Endpoint, reason: str) -> None:
+        """Remove /controller if it is still that controller's, in the same term, at the address that was asked."""
+        zk = self._session.current
+        if zk is None or zk.state is not SessionState.CONNECTED or not self._session.usable():
+            return  # it is rather we who cannot hear
+        try:
+            _, epoch = await zk.get(paths.CONTROLLER_EPOCH)
+            data, stat = await zk.get(paths.CONTROLLER)
+            if znodes.decode_controller(data).broker_id != controller_id:
+                return
+            found = (await zk.get_many([paths.broker(controller_id)]))[0]
+            if found is not None:
+                info = znodes.decode_broker(found[0]).info(controller_id, BrokerEpoch(found[1].czxid))
+                if info.rpc != endpoint:
+                    return  # another life of it, at another address
+            await zk.multi([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER, stat.version)])
+        except (CoordinatorError, znodes.ZnodeError) as error:
+            _log.info("controller.not_unseated", controller=controller_id, error=repr(error))
+            return
+        _log.warning("controller.unseated", controller=controller_id, reason=reason)
