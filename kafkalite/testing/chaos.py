@@ -111,8 +111,7 @@ class Faults:
 
     async def _kill_controller(self) -> None:
         # The fault before may have left the cluster without one for the length of a session.
-        while (broker_id := await asyncio.to_thread(controller_of, self._cluster)) not in self._cluster.nodes:
-            await asyncio.sleep(0.1)
+        broker_id = await asyncio.to_thread(_any_controller, self._cluster)
         self._note("kill -9 controller", f"node {broker_id}")
         self._cluster.nodes[broker_id].kill()
         await self._restart(broker_id)
@@ -157,6 +156,13 @@ def controller_of(cluster: ProcessCluster) -> int:
     finally:
         client.stop()
         client.close()
+
+
+def _any_controller(cluster: ProcessCluster) -> int:
+    """Wait until there is one."""
+    while (broker_id := controller_of(cluster)) not in cluster.nodes:
+        time.sleep(0.1)
+    return broker_id
 
 
 async def produce(cluster: ProcessCluster, tally: Tally, enough: asyncio.Event, *, rate: float) -> None:
