@@ -13,6 +13,7 @@ import socket
 import struct
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgpack
 import pytest
@@ -29,7 +30,7 @@ MIB = 1 << 20
 #: What requests under way may take, per listener.
 QUEUED = 48 * MIB
 FRAME = 16 * MIB
-#: Beside the two listeners' limits: chunks of the size of a read per connection, what the allocator keeps.
+#: Beside twice a listener's limit (buffers grow by doubling): chunks of the size of a read per connection, what the allocator keeps.
 SLACK = 96 * MIB
 SETTINGS = QUICK | {
     "queued.max.request.bytes": QUEUED,
@@ -48,7 +49,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
         yield made
 
 
-Attack = Callable[[Process], None]
+#: Connections that it leaves on the stack stay open while the producer has to go on.
+Attack = Callable[[Process, contextlib.ExitStack], None]
 
 
 async def attack(cluster: ProcessCluster, how: Attack) -> None:
@@ -57,10 +59,12 @@ async def attack(cluster: ProcessCluster, how: Attack) -> None:
     with eye(cluster.zookeeper_connect) as zk:
         epochs = [zk.stat(f"/brokers/ids/{number}").czxid for number in cluster.nodes]
         before = node.memory_bytes()
+        await asyncio.to_thread(Path(f"/proc/{node.pid}/clear_refs").write_text, "5")  # the peak counts from here
         async with Load(cluster, "calm", rate=200) as load:
             await load.more(20)
-            await asyncio.to_thread(how, node)
-            await load.more(20)
+            with contextlib.ExitStack() as held:
+                await asyncio.to_thread(how, node, held)
+                await load.more(20)
             assert not load.failed
         assert [zk.stat(f"/brokers/ids/{number}").czxid for number in cluster.nodes] == epochs
         assert all(sorted(zk.state("calm", partition)["isr"]) == [1, 2] for partition in (0, 1))
@@ -87,6 +91,18 @@ def send(connection: socket.socket, data: bytes) -> None:
     """As much as the peer wants to have."""
     with contextlib.suppress(ConnectionResetError, BrokenPipeError):
         connection.sendall(data)
+
+
+def pour(connections: list[socket.socket], beginning: bytes) -> None:
+    """On each the beginning of a frame and then twelve MiB of it, or what the peer takes."""
+    data = bytes(MIB)
+    for connection in connections:
+        send(connection, beginning)
+        connection.setblocking(False)
+    for _ in range(12):
+        for connection in connections:
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                connection.send(data)
 
 
 def lines_about(node: Process, connection_name: str) -> list[dict[str, object]]:
@@ -152,7 +168,6 @@ HELLO = b"".join(encode_frame(1, HelloRequest("", BrokerId(-1), NO_BROKER_EPOCH,
         frame(msgpack.packb([30, -1, []])),
         frame(msgpack.packb([30, 1, [1, 2]])),
         frame(msgpack.packb([30, 1, ["all", 100, []]])),
-        frame(msgpack.packb([30, 1, [-1, 100, [["calm", 0, 1 << 30]]]]), b"x" * 10),
         frame(msgpack.packb([31, 1, [[]]])),
         frame(msgpack.packb([2, 1, [7, 7, 7]])),
     ],
@@ -175,6 +190,17 @@ def test_an_unknown_api_is_refused_and_the_connection_stays(cluster: ProcessClus
     assert all(fields[0] == 35 for _, _, fields in frames[1:])
 
 
+def test_sizes_that_do_not_fit_the_body_are_refused(cluster: ProcessCluster) -> None:
+    for sizes in ([1 << 30], [-1], [11], [5, 6], [0, 9]):
+        parts = [["calm", 0, size] for size in sizes]
+        said = must_end(cluster.nodes[1], "rpc", HELLO + frame(msgpack.packb([30, 7, [-1, 100, parts]]), b"x" * 10))
+        answer = said[4 + struct.unpack_from(">I", said)[0] :]
+        if answer:
+            kind, correlation, fields = msgpack.unpackb(answer[8:])
+            assert correlation == 7
+            assert fields[0] != 0 if kind == 1 else all(part[2] != 0 for part in fields[0])
+
+
 def junk(rng: random.Random, depth: int = 0) -> object:
     """Something that msgpack can pack."""
     draw = rng.randrange(12 if depth < 3 else 8)
@@ -187,7 +213,7 @@ def junk(rng: random.Random, depth: int = 0) -> object:
 async def test_random_frames_of_every_kind(cluster: ProcessCluster) -> None:
     rng = random.Random(2)
 
-    def fuzz(node: Process) -> None:
+    def fuzz(node: Process, _: contextlib.ExitStack) -> None:
         kinds = sorted(kind for kind in by_kind if kind % 2 == 0 and kind > 2)
         for _ in range(150):
             packed = msgpack.packb([rng.choice(kinds), 1, [junk(rng) for _ in range(rng.randrange(9))]])
@@ -206,23 +232,18 @@ async def test_random_frames_of_every_kind(cluster: ProcessCluster) -> None:
 async def test_half_frames_do_not_fill_the_memory_nor_hold_up_others(cluster: ProcessCluster) -> None:
     """Far more promised, and sent, than requests under way may take; and then nothing further."""
 
-    def flood(node: Process) -> None:
-        with contextlib.ExitStack() as stack:
-            connections = [stack.enter_context(dial(node, "rpc")) for _ in range(40)]
-            for connection in connections:
-                send(connection, HELLO)
-                connection.recv(1000)
-                connection.setblocking(False)
-                prefix = struct.pack(">II", FRAME - 4, 100)
-                with contextlib.suppress(BlockingIOError, ConnectionError):
-                    connection.sendall(prefix)
-            data = bytes(MIB)
-            for _ in range(12):
-                for connection in connections:
-                    with contextlib.suppress(BlockingIOError, ConnectionError):
-                        connection.send(data)
+    def flood(node: Process, held: contextlib.ExitStack) -> None:
+        connections = [held.enter_context(dial(node, "rpc")) for _ in range(40)]
+        for connection in connections:
+            send(connection, HELLO)
+            connection.recv(1000)
+        pour(connections, struct.pack(">II", FRAME - 4, 100))
 
     await attack(cluster, flood)
+    # The producer did not have to wait until they were cut for taking half a minute.
+    told = await asyncio.to_thread(cluster.nodes[1].log_path.read_text)
+    assert "a frame came too slowly while memory was short" in told
+    assert "a frame took too long" not in told
 
 
 # --- the Kafka port ----------------------------------------------------------------------------------------------
@@ -239,7 +260,6 @@ async def test_half_frames_do_not_fill_the_memory_nor_hold_up_others(cluster: Pr
         struct.pack(">ihhih", 10, 3, 1, 7, 500),
         struct.pack(">ihhih", 12, 3, 1, 7, -1) + b"\x7f\xff",
         struct.pack(">ihhih", 14, 18, 3, 7, -1) + b"\x00\xff\xff\xff",
-        struct.pack(">ihhi", FRAME - 4, 3, 1, 7) + b"\x7f\xff" * 30_000,
         struct.pack(">ihhih", 14, 0, 7, 1, -1) + b"\xff\xff\xff\xff",
     ],
     ids=lambda data: data[:16].hex(),
@@ -251,7 +271,7 @@ def test_what_is_no_kafka_request_ends_the_connection(cluster: ProcessCluster, d
 async def test_random_kafka_requests(cluster: ProcessCluster) -> None:
     rng = random.Random(3)
 
-    def fuzz(node: Process) -> None:
+    def fuzz(node: Process, _: contextlib.ExitStack) -> None:
         for _ in range(300):
             body = rng.randbytes(rng.randrange(60)) if rng.random() < 0.5 else bytes(rng.randrange(60))
             head = struct.pack(">hhih", rng.randrange(-1, 75), rng.randrange(-1, 18), rng.getrandbits(31), -1)
@@ -262,18 +282,9 @@ async def test_random_kafka_requests(cluster: ProcessCluster) -> None:
 
 
 async def test_half_kafka_requests_do_not_fill_the_memory(cluster: ProcessCluster) -> None:
-    def flood(node: Process) -> None:
-        with contextlib.ExitStack() as stack:
-            connections = [stack.enter_context(dial(node, "kafka")) for _ in range(40)]
-            data = bytes(MIB)
-            for connection in connections:
-                connection.setblocking(False)
-                with contextlib.suppress(BlockingIOError, ConnectionError):
-                    connection.sendall(struct.pack(">ihhih", FRAME - 8, 0, 7, 1, -1))
-            for _ in range(12):
-                for connection in connections:
-                    with contextlib.suppress(BlockingIOError, ConnectionError):
-                        connection.send(data)
+    def flood(node: Process, held: contextlib.ExitStack) -> None:
+        connections = [held.enter_context(dial(node, "kafka")) for _ in range(40)]
+        pour(connections, struct.pack(">ihhih", FRAME - 8, 0, 7, 1, -1))
 
     await attack(cluster, flood)
 
@@ -284,7 +295,7 @@ async def test_half_kafka_requests_do_not_fill_the_memory(cluster: ProcessCluste
 async def test_random_bytes_on_the_http_port(cluster: ProcessCluster) -> None:
     rng = random.Random(4)
 
-    def fuzz(node: Process) -> None:
+    def fuzz(node: Process, _: contextlib.ExitStack) -> None:
         must_be_cut(node, "http", b"\x00\x01\x02\r\n\r\n")
         must_be_cut(node, "http", b"GET /" + b"a" * 100_000)
         must_be_cut(node, "http", b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 50_000)
@@ -293,9 +304,9 @@ async def test_random_bytes_on_the_http_port(cluster: ProcessCluster) -> None:
             must_end(
                 node, "http", rng.choice([b"", b"GET / HTTP/1.1\r\nhost: x\r\n"]) + rng.randbytes(rng.randrange(300))
             )
-        with contextlib.ExitStack() as stack:  # more than it serves at a time, and none of them says a whole word
+        with contextlib.ExitStack() as held:  # more than it serves at a time, and none of them says a whole word
             for _ in range(150):
-                send(stack.enter_context(dial(node, "http")), b"GET")
+                send(held.enter_context(dial(node, "http")), b"GET")
         for page in ("/readyz", "/healthz", "/metrics", "/"):
             with urllib.request.urlopen(f"http://{node.ready['http']}{page}", timeout=PATIENCE_S) as answer:
                 assert answer.status == 200
