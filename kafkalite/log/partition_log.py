@@ -74,6 +74,8 @@ class LogParts:
     recovery_point: int
     topic_id: TopicId
     clean: bool
+    #: The recovery point in the checkpoint file is too high (recovery cut below it).
+    recovery_point_lowered: bool = False
 
 
 class PartitionLog:
@@ -134,15 +136,16 @@ class PartitionLog:
         #: A flush under way proves nothing at or above this offset (the log was truncated meanwhile).
         self._sync_ceiling: int | None = None
         #: partition.metadata and the directory itself are not durable yet (a new log: see `sync_metadata`).
-        self._metadata_dirty = is_new
-        self._epochs_dirty = False
+        #: After an unclean shutdown nobody knows what of it was synced.
+        self._metadata_dirty = is_new or not parts.clean
+        self._epochs_dirty = not parts.clean
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
-        self._dir_dirty = False
-        self._snapshots_dirty: list[int] = []
+        self._dir_dirty = not parts.clean
+        self._snapshots_dirty: list[int] = [] if parts.clean else list(parts.snapshots)
         #: Told when the recovery point went down; has to make that durable before it returns.
         self.on_recovery_point_lowered: Callable[[PartitionLog], None] | None = None
         #: The recovery point in the checkpoint file is higher than ours.
-        self.needs_checkpoint = False
+        self.needs_checkpoint = parts.recovery_point_lowered
         #: When the oldest record that is not flushed came (flush.ms); None when all is flushed.
         self.unflushed_since_ms: int | None = None
 
@@ -590,14 +593,16 @@ class PartitionLog:
             end = segment.end_before(position)
             segment.truncate_to_position(position, end)
         self.log_end_offset = Offset(segment.next_offset)
-        self._lower_synced(self.log_end_offset)
+        # The cut itself is not durable yet: after a power loss the tail may be back, so the whole segment counts as
+        # unchecked until the next flush, even when the cut is at or above the recovery point.
+        self._lower_synced(self.log_end_offset, recovery_point=segment.base_offset)
 
-    def _lower_synced(self, offset: Offset) -> None:
+    def _lower_synced(self, offset: Offset, *, recovery_point: int) -> None:
         self.synced_offset = min(self.synced_offset, offset)
         if self._flushing is not None:
             self._sync_ceiling = offset if self._sync_ceiling is None else min(self._sync_ceiling, offset)
-        if self.recovery_point > offset:
-            self.recovery_point = offset
+        if self.recovery_point > recovery_point:
+            self.recovery_point = Offset(recovery_point)
             self.needs_checkpoint = True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -607,7 +612,8 @@ class PartitionLog:
         with self._io("truncation"):
             for segment in self._segments:
                 segment.remove()
-            self._lower_synced(Offset(min(offset, self.log_start_offset)))
+            start = min(offset, self.log_start_offset)
+            self._lower_synced(Offset(start), recovery_point=start)
             segment = Segment(self.disk, self._handles, self.path, offset)
             self._segments[:] = [segment]
             segment.create()

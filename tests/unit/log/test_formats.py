@@ -25,7 +25,7 @@ def test_offset_checkpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [b"", b"1\n0\n", b"0\n2\na 1 1\n", b"0\n1\na 1\n", b"0\nx\n", b"\xff", b"0\n1\na b c\n"]
+    "bad", [b"", b"1\n0\n", b"0\n2\na 1 1\n", b"0\n1\na 1\n", b"0\nx\n", b"\xff", b"0\n1\na b c\n", b"0\n1\na 1 12"]
 )
 def test_damaged_checkpoints_are_recognised(bad: bytes) -> None:
     with pytest.raises(checkpoints.MalformedCheckpoint):
