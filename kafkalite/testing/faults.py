@@ -59,7 +59,8 @@ class FaultInjector:
         world.network.heal()
         if not world.zookeeper.is_up:
             world.zookeeper.start()
-        for name in self._simulation.nodes:
+        for name, node in self._simulation.nodes.items():
+            node.stopping = False  # one that is just about to stop is started again when it has
             if world.host(name).disk.is_failing:
                 self._replace_disk(name)
             world.zookeeper.unblock(name)
