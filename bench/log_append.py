@@ -67,7 +67,9 @@ def timed(what: str, total_bytes: int, operations: int, work: Callable[[], objec
         "us_per_operation": round(seconds / operations * 1e6, 2),
         "cpu_us_per_operation": round(cpu_seconds / operations * 1e6, 2),
     }
-    print(f"{what:46} {row['mb_per_s']:>7} MB/s {row['us_per_operation']:>9} us each, CPU {row['cpu_us_per_operation']:>9} us")
+    print(
+        f"{what:46} {row['mb_per_s']:>7} MB/s {row['us_per_operation']:>9} us each, CPU {row['cpu_us_per_operation']:>9} us"
+    )
     return row
 
 
@@ -90,7 +92,14 @@ def one_partition(disk: Disk, root: str, megabytes: int) -> list[dict[str, objec
         def fresh(path: str = path) -> object:
             shutil.rmtree(path, ignore_errors=True)
             return new_log(
-                TP, TopicConfig(), ID, disk=disk, handles=HandleCache(disk), directory=root, path=path, now_ms=WallClock().wall_ms
+                TP,
+                TopicConfig(),
+                ID,
+                disk=disk,
+                handles=HandleCache(disk),
+                directory=root,
+                path=path,
+                now_ms=WallClock().wall_ms,
             )
 
         rows.append(timed(f"{size} B plain pwritev", total, count, lambda: plain(f"{root}/plain", batch, count)))  # noqa: B023
@@ -129,8 +138,8 @@ def one_partition(disk: Disk, root: str, megabytes: int) -> list[dict[str, objec
                 offset += len(data) // len(batch) * records  # noqa: B023
 
         reads = max(1, total // (1 << 20))
-        rows.append(timed(f"{size} B read of 1 MiB, verified", total, reads, lambda: read(True)))  # noqa: B023
-        rows.append(timed(f"{size} B read of 1 MiB, unverified", total, reads, lambda: read(False)))  # noqa: B023
+        rows.append(timed(f"{size} B read of 1 MiB, verified", total, reads, lambda: read(True)))
+        rows.append(timed(f"{size} B read of 1 MiB, unverified", total, reads, lambda: read(False)))
         chunk = b"".join(bytes(log.read(0, 1 << 20).records[0]) for _ in range(1))
         chunks = max(1, min(total // len(chunk), 400))
         log.close()
@@ -148,12 +157,19 @@ def one_partition(disk: Disk, root: str, megabytes: int) -> list[dict[str, objec
         log.close()
         rows.append(
             timed(
-                f"{size} B recovery (unclean open)", total, 1,
+                f"{size} B recovery (unclean open)",
+                total,
+                1,
                 lambda: load_log(
-                    TP, TopicConfig(), disk=disk, handles=HandleCache(disk), directory=root, path=f"{root}/{TP}",
+                    TP,
+                    TopicConfig(),
+                    disk=disk,
+                    handles=HandleCache(disk),
+                    directory=root,
+                    path=f"{root}/{TP}",
                     now_ms=WallClock().wall_ms,
                 ),
-            )  # fmt: skip
+            )
         )
     shutil.rmtree(f"{root}/{TP}", ignore_errors=True)
     return rows

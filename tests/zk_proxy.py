@@ -51,6 +51,8 @@ class FaultProxy:
         self.on_reply: Callable[[int, bytes], Do] = lambda xid, frame: Do.PASS
         self.connections: dict[Connection, None] = {}
         self.accepted = 0
+        #: Every reply to a connect request waits so long.
+        self.delay_connect_s = 0.0
         self._open = asyncio.Event()
         self._open.set()
         self._server: asyncio.Server | None = None
@@ -151,6 +153,8 @@ class FaultProxy:
             frame = await self._frame(upstream)
             xid = CONNECT if first else _LENGTH.unpack_from(frame)[0]
             act = Do.PASS
+            if first and self.delay_connect_s:
+                await asyncio.sleep(self.delay_connect_s)
             if not first and xid in connection.cut_at:
                 act = connection.cut_at.pop(xid)
             else:

@@ -32,10 +32,12 @@ class ClusterView:
         #: Rises with every update.
         self.version = 0
         self._leaders: dict[TopicPartition, Leader] = {}
+        self._available: dict[str, list[int]] = {}
 
     def update(self, answer: MetadataResponse) -> None:
         """Take a node's answer."""
         self.version += 1
+        self._available.clear()
         self.cluster_id = answer.cluster_id or self.cluster_id
         self.controller_id = answer.controller_id
         if answer.brokers:
@@ -79,6 +81,12 @@ class ClusterView:
 
     def available(self, topic: str) -> list[int]:
         """The partitions that have a live leader, in order; all of them while none has."""
+        found = self._available.get(topic)
+        if found is None:
+            found = self._available[topic] = self._find_available(topic)
+        return found
+
+    def _find_available(self, topic: str) -> list[int]:
         entry = self.topics.get(topic)
         if entry is None:
             return []

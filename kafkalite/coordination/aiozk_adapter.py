@@ -123,6 +123,7 @@ class ZkSession:
         self._state = SessionState.SUSPENDED
         self._callbacks: list[Callable[[SessionState], None]] = []
         self._connection: ZkConnection | None = None
+        self._server: Endpoint | None = None
         self._watches = WatchTable()
         self._seen_zxid = 0
         self._xid = 0
@@ -157,6 +158,11 @@ class ZkSession:
     @property
     def session_id(self) -> int:
         return self._session_id
+
+    @property
+    def server(self) -> Endpoint | None:
+        """Where we are connected at the moment."""
+        return None if self._connection is None else self._server
 
     @property
     def state(self) -> SessionState:
@@ -249,6 +255,7 @@ class ZkSession:
         except BaseException:
             connection.abort("no session")
             raise
+        self._server = server
         self._session_id, self._password = granted.session_id, granted.password
         self._timeout_s = granted.timeout_ms / 1000
         self._heard(sent_at)
@@ -286,7 +293,7 @@ class ZkSession:
         self._connection = None
         if self._timer is not None:
             self._timer.cancel()
-        if self._state is SessionState.CONNECTED:
+        if self._state is SessionState.CONNECTED and not self._closing:
             _log.info("session.connection_lost", session=f"{self._session_id:x}", reason=reason)
         self._become(SessionState.SUSPENDED)
 

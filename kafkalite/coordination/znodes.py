@@ -188,7 +188,10 @@ def _replicas(value: object, fail: Callable[[str], ZnodeError]) -> Replicas:
 
 def _parse(data: bytes, path: str) -> object:
     try:
-        return json.loads(data.decode())
+        value: object = json.loads(data.decode())
+        if b"\\u" in data:
+            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is no text: no path could hold it
+        return value
     except (ValueError, RecursionError) as error:  # not UTF-8, not JSON, a number of absurd length, nested too deep
         raise ZnodeError(path, f"not JSON: {str(error)[:80]}") from None
 

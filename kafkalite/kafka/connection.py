@@ -201,10 +201,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _release_own(self) -> None:
         if self._own is not None:
-            self.listener.give_memory(len(self._own))
+            size = len(self._own)
             self._own = None
             self._own_view = memoryview(b"")
             self._start = self._end = 0
+            self.listener.give_memory(self, size)
 
     def _parse(self, view: memoryview, start: int, stop: int) -> int:
         """Start the requests in view[start:stop]; return where the first one that was not started begins."""
@@ -327,7 +328,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def feed(self) -> None:
         self._is_starved = False
-        self._resume()
+        self.last_active = self.listener.now()
+        # Not at once: whoever feeds us may be in the middle of our own growing.
+        asyncio.get_running_loop().call_soon(self._resume)
 
     def _resume(self) -> None:
         """Start what was read ahead, then read on, if nothing forbids it any more."""

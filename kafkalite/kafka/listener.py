@@ -8,7 +8,6 @@ requests under way per connection (`max.inflight.requests.per.connection`), memo
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Coroutine, Mapping
 from types import CoroutineType
 from typing import Any
@@ -32,6 +31,8 @@ _log = structlog.get_logger(__name__)
 SHARED_BYTES = 512 * 1024
 #: A frame that is not complete after this long is given up (seconds): slow senders hold memory.
 FRAME_DEADLINE_S = 60.0
+#: The same while others wait for the memory that it holds.
+MEMORY_GRACE_S = 1.0
 _SWEEP_S = 1.0
 _API_VERSIONS = 18
 
@@ -51,7 +52,11 @@ class KafkaListener:
         #: Bytes in buffers of half received requests.
         self.memory_bytes = 0
         self._memory_max = config.queued_max_request_bytes
-        self._starving: deque[KafkaConnection] = deque()
+        #: Connections with a buffer of their own, and those of them that may not read for want of memory.
+        self._holders: dict[KafkaConnection, None] = {}
+        self._starving: dict[KafkaConnection, None] = {}
+        #: All starved: this one may finish its frame beyond the limit.
+        self._favoured: KafkaConnection | None = None
         self._listener: Listener | None = None
         self._is_closing = False
 
@@ -89,14 +94,37 @@ class KafkaListener:
     def take_memory(self, connection: KafkaConnection, size: int) -> None:
         """A connection's buffer grows; beyond the limit that connection reads no further for now."""
         self.memory_bytes += size
-        if self.memory_bytes > self._memory_max and len(self.connections) > 1:
-            self._starving.append(connection)
-            connection.starve()
+        self._holders[connection] = None
+        if self.memory_bytes <= self._memory_max or len(self._holders) == 1 or connection is self._favoured:
+            return
+        self._starving[connection] = None
+        connection.starve()
+        self._feed()
 
-    def give_memory(self, size: int) -> None:
+    def give_memory(self, connection: KafkaConnection, size: int) -> None:
         self.memory_bytes -= size
-        if self._starving and self.memory_bytes <= self._memory_max and not self._is_closing:
-            self._starving.popleft().feed()
+        self._holders.pop(connection, None)
+        self._starving.pop(connection, None)
+        if connection is self._favoured:
+            self._favoured = None
+        self._feed()
+
+    def _feed(self) -> None:
+        """Let the connection that has starved longest read on: there is memory again, or nobody else makes any."""
+        is_stuck = self._favoured is None and len(self._starving) == len(self._holders)
+        if self._starving and not self._is_closing and (is_stuck or self.memory_bytes <= self._memory_max):
+            first = next(iter(self._starving))
+            del self._starving[first]
+            if is_stuck:
+                self._favoured = first
+            first.feed()
+
+    def _evict(self, now: float) -> None:
+        """While others starve, whoever holds memory for a frame that does not come along is closed."""
+        for connection in list(self._holders):
+            is_slow = connection.frame_began and now - connection.frame_began > MEMORY_GRACE_S
+            if self._starving and is_slow and connection not in self._starving:
+                connection.refuse("memory.full", "a request came too slowly while memory was short")
 
     async def _sweep(self) -> None:
         """Close what is idle for too long, and what sends a request too slowly."""
@@ -104,6 +132,7 @@ class KafkaListener:
         while True:
             await asyncio.sleep(_SWEEP_S)
             now = self.now()
+            self._evict(now)
             for connection in list(self.connections):
                 if connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
                     connection.refuse("frame.slow", f"a request was not complete after {FRAME_DEADLINE_S:.0f} s")

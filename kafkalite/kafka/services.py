@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.rpc.messages import (
     CreateTopicsRequest,
@@ -35,6 +37,17 @@ FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+
+
+@dataclass(frozen=True, slots=True)
+class LogDir:
+    """One directory. `partitions`: (partition, size in bytes, how far its log end is behind the high watermark)."""
+
+    path: str
+    error: ErrorCode
+    total_bytes: int
+    usable_bytes: int
+    partitions: tuple[tuple[TopicPartition, int, int], ...]
 
 
 class Partitions(Protocol):
@@ -136,6 +149,10 @@ class Services(Protocol):
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Replace the topic's own settings (already validated). Raises ApiError, CoordinatorError."""
+        ...
+
+    def log_dirs(self) -> list[LogDir]:
+        """The directories of this node's logs and what is in them."""
         ...
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:

@@ -32,6 +32,8 @@ def _encode_lines(lines: list[str]) -> bytes:
 
 
 def _decode_lines(data: bytes, fields: int) -> list[list[str]]:
+    if not data.endswith(b"\n"):
+        raise MalformedCheckpoint("cut off: the last line may lack digits")
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError:

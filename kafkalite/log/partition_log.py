@@ -74,6 +74,8 @@ class LogParts:
     recovery_point: int
     topic_id: TopicId
     clean: bool
+    #: The recovery point in the checkpoint file is too high (recovery cut below it).
+    recovery_point_lowered: bool = False
 
 
 class PartitionLog:
@@ -86,7 +88,7 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_closed", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
+        "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
         "_segments", "_snapshots", "_snapshots_dirty", "_sync_ceiling", "clean_start", "config", "damaged_at", "directory",
         "disk", "log_end_offset", "log_start_offset", "needs_checkpoint", "on_recovery_point_lowered", "path",
         "recovery_point", "synced_offset", "topic_id", "topic_partition", "unflushed_since_ms",
@@ -134,13 +136,16 @@ class PartitionLog:
         #: A flush under way proves nothing at or above this offset (the log was truncated meanwhile).
         self._sync_ceiling: int | None = None
         #: partition.metadata and the directory itself are not durable yet (a new log: see `sync_metadata`).
-        self._metadata_dirty = is_new
-        self._epochs_dirty = False
-        self._snapshots_dirty: list[int] = []
+        #: After an unclean shutdown nobody knows what of it was synced.
+        self._metadata_dirty = is_new or not parts.clean
+        self._epochs_dirty = not parts.clean
+        #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
+        self._dir_dirty = not parts.clean
+        self._snapshots_dirty: list[int] = [] if parts.clean else list(parts.snapshots)
         #: Told when the recovery point went down; has to make that durable before it returns.
         self.on_recovery_point_lowered: Callable[[PartitionLog], None] | None = None
         #: The recovery point in the checkpoint file is higher than ours.
-        self.needs_checkpoint = False
+        self.needs_checkpoint = parts.recovery_point_lowered
         #: When the oldest record that is not flushed came (flush.ms); None when all is flushed.
         self.unflushed_since_ms: int | None = None
 
@@ -311,6 +316,8 @@ class PartitionLog:
             while first < len(batches):
                 segment, count = self._segment_for(batches, bases, first, append_time)
                 group = range(first, first + count)
+                if not segment.exists:
+                    self._dir_dirty = True
                 try:
                     if count == 1:
                         segment.append(buffers[first])
@@ -406,6 +413,7 @@ class PartitionLog:
         with self._io("roll"):
             self._roll(self.log_end_offset)
             self._segments[-1].create()
+            self._dir_dirty = True
         return True
 
     # --- read -------------------------------------------------------------------------------------
@@ -576,6 +584,7 @@ class PartitionLog:
 
     def _cut_to(self, offset: int) -> None:
         """Cut the segments; offsets follow. Raises OSError."""
+        self._dir_dirty = True
         while len(self._segments) > 1 and self._segments[-1].base_offset >= offset:
             self._segments.pop().remove()
         segment = self._segments[-1]
@@ -584,23 +593,27 @@ class PartitionLog:
             end = segment.end_before(position)
             segment.truncate_to_position(position, end)
         self.log_end_offset = Offset(segment.next_offset)
-        self._lower_synced(self.log_end_offset)
+        # The cut itself is not durable yet: after a power loss the tail may be back, so the whole segment counts as
+        # unchecked until the next flush, even when the cut is at or above the recovery point.
+        self._lower_synced(self.log_end_offset, recovery_point=segment.base_offset)
 
-    def _lower_synced(self, offset: Offset) -> None:
+    def _lower_synced(self, offset: Offset, *, recovery_point: int) -> None:
         self.synced_offset = min(self.synced_offset, offset)
         if self._flushing is not None:
             self._sync_ceiling = offset if self._sync_ceiling is None else min(self._sync_ceiling, offset)
-        if self.recovery_point > offset:
-            self.recovery_point = offset
+        if self.recovery_point > recovery_point:
+            self.recovery_point = Offset(recovery_point)
             self.needs_checkpoint = True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything; the next record gets `offset`."""
         self._check_usable()
+        self._dir_dirty = True
         with self._io("truncation"):
             for segment in self._segments:
                 segment.remove()
-            self._lower_synced(Offset(min(offset, self.log_start_offset)))
+            start = min(offset, self.log_start_offset)
+            self._lower_synced(Offset(start), recovery_point=start)
             segment = Segment(self.disk, self._handles, self.path, offset)
             self._segments[:] = [segment]
             segment.create()
@@ -671,7 +684,7 @@ class PartitionLog:
     @property
     def is_dirty(self) -> bool:
         """Whether a flush would have anything to do."""
-        return self.synced_offset < self.log_end_offset or self._metadata_dirty or self._epochs_dirty
+        return self.synced_offset < self.log_end_offset or self._metadata_dirty or self._epochs_dirty or self._dir_dirty
 
     async def flush(self) -> Offset:
         """Make all that is appended now durable, off the loop; concurrent callers share one fsync.
@@ -681,7 +694,10 @@ class PartitionLog:
         self._check_usable()
         target = self.log_end_offset
         while not self._closed and (
-            self.synced_offset < min(target, self.log_end_offset) or self._metadata_dirty or self._epochs_dirty
+            self.synced_offset < min(target, self.log_end_offset)
+            or self._metadata_dirty
+            or self._epochs_dirty
+            or self._dir_dirty
         ):
             if self._flushing is not None:
                 await asyncio.shield(self._flushing)
@@ -714,13 +730,18 @@ class PartitionLog:
         end = self.log_end_offset if active is not None else Offset(self._segments[-1].base_offset)
         since = self.unflushed_since_ms
         self.unflushed_since_ms = None
+        cut = self._dir_dirty
         try:
             await self.sync_metadata()
             sizes = [
                 (segment, segment.size)
                 for segment in self._segments
                 if segment.exists
-                and (segment.synced_size < segment.size or segment.next_offset > self.recovery_point)
+                and (
+                    segment.synced_size < segment.size
+                    or segment.next_offset > self.recovery_point
+                    or (cut and segment is active)
+                )
                 and (segment is active or segment is not self._segments[-1])
             ]
             for segment, size in sizes:
@@ -768,10 +789,10 @@ class PartitionLog:
     async def sync_metadata(self) -> None:
         """Make partition.metadata, the epochs, rolled producer snapshots and the directory's entries durable."""
         epochs_dirty, snapshots = self._epochs_dirty, self._snapshots_dirty
-        new_files = any(segment.exists and not segment.synced_size for segment in self._segments)
-        if not (self._metadata_dirty or epochs_dirty or snapshots or new_files):
+        dir_dirty = self._dir_dirty
+        if not (self._metadata_dirty or epochs_dirty or snapshots or dir_dirty):
             return
-        self._epochs_dirty, self._snapshots_dirty = False, []
+        self._epochs_dirty, self._snapshots_dirty, self._dir_dirty = False, [], False
         metadata_dirty, self._metadata_dirty = self._metadata_dirty, False
         names = [checkpoints.PARTITION_METADATA] if metadata_dirty and self.topic_id else []
         names += [checkpoints.LEADER_EPOCHS] if epochs_dirty else []
@@ -785,6 +806,7 @@ class PartitionLog:
         except BaseException:
             self._epochs_dirty, self._metadata_dirty = epochs_dirty or self._epochs_dirty, metadata_dirty
             self._snapshots_dirty = snapshots + self._snapshots_dirty
+            self._dir_dirty = self._dir_dirty or dir_dirty
             raise
 
     # --- retention --------------------------------------------------------------------------------
@@ -822,6 +844,7 @@ class PartitionLog:
             if count == len(self._segments):
                 self._roll(self.log_end_offset)
                 self._segments[-1].create()
+            self._dir_dirty = True
             removed: list[str] = []
             for segment in self._segments[:count]:
                 removed += segment.mark_deleted()
@@ -866,6 +889,7 @@ class PartitionLog:
             for entry in aborted:
                 cleaned.add_aborted(entry)
             self._segments[first : first + len(sources)] = [cleaned]
+            self._dir_dirty = True
             cleaned.save_indexes()
         return True
 

@@ -10,7 +10,7 @@ from kafkalite.coordination.coordinator import NotSentError
 from kafkalite.coordination.topic_configs import TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.kafka.services import FetchDone, ProduceDone
+from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     BrokerId,
@@ -180,6 +180,27 @@ class NodeServices:
         if current is None:
             raise NotSentError("no session with ZooKeeper")
         await write_config(current, TOPICS, topic, overrides, replace=True)
+
+    def log_dirs(self) -> list[LogDir]:
+        hosted: dict[str, list[tuple[TopicPartition, int, int]]] = {path: [] for path in self.config.log_dirs}
+        offline: set[str] = set()
+        for partition in self._node.replicas.hosted.all():
+            log = partition.log
+            mine = hosted.setdefault(log.directory, [])
+            if partition.storage_error is not None:
+                offline.add(log.directory)
+                continue
+            lag = max(0, partition.high_watermark - log.log_end_offset)
+            mine.append((partition.topic_partition, log.size_bytes, lag))
+        return [self._log_dir(path, tuple(sorted(mine)), path in offline) for path, mine in sorted(hosted.items())]
+
+    def _log_dir(self, path: str, mine: tuple[tuple[TopicPartition, int, int], ...], is_offline: bool) -> LogDir:
+        try:
+            usable = self._node.env.disk.free_bytes(path)
+        except OSError:
+            usable, is_offline = -1, True
+        error = ErrorCode.KAFKA_STORAGE_ERROR if is_offline else ErrorCode.NONE
+        return LogDir(path, error, -1, usable, () if is_offline else mine)
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         first, count = await self._node.reserve_producer_ids()

@@ -112,6 +112,7 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             metadata=self.metadata,
             notify_isr=self.link.notify_isr,
+            on_storage_error=self._on_storage_error,
         )
         self.logs.hw_of = self.replicas.high_watermark
         self.controller = Controller(
@@ -319,9 +320,13 @@ class Node:
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
 
+    def _on_storage_error(self, error: StorageError) -> None:
+        self.logs.dir_failed(error)  # the rest of that disk follows
+
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:
         if directory in self._storage_problems:
             return
+        self.replicas.on_dir_failed(error)
         _log.error("disk.offline", directory=directory, error=str(error))
         self._storage_problems[directory] = HealthProblem(
             "disk.offline", self.env.clock.wall_ms(), str(error), directory

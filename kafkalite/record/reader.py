@@ -36,13 +36,14 @@ class EndTransactionMarker:
     coordinator_epoch: int
 
 
-def _field(view: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
+def _field(view: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     size, position = decode_varint(view, position)
     if size < 0:
         return None, position
-    if position + size > end:
+    stop = position + size
+    if stop > end:
         raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's field reaches beyond the record")
-    return bytes(view[position : position + size]), position + size
+    return view[position:stop], stop
 
 
 def records_of(
@@ -54,8 +55,10 @@ def records_of(
         ApiError: CORRUPT_MESSAGE when the records are not what the header says.
     """
     payload = memoryview(buffer)[position + HEADER_SIZE : position + header.size]
-    view = decompress(header.compression, payload, limit_bytes=limit_bytes)
+    # One copy of the batch: fields cut out of bytes are bytes, at half the cost of going through a memoryview.
+    view = bytes(decompress(header.compression, payload, limit_bytes=limit_bytes))
     at, end = 0, len(view)
+    base_offset = header.base_offset
     append_time = header.max_timestamp if header.is_log_append_time else None
     for _ in range(header.record_count):
         size, at = decode_varint(view, at)
@@ -70,7 +73,7 @@ def records_of(
         if not 0 <= count <= record_end - at:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"a record with {count} headers")
         headers: list[tuple[str, bytes | None]] = []
-        for _ in range(count):
+        for _ in range(count) if count else ():
             name, at = _field(view, at, record_end)
             content, at = _field(view, at, record_end)
             if name is None:
@@ -79,7 +82,7 @@ def records_of(
         if at != record_end:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's length is not that of its fields")
         timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
-        yield Record(header.base_offset + offset_delta, timestamp, key, value, tuple(headers))
+        yield Record(base_offset + offset_delta, timestamp, key, value, tuple(headers) if headers else ())
     if at != end:
         raise api_error(ErrorCode.CORRUPT_MESSAGE, "bytes behind the last record of a batch")
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import struct
+
 from kafkalite.errors import ErrorCode, api_error
 
 Buffer = bytes | bytearray | memoryview
 
+_PAIR = struct.Struct("BB")
 _ONE_BYTE = [bytes([value]) for value in range(128)]
 
 
@@ -14,6 +17,8 @@ def encode_varint(value: int) -> bytes:
     raw = (value << 1) ^ (value >> 63)
     if raw < 128:
         return _ONE_BYTE[raw]
+    if raw < 16_384:
+        return _PAIR.pack(raw & 0x7F | 0x80, raw >> 7)
     out = bytearray()
     while raw >= 128:
         out.append(raw & 0x7F | 0x80)
@@ -26,6 +31,9 @@ def decode_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     """(value, position behind it). Raises ApiError CORRUPT_MESSAGE when it is cut off or over 10 bytes long."""
     raw = shift = 0
     try:
+        byte = buffer[position]
+        if byte < 128:
+            return (byte >> 1) ^ -(byte & 1), position + 1
         while True:
             byte = buffer[position]
             position += 1

@@ -18,6 +18,7 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
     NO_LEADER,
+    NO_LEADER_EPOCH,
     NO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
@@ -49,7 +50,7 @@ _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 #: Transitions before the loop gets its turn.
-SLICE = 50
+SLICE = 16
 #: Commands that may wait; a controller has few under way at once.
 MAX_QUEUED = 1_000
 #: StopPartition.leader_epoch of a topic's deletion: passes whatever the replica's epoch is.
@@ -177,6 +178,7 @@ class Commands:
             self._on_brokers_changed()
         broker_id = self._identity()[0]
         own = [state for state in partitions if broker_id in state.replicas]
+        own = [state for state in own if state.leader != broker_id or self._may_lead_unasked(state)]
         if self.count != since:
             is_complete = False
             own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
@@ -187,6 +189,16 @@ class Commands:
         self._fetchers.drop_idle()
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)
+
+    def _may_lead_unasked(self, state: PartitionState) -> bool:
+        """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
+        has to choose (F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole."""
+        key = TopicPartition(state.topic, state.partition)
+        partition = self._hosted.get(key)
+        if partition is not None and partition.leader_epoch != NO_LEADER_EPOCH:
+            return True
+        log = self._logs.get(key)
+        return len(state.isr) == 1 or (log is not None and log.clean_start)
 
     async def _apply_all(self, states: Sequence[PartitionState]) -> list[PartitionError]:
         refusals: list[PartitionError] = []
@@ -274,6 +286,8 @@ class Commands:
         self._fetchers.stop(partition.topic_partition)
         log = partition.log
         end = log.log_end_offset
+        if self._logs.lost_committed(partition.topic_partition) and partition.leader_epoch == NO_LEADER_EPOCH:
+            _log.error("replica.leads_after_loss", partition=str(partition.topic_partition), log_end_offset=end)
         log.assign_epoch_start(state.leader_epoch, end)
         mark = partition.high_watermark
         leader = new_leader(

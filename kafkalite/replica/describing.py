@@ -116,7 +116,10 @@ class Describing:
             leader = partition.leader
             if partition.storage_error is not None:
                 tell("replica.offline", name, f"{name} is offline: {partition.storage_error}")
-            elif leader is not None and leader.is_under_min_isr:
+                continue
+            if partition.log.damaged_at is not None:
+                tell("replica.damaged", name, f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}")
+            if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
                 tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
             elif leader is not None and len(leader.committed_isr) < len(leader.replicas):

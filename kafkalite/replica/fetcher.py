@@ -85,6 +85,8 @@ class ReplicaFetcher:
         self._connection: RpcConnection | None = None
         self._is_waiting = False
         self._work = asyncio.Event()
+        #: The pause after a failure may end: the leader may have come back, or is another process now.
+        self._retry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.is_connected = False
 
@@ -98,6 +100,10 @@ class ReplicaFetcher:
             self._task.cancel()
         if self._connection is not None:
             self._connection.abort("fetcher stopped")
+
+    def retry(self) -> None:
+        """If it pauses after a failure, try again now."""
+        self._retry.set()
 
     def add(self, partition: Partition) -> None:
         """Fetch it from its log's end, under its present epoch."""
@@ -158,7 +164,12 @@ class ReplicaFetcher:
                 failures = 0
             pause_ms = min(BACKOFF_MIN_MS << min(failures, 10), config.replica_fetch_backoff_ms)
             failures += 1
-            await asyncio.sleep(pause_ms / 1000 * self._context.random.uniform(0.5, 1.0))
+            self._retry.clear()
+            try:
+                async with asyncio.timeout(pause_ms / 1000 * self._context.random.uniform(0.5, 1.0)):
+                    await self._retry.wait()
+            except TimeoutError:
+                continue
 
     async def _fetch_until_it_breaks(self) -> None:
         context = self._context
@@ -322,6 +333,12 @@ class Fetchers:
             self._idle[before] = None
         self._of[key] = fetcher
         fetcher.add(partition)
+        fetcher.retry()
+
+    def retry(self) -> None:
+        """The live brokers have changed: no fetcher needs to wait out its pause."""
+        for fetcher in self._fetchers.values():
+            fetcher.retry()
 
     def stop(self, key: TopicPartition) -> None:
         """Not one byte more for this partition."""

@@ -133,7 +133,7 @@ class ReplicaManager:
             metadata=metadata,
             topic_configs=topic_configs,
             identity=identity,
-            on_brokers_changed=self._isr_keeper.look_now,
+            on_brokers_changed=self._brokers_changed,
         )
         self._producing = Producing(self.hosted, metadata)
         self._consuming = Consuming(self.hosted, metadata, fetch_max_bytes=config.fetch_max_bytes)
@@ -188,7 +188,7 @@ class ReplicaManager:
                     cause="startup",
                 )
             )
-            self._isr_keeper.look_now()
+            self._brokers_changed()
         await self._commands.take_snapshot(
             snapshot.brokers, snapshot.partitions, is_complete=snapshot.is_complete, since=since
         )
@@ -235,8 +235,13 @@ class ReplicaManager:
             return UpdateMetadataResponse(error)
         self._commands.controller_epoch = request.controller_epoch
         if self.metadata.apply(request):
-            self._isr_keeper.look_now()
+            self._brokers_changed()
         return UpdateMetadataResponse(ErrorCode.NONE)
+
+    def _brokers_changed(self) -> None:
+        """Who lives has changed: followers may join the ISR, leaders may be reached again."""
+        self._isr_keeper.look_now()
+        self._fetchers.retry()
 
     def topic_config_changed(self, topic: str) -> None:
         """The topic's configuration is another one now."""

@@ -52,6 +52,8 @@ class ZkChecker:
     def __init__(self, read: Callable[[str], bytes | None]) -> None:
         self._read = read
         self.states: dict[Partition, State] = {}
+        #: partition -> how often its state has been written.
+        self.writes: dict[Partition, int] = {}
         self.controller_epoch = 0
         #: (partition, leader epoch) -> who led.
         self._leaders: dict[tuple[Partition, int], int] = {}
@@ -78,6 +80,7 @@ class ZkChecker:
         old = self.states.get(partition)
         detail = f"{partition} {old} -> {new} {where}"
         self.changes += 1
+        self.writes[partition] = self.writes.get(partition, 0) + 1
         _demand(bool(new.isr), "the ISR is never empty", detail)
         _demand(len(set(new.isr)) == len(new.isr), "the ISR names each replica once", detail)
         _demand(new.leader == -1 or new.leader in new.isr, "the leader is in the ISR", detail)
@@ -129,9 +132,16 @@ class ReplicaView:
 
 
 class ReplicaChecker:
-    """Follows the replicas. The committed log of a partition is what any replica's high watermark has covered."""
+    """Follows the replicas. The committed log of a partition is what any replica's high watermark has covered.
 
-    def __init__(self) -> None:
+    Args:
+        min_insync_replicas: of every topic.
+    """
+
+    def __init__(self, min_insync_replicas: int = 2) -> None:
+        self._min_insync_replicas = min_insync_replicas
+        #: partition -> (writes of its state, highest watermark) at a look at which the ISR was below the minimum.
+        self._frozen: dict[Partition, tuple[int, int]] = {}
         #: partition -> its committed batches, in order.
         self.committed: dict[Partition, list[BatchView]] = {}
         self._leaders: dict[tuple[Partition, int], int] = {}
@@ -143,21 +153,38 @@ class ReplicaChecker:
         batches = self.committed.get(partition)
         return batches[-1].last_offset + 1 if batches else 0
 
-    def observe(self, views: Iterable[ReplicaView], states: dict[Partition, State]) -> None:
+    def observe(
+        self, views: Iterable[ReplicaView], states: dict[Partition, State], writes: dict[Partition, int]
+    ) -> None:
         """All replicas at one instant, and the state znodes."""
         seen = list(views)
         for view in seen:
             self._one(view)
+        for partition, state in states.items():
+            self._under_minimum(partition, state, writes.get(partition, 0))
         for view in seen:
-            state = states.get(view.partition)
-            if state is None or state.leader_epoch != view.leader_epoch:
+            durable = states.get(view.partition)
+            if durable is None or durable.leader_epoch != view.leader_epoch:
                 continue
             end = self.committed_end(view.partition)
             _demand(
-                view.broker not in state.isr or view.log_end_offset >= end,
+                view.broker not in durable.isr or view.log_end_offset >= end,
                 "a member of the ISR has all that is committed",
-                f"{view}, committed up to {end}, {state}",
+                f"{view}, committed up to {end}, {durable}",
             )
+
+    def _under_minimum(self, partition: Partition, state: State, writes: int) -> None:
+        """F14: nothing is committed by an ISR below min.insync.replicas, however long it stays so."""
+        before = self._frozen.pop(partition, None)
+        if len(state.isr) >= self._min_insync_replicas:
+            return
+        end = self.committed_end(partition)
+        _demand(
+            before is None or before[0] != writes or before[1] == end,
+            "nothing is committed below min.insync.replicas",
+            f"{partition} {state}: the high watermark went from {before and before[1]} to {end}",
+        )
+        self._frozen[partition] = (writes, end)
 
     def _one(self, view: ReplicaView) -> None:
         _demand(

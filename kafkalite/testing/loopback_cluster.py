@@ -96,5 +96,3 @@ class LoopbackCluster:
         if run.done():
             await run
         self._ports[broker_id] = {name: endpoint.port for name, endpoint in node.endpoints.items()}
-
-

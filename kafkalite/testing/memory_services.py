@@ -12,7 +12,7 @@ from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
-from kafkalite.kafka.services import FetchDone, ProduceDone
+from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -369,6 +369,12 @@ class MemoryServices:
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.overrides[topic] = dict(overrides)
+
+    def log_dirs(self) -> list[LogDir]:
+        sizes = [
+            (key, sum(len(piece) for _, piece in log.batches), 0) for key, log in sorted(self.partitions.logs.items())
+        ]
+        return [LogDir("/memory", ErrorCode.NONE, -1, -1, tuple(sizes))]
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         return ProducerId(next(self._blocks) * 1000), 1000

@@ -54,8 +54,11 @@ class Process:
     def launch(self) -> None:
         """Start without waiting for readiness."""
         assert self._process is None or self._process.poll() is not None, f"{self.name} is running"
+        self._process = _starter.submit(self._spawn).result()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
+            return subprocess.Popen(
                 self._arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -235,7 +235,7 @@ class Simulation:
             context = self.world.loop.unhandled[0]
             error = context.get("exception")
             raise Violation(f"an error that nobody sees: {context['message']}: {error!r}{_where(error)}")
-        self.replicas.observe(self.views(), self.zk.states)
+        self.replicas.observe(self.views(), self.zk.states, self.zk.writes)
 
     # --- nodes -----------------------------------------------------------------------------------
 

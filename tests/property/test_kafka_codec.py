@@ -40,9 +40,7 @@ def _value(field: Field, message: str, version: int) -> st.SearchStrategy[Any]:
 
 
 def _struct(owner: Struct, message: str, version: int) -> st.SearchStrategy[Any]:
-    live = {
-        field.name: _value(field, message, version) for field in owner.fields if version in field.versions
-    }
+    live = {field.name: _value(field, message, version) for field in owner.fields if version in field.versions}
     return st.builds(codec.classes(message)[owner.name], **live)
 
 

@@ -34,6 +34,7 @@ class ClusterHandlers:
             "ApiVersions": self.api_versions,
             "Metadata": self.metadata,
             "DescribeCluster": self.describe_cluster,
+            "DescribeLogDirs": self.describe_log_dirs,
         }
 
     def api_versions(self, request: Request, message: Any) -> Any:
@@ -140,6 +141,31 @@ class ClusterHandlers:
                 for broker in known.brokers
             ],
         )
+
+    def describe_log_dirs(self, request: Request, message: Any) -> Any:
+        response = wire.DescribeLogDirsResponse
+        wanted = (
+            None
+            if message.topics is None
+            else {(topic.topic, index) for topic in message.topics for index in topic.partitions}
+        )
+        results = []
+        for directory in self._services.log_dirs():
+            topics: dict[str, list[Any]] = {}
+            for key, size, lag in directory.partitions:
+                if wanted is None or key in wanted:
+                    entry = response.DescribeLogDirsPartition(key.partition, size, lag, False)
+                    topics.setdefault(key.topic, []).append(entry)
+            results.append(
+                response.DescribeLogDirsResult(
+                    int(directory.error),
+                    directory.path,
+                    [response.DescribeLogDirsTopic(topic, entries) for topic, entries in topics.items()],
+                    directory.total_bytes,
+                    directory.usable_bytes,
+                )
+            )
+        return response(results=results)
 
 
 def _broker(broker: Broker) -> Any:

@@ -79,9 +79,23 @@ class ConfigHandlers:
                         value = getattr(owner, spec.name)
                         values = _defaults(value, spec.default)
                         entries.append(_entry(key, value, spec, values, message, is_read_only=True))
+            entries += self._listeners(wanted)
         else:
             raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
         return entries
+
+    def _listeners(self, wanted: set[str] | None) -> list[Any]:
+        """Where this broker listens, under the keys by which Kafka's tools look for it."""
+        known = self._services.metadata([]).brokers
+        mine = next((broker for broker in known if broker.broker_id == self._services.broker_id), None)
+        where = f"PLAINTEXT://{mine.kafka_host}:{mine.kafka_port}" if mine is not None else ""
+        return [
+            wire.DescribeConfigsResponse.DescribeConfigsResourceResult(
+                name=key, value=where, read_only=True, config_source=_SOURCE_STATIC, config_type=2
+            )
+            for key in ("advertised.listeners", "listeners")
+            if wanted is None or key in wanted
+        ]
 
     # --- changes ---
 

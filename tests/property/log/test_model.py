@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 
 from hypothesis import settings
@@ -53,7 +54,9 @@ class LogModel(RuleBasedStateMachine):
     @rule(producer_id=st.integers(1, 2), count=st.integers(1, 3))
     def append_idempotent(self, producer_id: int, count: int) -> None:
         sequence = self._sequence(producer_id)
-        made = batch(["v"] * count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, timestamp_ms=self.time)
+        made = batch(
+            ["v"] * count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, timestamp_ms=self.time
+        )
         first = self.log.append_as_leader(made, self.epoch)
         again = self.log.append_as_leader(made, self.epoch + 1)
         assert not first.duplicate and again.duplicate
@@ -208,7 +211,7 @@ class LogModel(RuleBasedStateMachine):
     @invariant()
     def epochs(self) -> None:
         entries = self.log.epoch_entries
-        assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:]))
+        assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(entries))
         for one in self.batches:
             header = parse_header(one)
             if header.base_offset >= self.start:
@@ -228,7 +231,7 @@ class LogModel(RuleBasedStateMachine):
     @invariant()
     def segments(self) -> None:
         segments = self.log.segments
-        assert all(a.base_offset < b.base_offset for a, b in zip(segments, segments[1:]))
+        assert all(a.base_offset < b.base_offset for a, b in itertools.pairwise(segments))
         assert sum(segment.size for segment in segments) == self.log.size_bytes
         assert all(segment.size <= config(**SETTINGS).segment_bytes or segment.size < 1500 for segment in segments)
 

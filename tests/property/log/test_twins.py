@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,7 +35,9 @@ class NaiveEpochs:
         return largest, max(n for n, other in enumerate(self.records) if other == largest) + 1
 
 
-@given(st.lists(st.tuples(st.sampled_from(["append", "truncate"]), st.integers(0, 5)), max_size=40), st.integers(-1, 30))
+@given(
+    st.lists(st.tuples(st.sampled_from(["append", "truncate"]), st.integers(0, 5)), max_size=40), st.integers(-1, 30)
+)
 def test_epochs_agree_with_records_one_by_one(steps: list[tuple[str, int]], asked: int) -> None:
     naive, cache, epoch = NaiveEpochs(), LeaderEpochCache(), 0
     for step, amount in steps:
@@ -57,7 +61,7 @@ def test_epoch_entries_always_increase(assigned: list[tuple[int, int]], start: i
     for epoch, offset in assigned:
         cache.assign(epoch, offset)
         entries = cache.entries()
-        assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:]))
+        assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(entries))
         assert cache.epoch_at(offset) == epoch
     before = {offset: cache.epoch_at(offset) for offset in range(start, 70)}
     cache.truncate_from_start(start)
@@ -83,7 +87,9 @@ class NaiveProducers:
     def batches(self, producer_id: int) -> list[tuple[BatchHeader, int]]:
         """Of the current epoch."""
         epoch = self.epoch(producer_id)
-        return [(h, offset) for h, offset, marker in self.of(producer_id) if h.producer_epoch == epoch and marker is None]
+        return [
+            (h, offset) for h, offset, marker in self.of(producer_id) if h.producer_epoch == epoch and marker is None
+        ]
 
     def duplicate(self, header: BatchHeader) -> int | None:
         if header.producer_epoch != self.epoch(header.producer_id):

@@ -174,4 +174,6 @@ async def test_nobody_there_exits_1() -> None:
 async def test_help_tells_the_commands() -> None:
     outcome = await kafkalite("--help")
     assert outcome.code == 0
-    assert {"admin", "produce", "consume", "serve"} <= {line.split()[0] for line in outcome.out.splitlines() if line.strip()}
+    assert {"admin", "produce", "consume", "serve"} <= {
+        line.split()[0] for line in outcome.out.splitlines() if line.strip()
+    }

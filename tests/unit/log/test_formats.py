@@ -24,7 +24,9 @@ def test_offset_checkpoint() -> None:
     assert checkpoints.encode_offsets({}) == b"0\n0\n"
 
 
-@pytest.mark.parametrize("bad", [b"", b"1\n0\n", b"0\n2\na 1 1\n", b"0\n1\na 1\n", b"0\nx\n", b"\xff", b"0\n1\na b c\n"])
+@pytest.mark.parametrize(
+    "bad", [b"", b"1\n0\n", b"0\n2\na 1 1\n", b"0\n1\na 1\n", b"0\nx\n", b"\xff", b"0\n1\na b c\n", b"0\n1\na 1 12"]
+)
 def test_damaged_checkpoints_are_recognised(bad: bytes) -> None:
     with pytest.raises(checkpoints.MalformedCheckpoint):
         checkpoints.decode_offsets(bad)
@@ -75,7 +77,10 @@ def test_time_index_entries() -> None:
 
 def test_aborted_transaction_entries() -> None:
     entry = AbortedTransaction(producer_id=7, first_offset=10, last_offset=20, last_stable_offset=15)
-    assert entry.encode().hex() == "0000" + "0000000000000007" + "000000000000000a" + "0000000000000014" + "000000000000000f"
+    assert (
+        entry.encode().hex()
+        == "0000" + "0000000000000007" + "000000000000000a" + "0000000000000014" + "000000000000000f"
+    )
     assert decode_aborted(entry.encode()) == [entry]
     assert decode_aborted(b"x" * 33) is None
 
@@ -90,7 +95,7 @@ def test_producer_snapshot_is_kafkas_when_each_producer_has_one_batch() -> None:
     assert data[:2] == b"\x00\x01"
     assert data[6:].hex() == (
         "00000001"  # one producer
-        "0000000000000007" "0002" "0000000b" "0000000000000029" "00000001" "00000000000003e8" "ffffffff" "0000000000000028"
+        "000000000000000700020000000b00000000000000290000000100000000000003e8ffffffff0000000000000028"
     )  # fmt: skip
     twin = ProducerStates.decode_snapshot(data)
     assert twin is not None and twin.active()[7].batches == (KeptBatch(11, 41, 1, 1000),)

@@ -87,9 +87,11 @@ def test_flipped_over_several_segments_drops_the_later_ones() -> None:
             twin.entries[name].data[position] ^= 0x10
             again = reopen(twin, segment_bytes=1024)
             check_is_prefix(again, original, before + position)
-            assert [kept.last_offset for kept in again.active_producers()[1].batches][-1:] == [
-                again.log_end_offset - 1
-            ] if again.log_end_offset else True
+            assert (
+                [kept.last_offset for kept in again.active_producers()[1].batches][-1:] == [again.log_end_offset - 1]
+                if again.log_end_offset
+                else True
+            )
             again.append_as_leader(batch(["next"]), 9)
             assert everything(reopen(twin, segment_bytes=1024)) == everything(again)
         before += size

@@ -38,8 +38,8 @@ GOLDEN = bytes.fromhex(
     "0002"  # producer epoch
     "0000002a"  # base sequence
     "00000002"  # records
-    "16" "00" "00" "00" "026b" "0276" "02" "0268" "00"  # length 11, attributes, deltas, key k, value v, header h ""
-    "0e" "00" "0a" "02" "01" "0277" "00"  # length 7, delta 5 ms, offset delta 1, null key, value w, no headers
+    "16000000026b027602026800"  # length 11, attributes, deltas, key k, value v, header h ""
+    "0e000a0201027700"  # length 7, delta 5 ms, offset delta 1, null key, value w, no headers
 )  # fmt: skip
 
 
@@ -213,4 +213,4 @@ def test_an_empty_batch_keeps_its_place() -> None:
     header = parse_header(made)
     assert header[:1] + header[6:7] + header[9:13] == (0, 1, 7, 2, 42, 0)
     verify_crc(made, 0, header)
-    assert list(read_records(build_batch([(b"k", b"v")]) + made))[0].value == b"v"
+    assert next(iter(read_records(build_batch([(b"k", b"v")]) + made))).value == b"v"

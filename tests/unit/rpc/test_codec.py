@@ -73,6 +73,7 @@ def test_broken_msgpack_is_refused(payload: bytes) -> None:
 
 
 def test_every_request_has_its_response() -> None:
+    one_way = {m.ReplicaFetchWake}
     for kind, cls in m.by_kind.items():
-        if kind % 2 == 0:
+        if kind % 2 == 0 and cls not in one_way:
             assert m.by_kind[m.response_kind(cls)].__name__ == cls.__name__.replace("Request", "Response")

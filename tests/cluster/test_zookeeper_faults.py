@@ -1,0 +1,600 @@
+"""What the network, the server and the operating system do to a ZooKeeper session, and how the adapter comes through.
+
+Each scenario is one that stock aiozk fails (lost elections, lost fences, endless hangs); a proxy or a signal makes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+
+from kafkalite.coordination import aiozk_adapter
+from kafkalite.coordination.aiozk_adapter import ZkSession
+from kafkalite.coordination.coordinator import (
+    AuthFailedError,
+    BadVersionError,
+    Check,
+    Coordinator,
+    CoordinatorError,
+    Create,
+    MultiFailedError,
+    NodeExistsError,
+    NotSentError,
+    OutcomeUnknownError,
+    SessionState,
+    SetData,
+)
+from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory, free_port
+from kafkalite.coordination.retry import retrying
+from kafkalite.env.real import RealClock, RealNetwork, real_env
+from tests.zk import ZooKeeperForTests
+from tests.zk_proxy import CONNECT, SET, SET_WATCHES, Do, FaultProxy
+
+TIMEOUT_MS = 3000
+
+pytestmark = [pytest.mark.zookeeper]
+
+
+class Bench:
+    """One session through a proxy, others directly."""
+
+    def __init__(self, proxy: FaultProxy, zookeeper: ZooKeeperForTests) -> None:
+        self.proxy = proxy
+        self.zookeeper = zookeeper
+        self.chroot = "/" + zookeeper.chroot("faults").partition("/")[2]
+        self._env = real_env()
+        self._opened: list[Coordinator] = []
+
+    async def session(self, timeout_ms: int = TIMEOUT_MS) -> ZkSession:
+        return await self._open(f"{self.proxy.connect}{self.chroot}", timeout_ms)
+
+    async def direct(self) -> ZkSession:
+        return await self._open(f"{self.zookeeper.connect}{self.chroot}", TIMEOUT_MS)
+
+    async def _open(self, connect: str, timeout_ms: int) -> ZkSession:
+        session = await self._env.connect_coordinator(connect, timeout_ms)
+        assert isinstance(session, ZkSession)
+        self._opened.append(session)
+        return session
+
+    async def close(self) -> None:
+        for session in self._opened:
+            await session.close()
+
+
+@pytest.fixture
+async def bench(zookeeper: ZooKeeperForTests) -> AsyncIterator[Bench]:
+    async with FaultProxy(zookeeper.port) as proxy:
+        made = Bench(proxy, zookeeper)
+        yield made
+        await made.close()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
+    """A server that the test may kill."""
+    server = EmbeddedZooKeeper(tmp_path / "zk", class_cache=cache_directory())
+    server.start()
+    yield server
+    server.kill()
+
+
+def states(coordinator: Coordinator) -> asyncio.Queue[SessionState]:
+    queue: asyncio.Queue[SessionState] = asyncio.Queue()
+    coordinator.on_state(queue.put_nowait)
+    return queue
+
+
+async def connected(seen: asyncio.Queue[SessionState]) -> None:
+    while (state := await seen.get()) is not SessionState.CONNECTED:
+        assert state is SessionState.SUSPENDED, "the session must survive this"
+
+
+def once(proxy: FaultProxy, opcode: int, act: Do, times: int = 1) -> Callable[[], int]:
+    """Let the next requests of this kind meet `act`; returns how many are left."""
+    left = [times]
+
+    def on_request(seen: int, _frame: bytes) -> Do:
+        if seen == opcode and left[0]:
+            left[0] -= 1
+            return act
+        return Do.PASS
+
+    proxy.on_request = on_request
+    return lambda: left[0]
+
+
+# --- the connection ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [Do.FIN, Do.RST])
+async def test_an_idle_connection_that_ends_is_replaced_at_once(bench: Bench, how: Do) -> None:
+    zk = await bench.session()
+    await zk.create("/e", ephemeral=True)
+    seen = states(zk)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    bench.proxy.cut(how)
+    await connected(seen)
+    assert loop.time() - started < 1.0  # stock aiozk: two thirds of the timeout and more
+    assert (await zk.get("/e"))[1].ephemeral_owner == zk.session_id
+
+
+async def test_a_truncated_reply_is_a_lost_connection(bench: Bench) -> None:
+    zk = await bench.session()
+    await zk.create("/n", b"0")
+    seen = states(zk)
+    xids: list[int] = []
+
+    def on_reply(xid: int, _frame: bytes) -> Do:
+        if xid > 0 and not xids:
+            xids.append(xid)
+            return Do.TRUNCATE
+        return Do.PASS
+
+    bench.proxy.on_reply = on_reply
+    with pytest.raises(OutcomeUnknownError):
+        await zk.set("/n", b"1", 0)
+    await connected(seen)
+    assert (await zk.get("/n"))[1].version == 1
+
+
+@pytest.mark.checklist("F24")
+async def test_an_own_ephemeral_of_a_lost_reply_is_recognised_by_its_owner(bench: Bench) -> None:
+    zk = await bench.session()
+    seen = states(zk)
+    bench.proxy.on_request = lambda opcode, frame: Do.APPLY_THEN_RST if opcode == 15 else Do.PASS
+    with pytest.raises(OutcomeUnknownError):
+        await zk.create("/controller", b"me", ephemeral=True)
+    bench.proxy.on_request = lambda opcode, frame: Do.PASS
+    await connected(seen)
+    with pytest.raises(NodeExistsError):
+        await zk.create("/controller", b"me", ephemeral=True)
+    assert (await zk.get("/controller"))[1].ephemeral_owner == zk.session_id
+
+
+async def test_nothing_is_ever_sent_twice(bench: Bench) -> None:
+    """Twenty unconditional writes of which many lose their reply: each is applied at most once."""
+    zk = await bench.session()
+    await zk.create("/n", b"")
+    sent = 0
+
+    def on_request(opcode: int, _frame: bytes) -> Do:
+        nonlocal sent
+        if opcode != SET:
+            return Do.PASS
+        sent += 1
+        return Do.APPLY_THEN_FIN if sent % 3 == 0 else Do.PASS
+
+    bench.proxy.on_request = on_request
+    unknown = 0
+    for number in range(20):
+        while True:
+            try:
+                await zk.set("/n", str(number).encode())
+            except NotSentError:
+                await asyncio.sleep(0.002)
+                continue
+            except OutcomeUnknownError:
+                unknown += 1
+            break
+    bench.proxy.on_request = lambda opcode, frame: Do.PASS
+    assert unknown == 6
+    assert sent == 20
+    _, stat = await retrying(lambda: zk.get("/n"))
+    assert stat.version == 20
+
+
+# --- reconnecting ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", [Do.DROP, Do.FIN, Do.RST, Do.TRUNCATE])
+async def test_a_missing_answer_to_connect_does_not_cost_the_session(bench: Bench, act: Do) -> None:
+    zk = await bench.session()
+    session = zk.session_id
+    await zk.create("/e", ephemeral=True)
+    seen = states(zk)
+    refused: list[int] = []
+
+    def on_reply(xid: int, _frame: bytes) -> Do:
+        if xid == CONNECT and len(refused) < 2:
+            refused.append(xid)
+            return act
+        return Do.PASS
+
+    bench.proxy.on_reply = on_reply
+    bench.proxy.cut(Do.RST)
+    await connected(seen)
+    assert len(refused) == 2
+    assert zk.session_id == session
+    assert (await zk.get("/e"))[1].ephemeral_owner == session
+
+
+async def test_a_slow_answer_to_connect_is_waited_for_in_the_end(bench: Bench) -> None:
+    """Patience grows: a server that needs 0.8 s for every ConnectResponse is still reached."""
+    zk = await bench.session()
+    seen = states(zk)
+    bench.proxy.delay_connect_s = 0.8
+    bench.proxy.cut(Do.FIN)
+    await connected(seen)
+    bench.proxy.delay_connect_s = 0.0
+    await zk.sync("/")
+
+
+@pytest.mark.parametrize("act", [Do.RST, Do.FIN, Do.APPLY_THEN_RST])
+async def test_a_connection_lost_while_watches_are_set_again_is_replaced(bench: Bench, act: Do) -> None:
+    zk = await bench.session()
+    direct = await bench.direct()
+    await zk.create("/n")
+    changed = asyncio.Event()
+    deleted = asyncio.Event()
+    await zk.create("/m")
+    await zk.get("/n", changed.set)
+    await zk.exists("/m", deleted.set)
+    seen = states(zk)
+    left = once(bench.proxy, SET_WATCHES, act, times=2)
+    bench.proxy.cut(Do.RST)
+    while left():
+        await connected(seen)
+    await zk.sync("/") if zk.state is SessionState.CONNECTED else await connected(seen)
+    await direct.set("/n", b"1")
+    await direct.delete("/m")
+    await changed.wait()
+    await deleted.wait()
+
+
+async def test_more_watches_than_a_frame_holds_are_set_again_in_chunks(bench: Bench) -> None:
+    zk = await bench.session(10_000)
+    direct = await bench.direct()
+    paths = [f"/{'long-' * 40}{number}" for number in range(6_000)]  # 1.2 MB of paths; the limit is 1 MiB
+    fired: list[str] = []
+    last = asyncio.Event()
+    for start in range(0, len(paths), 500):
+        await asyncio.gather(
+            *(zk.exists(path, lambda path=path: fired.append(path)) for path in paths[start : start + 500])
+        )
+    await zk.exists(paths[-1], last.set)
+    sizes: list[int] = []
+
+    def on_request(opcode: int, frame: bytes) -> Do:
+        if opcode == SET_WATCHES:
+            sizes.append(len(frame))
+        return Do.PASS
+
+    bench.proxy.on_request = on_request
+    seen = states(zk)
+    bench.proxy.cut(Do.RST)
+    await connected(seen)
+    await zk.sync("/")
+    assert sum(sizes) > 1_200_000
+    assert max(sizes) < 150_000
+    assert fired == []
+    await direct.multi([Create(paths[0]), Create(paths[-1])])
+    await last.wait()
+    assert fired == [paths[0], paths[-1]]
+
+
+async def test_attempts_back_off_but_never_for_long(bench: Bench) -> None:
+    zk = await bench.session(20_000)
+    seen = states(zk)
+    bench.proxy.accepting = False
+    before = bench.proxy.accepted
+    bench.proxy.cut(Do.RST)
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    while bench.proxy.accepted - before < 7:
+        await asyncio.sleep(0.01)
+    assert 0.3 < loop.time() - started < 8
+    bench.proxy.accepting = True
+    started = loop.time()
+    await connected(seen)
+    assert loop.time() - started < 2.5
+
+
+# --- the server --------------------------------------------------------------------------------------------------
+
+
+async def test_a_killed_server_that_returns_keeps_session_data_and_ephemerals(own_server: EmbeddedZooKeeper) -> None:
+    zk = await real_env().connect_coordinator(own_server.connect, 10_000)
+    session = zk.session_id
+    await zk.create("/e", ephemeral=True)
+    await zk.multi([Create(f"/n{number}", b"-1") for number in range(10)])
+    seen = states(zk)
+    acked = [-1] * 10
+    stop = asyncio.Event()
+
+    async def write(number: int) -> None:
+        value = 0
+        while not stop.is_set():
+            try:
+                await zk.set(f"/n{number}", str(value).encode())
+            except (NotSentError, OutcomeUnknownError):
+                await asyncio.sleep(0.005)
+                continue
+            acked[number] = value
+            value += 1
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(10):
+            group.create_task(write(number))
+        while min(acked) < 20:
+            await asyncio.sleep(0.005)
+        own_server.kill()
+        assert await seen.get() is SessionState.SUSPENDED
+        at_kill = list(acked)
+        await asyncio.get_running_loop().run_in_executor(None, own_server.launch)
+        await connected(seen)
+        assert zk.session_id == session
+        stop.set()
+    found = await zk.get_many([f"/n{number}" for number in range(10)])
+    stored = [int(each[0]) for each in found if each is not None]
+    assert all(value >= acked_value for value, acked_value in zip(stored, at_kill, strict=True))
+    assert (await zk.get("/e"))[1].ephemeral_owner == session
+    await zk.close()
+
+
+async def test_a_server_that_hangs_is_left_alone_until_it_answers(own_server: EmbeddedZooKeeper) -> None:
+    zk = await real_env().connect_coordinator(own_server.connect, TIMEOUT_MS)
+    seen = states(zk)
+    own_server.signal(signal.SIGSTOP)
+    assert await seen.get() is SessionState.SUSPENDED
+    assert zk.lease_left() > 0
+    own_server.signal(signal.SIGCONT)
+    await connected(seen)
+    await zk.sync("/")
+    await zk.close()
+
+
+async def test_a_client_that_starts_with_the_server_is_served_when_it_is(tmp_path: Path) -> None:
+    """In its boot window a server accepts connections that it never answers."""
+    server = EmbeddedZooKeeper(tmp_path / "zk", class_cache=cache_directory())
+    try:
+        server.launch()
+        zk = await real_env().connect_coordinator(server.connect, 20_000)
+        assert (await zk.children("/"))[0] == ["zookeeper"]
+        await zk.close()
+    finally:
+        server.kill()
+
+
+@pytest.fixture
+def ensemble(tmp_path: Path) -> Iterator[list[EmbeddedZooKeeper]]:
+    members = [f"127.0.0.1:{free_port('127.0.0.1')}:{free_port('127.0.0.1')}" for _ in range(3)]
+    servers = [
+        EmbeddedZooKeeper(
+            tmp_path / f"zk{number}", my_id=number, members=members, class_cache=cache_directory(), max_heap_mb=64
+        )
+        for number in (1, 2, 3)
+    ]
+    for server in servers:
+        server.launch()
+    yield servers
+    for server in servers:
+        server.kill()
+
+
+@pytest.mark.timeout(120)
+async def test_an_ensemble_loses_servers_and_quorum_but_not_the_session(ensemble: list[EmbeddedZooKeeper]) -> None:
+    loop = asyncio.get_running_loop()
+    env = real_env()
+    zk = await env.connect_coordinator(",".join(server.connect for server in ensemble), 6_000)
+    session = zk.session_id
+    await retrying(lambda: zk.create("/n", b"0"))
+    await retrying(lambda: zk.create("/e", ephemeral=True))
+    seen = states(zk)
+    # The server that we are on dies: the next one takes over.
+    assert isinstance(zk, ZkSession)
+    port = zk.server.port if zk.server is not None else 0
+    mine = next(server for server in ensemble if server.port == port)
+    started = loop.time()
+    mine.kill()
+    await connected(seen)
+    assert zk.server is not None
+    assert zk.server.port != port
+    assert loop.time() - started < 5
+    await retrying(lambda: zk.set("/n", b"1"))
+    # A second one stops: no quorum, no server; it goes on: all is as before.
+    other = next(server for server in ensemble if server.running and server.port != zk.server.port)
+    other.kill()
+    while zk.state is SessionState.CONNECTED:
+        await asyncio.sleep(0.01)
+    with pytest.raises(NotSentError):
+        await zk.get("/n")
+    while zk.lease_left() > 0:
+        await asyncio.sleep(0.02)
+    assert zk.state is SessionState.SUSPENDED
+    await loop.run_in_executor(None, other.launch)
+    await connected(seen)
+    assert zk.session_id == session
+    assert (await retrying(lambda: zk.get("/n")))[0] == b"1"
+    assert (await retrying(lambda: zk.get("/e")))[1].ephemeral_owner == session
+    await zk.close()
+
+
+async def test_a_peer_that_is_no_zookeeper_is_given_up(unused_garbage_port: int) -> None:
+    with pytest.raises(NotSentError):
+        await real_env().connect_coordinator(f"127.0.0.1:{unused_garbage_port}", 1000)
+
+
+@pytest.fixture(
+    params=[b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\1x", b""]
+)
+async def unused_garbage_port(request: pytest.FixtureRequest) -> AsyncIterator[int]:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(4)
+        writer.write(request.param)
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    yield server.sockets[0].getsockname()[1]
+    server.close()
+
+
+# --- the session -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.checklist("F4")
+async def test_a_process_that_stood_still_past_its_session_knows_at_once(zookeeper: ZooKeeperForTests) -> None:
+    connect = zookeeper.chroot("sleeper")
+    observer = await real_env().connect_coordinator(connect, TIMEOUT_MS)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    script = Path(__file__).with_name("zookeeper_sleeper.py")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), connect, "1500", stdout=asyncio.subprocess.PIPE, env=environment
+    )
+    assert process.stdout is not None
+    try:
+        holding = json.loads(await process.stdout.readline())
+        assert holding["lease"] > 0
+        gone = asyncio.Event()
+        assert await observer.exists("/controller", gone.set) is not None
+        process.send_signal(signal.SIGSTOP)
+        await gone.wait()  # the server has given the session up: another controller may rule
+        process.send_signal(signal.SIGCONT)
+        woke = json.loads(await process.stdout.readline())
+        assert woke["lease"] < 0  # at the first instruction, though the state still says "connected"
+        expired = json.loads(await process.stdout.readline())
+        assert expired["after"] < 1.0
+        assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    await observer.close()
+
+
+@pytest.mark.checklist("F4")
+async def test_a_zombie_writes_nothing_past_the_fence(bench: Bench) -> None:
+    """A controller cut off, another elected: what the first one still sends is refused by the epoch's version."""
+    zombie = await bench.session()
+    successor = await bench.direct()
+    await zombie.multi([Create("/controller_epoch", b"1"), Create("/state", b"by zombie")])
+    bench.proxy.hold()
+    late = asyncio.ensure_future(zombie.multi([Check("/controller_epoch", 0), SetData("/state", b"zombie again")]))
+    await asyncio.sleep(0)
+    await successor.multi([SetData("/controller_epoch", b"2", 0), SetData("/state", b"by successor")])
+    bench.proxy.release()
+    with pytest.raises(MultiFailedError) as failed:
+        await late
+    assert failed.value.index == 0
+    assert isinstance(failed.value.error, BadVersionError)
+    assert (await successor.get("/state"))[0] == b"by successor"
+
+
+async def test_credentials_are_shown_on_every_connection(zookeeper: ZooKeeperForTests) -> None:
+    connect = zookeeper.chroot("auth")
+    kazoo = KazooClient(zookeeper.connect, timeout=5)
+    kazoo.start()
+    try:
+        path = "/" + connect.partition("/")[2]
+        kazoo.create(path, b"")
+        kazoo.create(f"{path}/secret", b"s", acl=[make_digest_acl("user", "word", all=True)])
+    finally:
+        kazoo.stop()
+        kazoo.close()
+    env = real_env()
+    async with FaultProxy(zookeeper.port) as proxy:
+        through = f"{proxy.connect}/{connect.partition('/')[2]}"
+        stranger = await env.connect_coordinator(through, TIMEOUT_MS)
+        with pytest.raises(AuthFailedError):
+            await stranger.get("/secret")
+        assert stranger.state is SessionState.CONNECTED
+        known = await aiozk_adapter.connect(
+            through,
+            TIMEOUT_MS,
+            clock=RealClock(),
+            network=RealNetwork(),
+            rng=env.random,
+            auth=[("digest", b"user:word")],
+        )
+        assert (await known.get("/secret"))[0] == b"s"
+        seen = states(known)
+        proxy.cut(Do.RST)
+        await connected(seen)
+        assert (await known.get("/secret"))[0] == b"s"
+        await stranger.close()
+        await known.close()
+        with pytest.raises(CoordinatorError):
+            await aiozk_adapter.connect(
+                through, TIMEOUT_MS, clock=RealClock(), network=RealNetwork(), rng=env.random, auth=[("no-such", b"x")]
+            )
+
+
+async def test_nothing_is_left_open(bench: Bench) -> None:
+    """Sessions opened, cut and closed leave no task and no socket behind."""
+    before = {task for task in asyncio.all_tasks() if "proxy" not in task.get_name()}
+    zk = await bench.session()
+    seen = states(zk)
+    bench.proxy.cut(Do.FIN)
+    await connected(seen)
+    await zk.close()
+    while bench.proxy.connections:
+        await asyncio.sleep(0.005)
+    left = {task for task in asyncio.all_tasks() - before if task.get_name() == "zookeeper-session"}
+    assert left == set()
+
+
+# --- the launcher ------------------------------------------------------------------------------------------------
+
+
+async def _cli(directory: Path, *arguments: str) -> asyncio.subprocess.Process:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", "from kafkalite_cli.zookeeper import zookeeper; zookeeper()",
+        "--dir", str(directory), *arguments,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment,
+    )  # fmt: skip
+
+
+async def _until_refused(port: int) -> None:
+    while True:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return
+        writer.close()
+        await asyncio.sleep(0.02)
+
+
+async def test_the_command_serves_until_sigterm_and_keeps_its_data(tmp_path: Path) -> None:
+    port = 0
+    for round_number in range(2):
+        process = await _cli(tmp_path / "zk", "--port", str(port))
+        assert process.stdout is not None
+        ready = json.loads(await process.stdout.readline())
+        assert ready["event"] == "zookeeper.ready"
+        assert ready["dir"] == str(tmp_path / "zk")
+        port = ready["port"]
+        zk = await real_env().connect_coordinator(f"127.0.0.1:{port}", TIMEOUT_MS)
+        if round_number == 0:
+            await zk.create("/kept", b"x")
+        assert (await zk.get("/kept"))[0] == b"x"
+        await zk.close()
+        process.terminate()
+        assert await process.wait() == 0
+        await _until_refused(port)
+
+
+async def test_no_server_outlives_a_killed_command(tmp_path: Path) -> None:
+    process = await _cli(tmp_path / "zk", "--port", "0")
+    assert process.stdout is not None
+    port = json.loads(await process.stdout.readline())["port"]
+    process.kill()
+    await process.wait()
+    await _until_refused(port)
+
+
+async def test_a_port_in_use_is_refused_in_one_line(tmp_path: Path, zookeeper: ZooKeeperForTests) -> None:
+    process = await _cli(tmp_path / "zk", "--port", str(zookeeper.port))
+    _, told = await process.communicate()
+    assert process.returncode == 1
+    assert told.decode().strip() == f"kafkalite zookeeper: port {zookeeper.port} on 127.0.0.1 is in use"

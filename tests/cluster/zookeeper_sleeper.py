@@ -1,0 +1,45 @@
+"""A process for test_zookeeper_faults: holds a session, and tells what it finds after it stood still.
+
+Prints one JSON line when it holds an ephemeral, one at the first instruction after a gap, one when it learns of
+the expiry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+
+import structlog
+
+from kafkalite.coordination.coordinator import SessionState
+from kafkalite.env.real import real_env
+
+
+def tell(**fields: object) -> None:
+    print(json.dumps(fields), flush=True)
+
+
+async def main(connect: str, timeout_ms: int) -> None:
+    session = await real_env().connect_coordinator(connect, timeout_ms)
+    expired = asyncio.Event()
+    session.on_state(lambda state: expired.set() if state is SessionState.EXPIRED else None)
+    await session.create("/controller", b"me", ephemeral=True)
+    tell(event="holding", lease=session.lease_left())
+    before = time.monotonic()
+    while True:
+        now = time.monotonic()
+        if now - before > timeout_ms / 1000:
+            tell(event="woke", lease=session.lease_left(), state=session.state.value)
+            break
+        before = now
+        await asyncio.sleep(0.005)
+    resumed = time.monotonic()
+    await expired.wait()
+    tell(event="expired", after=time.monotonic() - resumed)
+    await session.close()
+
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+asyncio.run(main(sys.argv[1], int(sys.argv[2])))

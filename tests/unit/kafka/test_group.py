@@ -1,0 +1,354 @@
+"""The classic group protocol, event by event, without a clock or a socket."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka.groups.group import (
+    Effect,
+    Group,
+    GroupState,
+    JoinAnswer,
+    JoinRequest,
+    StoreGroup,
+    SyncAnswer,
+)
+
+SESSION = 10_000
+REBALANCE = 30_000
+
+
+class Bench:
+    """A group and its clock; collects effects by token (a word per request)."""
+
+    def __init__(self, delay_ms: int = 0) -> None:
+        self.group = Group("g", initial_rebalance_delay_ms=delay_ms)
+        self.now = 1_000
+        self.answers: dict[object, Any] = {}
+        self.orders: list[StoreGroup] = []
+
+    def take(self, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, StoreGroup):
+                self.orders.append(effect)
+            else:
+                assert effect.token not in self.answers, "answered twice"
+                self.answers[effect.token] = effect
+
+    def join(self, token: str, member_id: str = "", **fields: Any) -> JoinAnswer | None:
+        values: dict[str, Any] = {
+            "new_member_id": f"id-{token}",
+            "instance_id": None,
+            "client_id": "c",
+            "client_host": "/h",
+            "session_timeout_ms": SESSION,
+            "rebalance_timeout_ms": REBALANCE,
+            "protocol_type": "consumer",
+            "protocols": (("range", b"m-" + token.encode()),),
+        }
+        self.take(self.group.join(JoinRequest(token=token, member_id=member_id, **(values | fields)), self.now))
+        return self.answers.get(token)
+
+    def sync(self, token: str, member_id: str, **fields: Any) -> SyncAnswer | None:
+        values: dict[str, Any] = {
+            "instance_id": None,
+            "generation": self.group.generation,
+            "protocol_type": "consumer",
+            "protocol": "range",
+            "assignments": {},
+        }
+        self.take(self.group.sync(token, member_id, now=self.now, **(values | fields)))
+        return self.answers.get(token)
+
+    def store(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.take(self.group.stored(self.orders.pop(), error, self.now))
+
+    def wait(self, milliseconds: int) -> None:
+        """Time passes; `tick` is called only when the group asked for it."""
+        until = self.now + milliseconds
+        while (deadline := self.group.next_deadline()) is not None and deadline <= until:
+            self.now = max(self.now, deadline)
+            self.take(self.group.tick(self.now))
+        self.now = until
+
+    def stable(self, *names: str, **fields: Any) -> list[str]:
+        """Members of a stable group; the first one leads."""
+        ids: list[str] = []
+        for name in names:
+            self.join(f"join-{name}", **fields)
+            if ids:  # those that were here rejoin
+                for known in ids:
+                    self.join(f"rejoin-{known}-for-{name}", known)
+                ids.append(f"id-join-{name}")
+            else:
+                ids.append(f"id-join-{name}")
+        leader = self.group.leader
+        assert leader is not None
+        self.sync("sync-leader", leader, assignments={each: each.encode() for each in ids})
+        self.store()
+        for each in ids:
+            if each != leader:
+                self.sync(f"sync-{each}", each)
+        assert self.group.state is GroupState.STABLE
+        self.answers.clear()
+        return ids
+
+
+def test_one_member_joins_leads_and_gets_its_assignment() -> None:
+    bench = Bench()
+    answer = bench.join("j")
+    assert answer is not None
+    assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, 1, "id-j")
+    assert answer.members == (("id-j", None, b"m-j"),)
+    assert bench.sync("s", "id-j", assignments={"id-j": b"mine"}) is None  # not before it is stored
+    bench.store()
+    assert bench.answers["s"].assignment == b"mine"
+    assert bench.group.state is GroupState.STABLE
+
+
+def test_a_second_member_makes_the_first_rejoin() -> None:
+    bench = Bench()
+    [first] = bench.stable("a")
+    assert bench.join("b") is None
+    assert bench.group.heartbeat(first, None, 1, bench.now) is ErrorCode.REBALANCE_IN_PROGRESS
+    leader = bench.join("a2", first)
+    assert leader is not None and leader.generation == 2
+    assert {member for member, _, _ in leader.members} == {first, "id-b"}
+    follower = bench.answers["b"]
+    assert (follower.members, follower.leader, follower.generation) == ((), first, 2)
+
+
+def test_the_followers_sync_waits_for_the_leaders() -> None:
+    bench = Bench()
+    bench.stable("a")
+    bench.join("b")
+    bench.join("a2", "id-join-a")
+    assert bench.sync("sb", "id-b") is None
+    bench.sync("sa", "id-join-a", assignments={"id-b": b"B"})
+    bench.store()
+    assert bench.answers["sb"].assignment == b"B"
+    assert bench.answers["sa"].assignment == b""
+
+
+def test_a_failed_store_sends_everybody_back_to_join() -> None:
+    bench = Bench()
+    bench.join("a")
+    bench.sync("s", "id-a", assignments={"id-a": b"x"})
+    bench.store(ErrorCode.NOT_COORDINATOR)
+    assert bench.answers["s"].error is ErrorCode.NOT_COORDINATOR
+    assert bench.group.state is GroupState.PREPARING_REBALANCE
+
+
+def test_a_silent_member_is_dropped_after_its_session_timeout() -> None:
+    bench = Bench()
+    first, second = bench.stable("a", "b")
+    for _ in range(4):
+        bench.wait(SESSION // 2)
+        assert bench.group.heartbeat(first, None, bench.group.generation, bench.now) in (
+            ErrorCode.NONE,
+            ErrorCode.REBALANCE_IN_PROGRESS,
+        )
+    assert second not in bench.group.members
+    answer = bench.join("again", first)
+    assert answer is not None and [member for member, _, _ in answer.members] == [first]
+
+
+def test_whoever_does_not_rejoin_in_the_rebalance_timeout_is_out() -> None:
+    bench = Bench()
+    first, second = bench.stable("a", "b")
+    assert bench.join("a2", first, protocols=(("range", b"new"),)) is None
+    for _ in range(5):  # the second one is alive, but never joins again
+        bench.wait(REBALANCE // 5 - 1_000)
+        bench.group.heartbeat(second, None, bench.group.generation, bench.now)
+    bench.wait(5_001)
+    assert bench.answers["a2"].error is ErrorCode.NONE
+    assert set(bench.group.members) == {first}
+
+
+def test_whoever_does_not_sync_in_the_rebalance_timeout_is_out() -> None:
+    bench = Bench()
+    bench.join("a")
+    bench.join("b")
+    bench.join("a2", "id-a")
+    generation = bench.group.generation
+    assert bench.sync("sb", "id-b") is None
+    for _ in range(8):
+        bench.wait(REBALANCE // 8)
+        bench.group.heartbeat("id-a", None, generation, bench.now)
+    assert bench.answers["sb"].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert "id-a" not in bench.group.members
+
+
+def test_member_id_required_then_known() -> None:
+    bench = Bench()
+    answer = bench.join("a", requires_known_member_id=True)
+    assert answer is not None
+    assert (answer.error, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "id-a")
+    again = bench.join("a2", "id-a")
+    assert again is not None and again.error is ErrorCode.NONE and again.member_id == "id-a"
+
+
+def test_a_member_id_that_is_never_used_expires() -> None:
+    bench = Bench()
+    [first] = bench.stable("a")
+    bench.join("b", requires_known_member_id=True)
+    bench.wait(SESSION - 1)
+    bench.group.heartbeat(first, None, 1, bench.now)
+    assert bench.join("a2", first, protocols=(("range", b"new"),)) is None  # the pending one may still come
+    bench.wait(2)
+    assert bench.answers["a2"].error is ErrorCode.NONE
+    late = bench.join("b2", "id-b")
+    assert late is not None and late.error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_initial_delay_gathers_members_before_the_first_generation() -> None:
+    bench = Bench(delay_ms=3_000)
+    bench.join("a")
+    bench.wait(2_900)
+    bench.join("b")
+    bench.wait(200)
+    assert not bench.answers  # extended: somebody came
+    bench.wait(3_000)
+    assert {bench.answers["a"].generation, bench.answers["b"].generation} == {1}
+    assert len(bench.answers["a"].members) == 2
+
+
+def test_the_initial_delay_never_exceeds_the_rebalance_timeout() -> None:
+    bench = Bench(delay_ms=3_000)
+    tokens = []
+    for index in range(20):
+        tokens.append(f"m{index}")
+        bench.join(tokens[-1], rebalance_timeout_ms=10_000)
+        bench.wait(1_000)
+    assert bench.answers["m0"].error is ErrorCode.NONE
+    assert len(bench.answers["m0"].members) == 10
+
+
+def test_protocols_must_have_one_in_common() -> None:
+    bench = Bench()
+    bench.stable("a")
+    for fields in (
+        {"protocols": (("sticky", b""),)},
+        {"protocol_type": "connect"},
+        {"protocols": ()},
+        {"protocol_type": ""},
+    ):
+        answer = bench.join(f"x{fields}", **fields)
+        assert answer is not None and answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_the_protocol_is_chosen_by_vote_among_common_ones() -> None:
+    bench = Bench(delay_ms=100)
+    bench.join("a", protocols=(("range", b""), ("sticky", b"")))
+    bench.join("b", protocols=(("sticky", b""), ("range", b"")))
+    bench.join("c", protocols=(("only-c", b""), ("sticky", b""), ("range", b"")))
+    bench.wait(1_000)
+    assert {answer.protocol for answer in bench.answers.values()} == {"sticky"}
+
+
+def test_what_fences_a_member() -> None:
+    bench = Bench()
+    [first] = bench.stable("a")
+    group, now = bench.group, bench.now
+    assert group.heartbeat("nobody", None, 1, now) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.heartbeat(first, None, 7, now) is ErrorCode.ILLEGAL_GENERATION
+    assert group.heartbeat(first, "no-instance", 1, now) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.heartbeat(first, None, 1, now) is ErrorCode.NONE
+    assert group.commit_error("nobody", None, 1, now) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.commit_error(first, None, 0, now) is ErrorCode.ILLEGAL_GENERATION
+    assert group.commit_error("", None, -1, now) is ErrorCode.UNKNOWN_MEMBER_ID  # it has members
+    assert group.commit_error(first, None, 1, now) is ErrorCode.NONE
+    wrong = bench.sync("s", first, generation=9)
+    assert wrong is not None and wrong.error is ErrorCode.ILLEGAL_GENERATION
+    other = bench.sync("s2", first, protocol="sticky")
+    assert other is not None and other.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+def test_commits_between_join_and_sync_are_told_to_rejoin() -> None:
+    bench = Bench()
+    bench.join("a")
+    assert bench.group.commit_error("id-a", None, 1, bench.now) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert bench.group.commit_error("id-a", None, 1, bench.now, is_transactional=True) is ErrorCode.NONE
+    assert Group("simple").commit_error("", None, -1, 0) is ErrorCode.NONE
+
+
+def test_leaving_makes_the_others_rebalance_and_the_last_one_empties_the_group() -> None:
+    bench = Bench()
+    first, second = bench.stable("a", "b")
+    error, effects = bench.group.leave(second, None, bench.now)
+    bench.take(effects)
+    assert error is ErrorCode.NONE and bench.group.state is GroupState.PREPARING_REBALANCE
+    error, effects = bench.group.leave(first, None, bench.now)
+    bench.take(effects)
+    assert bench.group.state is GroupState.EMPTY
+    assert bench.orders[-1].assignments == {}
+    assert bench.group.leave(first, None, bench.now)[0] is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_static_member_returns_under_a_new_id_without_a_rebalance() -> None:
+    bench = Bench()
+    [first] = bench.stable("a", instance_id="i1")
+    answer = bench.join("back", instance_id="i1", protocols=(("range", b"m-join-a"),), supports_skip_assignment=True)
+    assert answer is not None
+    assert (answer.error, answer.generation, answer.member_id) == (ErrorCode.NONE, 1, "id-back")
+    assert answer.skip_assignment and answer.leader == "id-back"
+    assert bench.group.state is GroupState.STABLE
+    assert bench.group.heartbeat(first, "i1", 1, bench.now) is ErrorCode.FENCED_INSTANCE_ID
+    synced = bench.sync("s", "id-back", instance_id="i1")
+    assert synced is not None and synced.assignment == first.encode()
+
+
+def test_a_static_member_with_another_subscription_rebalances() -> None:
+    bench = Bench()
+    bench.stable("a", instance_id="i1")
+    answer = bench.join("back", instance_id="i1", protocols=(("range", b"other"),))
+    assert answer is not None and answer.generation == 2
+
+
+def test_static_members_survive_a_rebalance_they_miss_and_admins_remove_them_by_instance() -> None:
+    bench = Bench()
+    [static] = bench.stable("a", instance_id="i1", session_timeout_ms=200_000)
+    bench.join("b", session_timeout_ms=200_000)
+    bench.wait(REBALANCE + 1)
+    assert bench.answers["b"].error is ErrorCode.NONE
+    assert static in bench.group.members
+    error, effects = bench.group.leave("", "i1", bench.now)
+    bench.take(effects)
+    assert error is ErrorCode.NONE and static not in bench.group.members
+    assert bench.group.leave("", "i1", bench.now)[0] is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_lost_answers_are_given_again() -> None:
+    bench = Bench()
+    first, second = bench.stable("a", "b")
+    again = bench.join("f", second, protocols=(("range", b"m-join-b"),))
+    assert again is not None and again.generation == bench.group.generation  # a follower: nothing changes
+    assert bench.group.state is GroupState.STABLE
+    leader = bench.join("l", first, protocols=bench.group.members[first].protocols)
+    assert leader is None and bench.group.state is GroupState.PREPARING_REBALANCE  # a leader: it wants a rebalance
+
+
+def test_unloading_answers_everybody_who_waits() -> None:
+    bench = Bench()
+    bench.stable("a")
+    bench.join("b")
+    bench.take(bench.group.close(ErrorCode.NOT_COORDINATOR))
+    assert bench.answers["b"].error is ErrorCode.NOT_COORDINATOR
+    assert bench.group.heartbeat("id-join-a", None, 1, bench.now) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    late = bench.join("c")
+    assert late is not None and late.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("delay_ms", [0, 3_000])
+def test_no_request_waits_for_ever(delay_ms: int) -> None:
+    """Whatever the others do not do: each join and sync is answered once, in bounded time."""
+    bench = Bench(delay_ms)
+    bench.join("a")
+    bench.join("b")
+    bench.wait(10 * REBALANCE)
+    assert {"a", "b"} <= bench.answers.keys()
+    bench.wait(10 * REBALANCE)
+    assert bench.group.state is GroupState.EMPTY and bench.group.next_deadline() is None

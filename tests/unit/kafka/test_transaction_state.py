@@ -1,0 +1,139 @@
+"""Transitions of a transactional id, and their form in the log."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.kafka.codec import WireError
+from kafkalite.kafka.transactions import state as rules
+from kafkalite.kafka.transactions.state import MAX_PRODUCER_EPOCH, Transaction, TransactionState
+from kafkalite.model import ProducerId, TopicPartition
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+FRESH = ProducerId(900)
+NEW = rules.begin("id", ProducerId(7), 60_000, 1)
+OPEN = rules.add_partitions(NEW, 7, 0, [P0], 5)
+ANY = (-1, -1)
+
+
+class _Refused:
+    def __init__(self, code: ErrorCode) -> None:
+        self.code = code
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        assert isinstance(error, ApiError), f"{self.code.name} expected, nothing refused"
+        assert error.code is self.code, error.code.name
+        return True
+
+
+def test_a_commit_from_beginning_to_end() -> None:
+    assert (OPEN.state, OPEN.partitions, OPEN.started_ms) == (TransactionState.ONGOING, {P0}, 5)
+    more = rules.add_partitions(OPEN, 7, 0, [P1], 9)
+    assert (more.partitions, more.started_ms) == ({P0, P1}, 5)
+    assert rules.add_partitions(more, 7, 0, [P0], 10) is more
+    prepared = rules.end(more, 7, 0, 11, is_commit=True)
+    assert prepared.state is TransactionState.PREPARE_COMMIT
+    done = rules.complete(prepared, 12)
+    assert (done.state, done.partitions) == (TransactionState.COMPLETE_COMMIT, frozenset())
+    assert rules.end(done, 7, 0, 13, is_commit=True) is done  # a repeated EndTxn
+    again = rules.add_partitions(done, 7, 0, [P1], 20)
+    assert (again.partitions, again.started_ms) == ({P1}, 20)
+
+
+def test_who_is_not_the_producer_is_fenced() -> None:
+    for attempt in (rules.add_partitions, None):
+        with _Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+            rules.add_partitions(None, 7, 0, [P0], 1) if attempt else rules.end(None, 7, 0, 1, is_commit=True)
+    with _Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+        rules.add_partitions(NEW, 8, 0, [P0], 1)
+    with _Refused(ErrorCode.PRODUCER_FENCED):
+        rules.end(replace(OPEN, producer_epoch=1), 7, 0, 1, is_commit=True)
+
+
+def test_ends_that_do_not_fit() -> None:
+    prepared = rules.end(OPEN, 7, 0, 2, is_commit=False)
+    with _Refused(ErrorCode.INVALID_TXN_STATE):
+        rules.end(NEW, 7, 0, 2, is_commit=True)
+    with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        rules.end(prepared, 7, 0, 2, is_commit=False)
+    with _Refused(ErrorCode.INVALID_TXN_STATE):
+        rules.end(prepared, 7, 0, 2, is_commit=True)
+    with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        rules.add_partitions(prepared, 7, 0, [P0], 2)
+    with _Refused(ErrorCode.INVALID_TXN_STATE):
+        rules.end(rules.complete(prepared, 3), 7, 0, 4, is_commit=True)
+
+
+def test_a_new_incarnation_gets_the_next_epoch() -> None:
+    after = rules.init_producer(NEW, ANY, 30_000, FRESH, 9)
+    assert (after.producer_id, after.producer_epoch, after.timeout_ms) == (7, 1, 30_000)
+    assert after.state is TransactionState.EMPTY
+
+
+def test_a_new_incarnation_aborts_what_is_open_and_fences_it() -> None:
+    aborting = rules.init_producer(OPEN, ANY, 60_000, FRESH, 9)
+    assert (aborting.state, aborting.producer_epoch) == (TransactionState.PREPARE_ABORT, 1)
+    with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        rules.init_producer(aborting, ANY, 60_000, FRESH, 10)
+    with _Refused(ErrorCode.PRODUCER_FENCED):
+        rules.end(aborting, 7, 0, 10, is_commit=True)
+    granted = rules.init_producer(rules.complete(aborting, 11), ANY, 60_000, FRESH, 12)
+    assert granted.producer_epoch == 2
+
+
+def test_a_producer_that_tells_its_epoch() -> None:
+    bumped = rules.init_producer(NEW, (7, 0), 60_000, FRESH, 2)
+    assert bumped.producer_epoch == 1
+    assert rules.init_producer(bumped, (7, 0), 60_000, FRESH, 3) is bumped  # its answer was lost
+    with _Refused(ErrorCode.PRODUCER_FENCED):
+        rules.init_producer(replace(bumped, producer_epoch=5, last_producer_epoch=-1), (7, 0), 60_000, FRESH, 3)
+    with _Refused(ErrorCode.PRODUCER_FENCED):
+        rules.init_producer(NEW, (8, 0), 60_000, FRESH, 3)
+
+
+def test_epochs_that_are_used_up_bring_a_new_producer_id() -> None:
+    last = replace(NEW, producer_epoch=MAX_PRODUCER_EPOCH)
+    after = rules.init_producer(last, ANY, 60_000, FRESH, 3)
+    assert (after.producer_id, after.producer_epoch) == (FRESH, 0)
+    # A fence still has an epoch left, and what fits the wire.
+    fenced = rules.fence(replace(OPEN, producer_epoch=MAX_PRODUCER_EPOCH), 3)
+    assert fenced.producer_epoch == 2**15 - 1
+    assert rules.parse(rules.key_of("id"), rules.value_of(fenced))[1] == fenced
+
+
+def test_verification() -> None:
+    assert rules.verify_partition(OPEN, 7, 0, P0) is ErrorCode.NONE
+    assert rules.verify_partition(OPEN, 7, 0, P1) is ErrorCode.INVALID_TXN_STATE
+    assert rules.verify_partition(NEW, 7, 0, P0) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_the_log_holds_kafkas_records() -> None:
+    assert rules.key_of("id").hex() == "0000" + "0002" + b"id".hex()
+    value = rules.value_of(OPEN)
+    assert value.hex() == (
+        "0000000000000000000700000000ea6001"
+        "000000010001740000000100000000"
+        "00000000000000050000000000000005"
+    )  # fmt: skip
+    assert rules.parse(rules.key_of("id"), value) == ("id", OPEN)
+    assert rules.parse(rules.key_of("id"), None) == ("id", None)
+    assert rules.parse(rules.key_of("id"), rules.value_of(NEW)) == ("id", NEW)
+    for key, raw in ((b"\0\x09", b""), (None, b""), (rules.key_of("id"), b"\0\x07"), (rules.key_of("id"), b"")):
+        with pytest.raises(WireError):
+            rules.parse(key, raw)
+
+
+def test_timeouts() -> None:
+    assert OPEN.times_out_ms() == 60_005
+    assert NEW.times_out_ms() is None
+
+
+def test_states_have_kafkas_names() -> None:
+    assert TransactionState.PREPARE_COMMIT.wire_name == "PrepareCommit"
+    assert isinstance(OPEN, Transaction)

@@ -1,0 +1,288 @@
+"""Compaction: what stays, what goes, and when; crashes in the middle."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.log.cleaner import compact, groups_of
+from kafkalite.log.log_manager import LogManager
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.record.batch import parse_header, split_batches
+from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
+from kafkalite.record.compression import Codec
+from kafkalite.record.reader import read_records
+from tests.support.logs import PATH, TOPIC_ID, TP, everything, make_log, reopen
+from tests.support.memory_disk import ManualClock, MemoryDisk
+
+SETTINGS = {
+    "cleanup_policy": "compact",
+    "segment_bytes": 1024,
+    "min_cleanable_dirty_ratio": "0.01",
+    "delete_retention_ms": 1000,
+}
+Pair = tuple[str, str | None]
+
+
+def keyed(pairs: list[Pair], *, codec: Codec = Codec.NONE, timestamp_ms: int = 1000, **producer: int) -> bytes:
+    builder = RecordBatchBuilder(codec, **producer)  # type: ignore[arg-type]
+    for key, value in pairs:
+        builder.append(key.encode(), None if value is None else value.encode(), (), timestamp_ms)
+    return builder.build()
+
+
+def fill(log: PartitionLog, rounds: int = 30, keys: int = 4, codec: Codec = Codec.NONE) -> dict[str, str]:
+    """Writes each key many times; what compaction must keep."""
+    last: dict[str, str] = {}
+    for number in range(rounds):
+        pairs: list[Pair] = [(f"k{(number + k) % keys}", f"{number}-{k}" + "." * 30) for k in range(3)]
+        log.append_as_leader(keyed(pairs, codec=codec), 1)
+        last |= {key: value for key, value in pairs if value is not None}
+    return last
+
+
+def state(log: PartitionLog) -> dict[bytes, bytes]:
+    """What a reader from the beginning ends up with."""
+    found: dict[bytes, bytes] = {}
+    for record in read_records(everything(log)):
+        assert record.key is not None
+        if record.value is None:
+            found.pop(record.key, None)
+        else:
+            found[record.key] = record.value
+    return found
+
+
+async def clean(
+    log: PartitionLog, disk: MemoryDisk, *, dirty: int = 0, now_ms: int = 2000, map_bytes: int = 1 << 20
+) -> int:
+    return await compact(
+        log, disk, first_dirty_offset=dirty, high_watermark=log.log_end_offset, now_ms=now_ms, map_bytes=map_bytes
+    )
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+async def test_the_last_record_of_each_key_stays_at_its_offset(codec: Codec) -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    last = fill(log, codec=codec)
+    before = {record.offset: record for record in read_records(everything(log))}
+    size, active = log.size_bytes, log.segments[-1].base_offset
+    reached = await clean(log, disk)
+    assert reached == active
+    assert log.size_bytes < size
+    after = list(read_records(everything(log)))
+    assert all(before[record.offset] == record for record in after)
+    assert [record.offset for record in after] == sorted(record.offset for record in after)
+    assert state(log) == {key.encode(): value.encode() for key, value in last.items()}
+    below = [record.key for record in after if record.offset < active]
+    assert len(below) == len(set(below))
+    assert log.log_end_offset == 90
+    # Every offset can still be asked for, and a restart sees the same, clean or not.
+    for offset in range(90):
+        header = parse_header(log.read(offset, 1).records[0])
+        assert header.last_offset >= offset
+    content = everything(log)
+    assert everything(reopen(disk, recovery_point=active, **SETTINGS)) == content
+    # Another pass finds nothing to do; new records make it due again.
+    assert await clean(log, disk, dirty=reached) == reached
+    fill(log)
+    assert await clean(log, disk, dirty=reached) > reached
+
+
+async def test_nothing_above_the_high_watermark_the_last_stable_offset_or_the_lag_is_touched() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS, min_compaction_lag_ms=500)
+    fill(log)
+    content = everything(log)
+    assert await compact(log, disk, first_dirty_offset=0, high_watermark=3, now_ms=2000) == 0
+    assert await compact(log, disk, first_dirty_offset=0, high_watermark=90, now_ms=1400) == 0
+    assert everything(log) == content
+
+
+async def test_a_small_map_takes_several_passes_to_the_same_end() -> None:
+    disk, other = MemoryDisk(), MemoryDisk()
+    log, twin = make_log(disk, **SETTINGS), make_log(other, **SETTINGS)
+    for one in (log, twin):
+        fill(one, rounds=60, keys=20)
+    await clean(twin, other)
+    dirty, passes = 0, 0
+    while (reached := await clean(log, disk, dirty=dirty, map_bytes=600)) != dirty:
+        dirty, passes = reached, passes + 1
+        assert state(log) == state(twin)
+    assert passes > 2
+
+
+async def test_tombstones_stay_for_their_time_then_go() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    log.append_as_leader(keyed([("a", "1"), ("b", "1")]), 1)
+    log.append_as_leader(keyed([("a", None)]), 1)
+    log.roll()
+    log.append_as_leader(keyed([("c", "1")]), 1)
+    await clean(log, disk, now_ms=5000)
+    records = [(r.offset, r.key, r.value, r.timestamp) for r in read_records(everything(log))]
+    assert records == [(1, b"b", b"1", 1000), (2, b"a", None, 1000), (3, b"c", b"1", 1000)]
+    horizons = [h.base_timestamp for _, h in split_batches(everything(log)) if h.has_delete_horizon]
+    assert horizons == [6000]
+    log.roll()
+    log.append_as_leader(keyed([("d", "1")]), 1)
+    dirty = 3
+    dirty = await clean(log, disk, dirty=dirty, now_ms=5999)
+    assert b"a" in [record.key for record in read_records(everything(log))]
+    log.roll()
+    await clean(log, disk, dirty=dirty, now_ms=6000)
+    assert [record.key for record in read_records(everything(log))] == [b"b", b"c", b"d"]
+
+
+async def test_aborted_records_go_and_their_marker_later() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+
+    def transaction(key: str, sequence: int, *, commit: bool) -> None:
+        log.append_as_leader(
+            keyed([(key, "v")], producer_id=5, producer_epoch=0, base_sequence=sequence, transactional=True), 1
+        )
+        marker = end_transaction_marker(5, 0, commit=commit, coordinator_epoch=0, timestamp_ms=1000)
+        log.append_as_leader(marker, 1, origin="coordinator")
+
+    transaction("kept", 0, commit=True)
+    transaction("aborted", 1, commit=False)
+    transaction("kept2", 2, commit=True)
+    log.roll()
+    log.append_as_leader(keyed([("x", "1")]), 1)
+    dirty = await clean(log, disk, now_ms=2000)
+    assert [record.key for record in read_records(everything(log))] == [b"kept", b"kept2", b"x"]
+    assert [(entry.first_offset, entry.last_offset) for entry in log.aborted_transactions(0, 100)] == [(2, 3)]
+    control = [header.base_offset for _, header in split_batches(everything(log)) if header.is_control]
+    assert control == [1, 3, 5], "a marker outlives its records by one pass and the delete horizon"
+    for number, now_ms in enumerate((3000, 5000)):
+        log.roll()
+        log.append_as_leader(keyed([("x", str(number))]), 1)
+        dirty = await clean(log, disk, dirty=dirty, now_ms=now_ms)
+    control = [header.base_offset for _, header in split_batches(everything(log)) if header.is_control]
+    assert control == [1, 5]
+    assert log.aborted_transactions(0, 100) == [], "no reader may wait for a marker that is gone"
+    assert reopen(disk, **SETTINGS).active_producers()[5].last_sequence == 2
+
+
+@pytest.mark.checklist("F25")
+async def test_a_producers_last_batch_stays_for_its_sequence() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    for number in range(10):
+        log.append_as_leader(keyed([("k", str(number))], producer_id=9, producer_epoch=1, base_sequence=number), 1)
+    log.append_as_leader(keyed([("k", "someone else")]), 1)
+    log.roll()
+    log.append_as_leader(keyed([("other", "1")]), 1)
+    await clean(log, disk)
+    assert [record.offset for record in read_records(everything(log))] == [10, 11]
+    disk.write_file_atomic(f"{PATH}/nothing", b"")
+    for name in disk.listdir(PATH):
+        if name.endswith(".snapshot"):
+            disk.remove(f"{PATH}/{name}")
+    again = reopen(disk, **SETTINGS)
+    retry = keyed([("k", "9")], producer_id=9, producer_epoch=1, base_sequence=9)
+    assert again.append_as_leader(retry, 1).duplicate
+
+
+async def test_a_follower_copies_a_compacted_log() -> None:
+    disk, other = MemoryDisk(), MemoryDisk()
+    log, follower = make_log(disk, **SETTINGS), make_log(other, **SETTINGS)
+    fill(log)
+    await clean(log, disk)
+    while follower.log_end_offset < log.log_end_offset:
+        follower.append_as_follower(log.read(follower.log_end_offset, 700).records[0])
+    assert everything(follower) == everything(log)
+    assert everything(reopen(other, **SETTINGS)) == everything(log)
+
+
+async def test_small_neighbours_become_one_segment() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    fill(log, rounds=60)
+    count = log.segment_count
+    dirty = await clean(log, disk)
+    assert log.segment_count == count, "grouped by what they were before the pass, as Kafka does"
+    fill(log, rounds=10)
+    await clean(log, disk, dirty=dirty)
+    assert log.segment_count < count // 2
+    assert groups_of([], log.config) == []
+
+
+async def test_a_log_that_changes_under_the_cleaner_is_left_alone() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    fill(log)
+
+    async def truncate() -> None:
+        disk.during_sync = None
+        log.truncate_to(5)
+
+    disk.during_sync = truncate
+    assert await clean(log, disk) == 0
+    assert log.log_end_offset <= 5 and not [name for name in disk.listdir(PATH) if "cleaned" in name or "swap" in name]
+
+
+async def test_a_crash_at_each_step_of_the_swap_loses_nothing() -> None:
+    reference = MemoryDisk()
+    log = make_log(reference, **SETTINGS)
+    fill(log)
+    expected, calls = state(log), 0
+    await clean(log, reference)
+    for step in range(1, 200):
+        disk = MemoryDisk()
+        log = make_log(disk, **SETTINGS)
+        fill(log)
+        calls = 0
+
+        class Stopped(BaseException):
+            pass
+
+        def count(original, step=step):  # type: ignore[no-untyped-def]
+            def counted(*arguments):  # type: ignore[no-untyped-def]
+                nonlocal calls
+                calls += 1
+                if calls == step:
+                    raise Stopped
+                return original(*arguments)
+
+            return counted
+
+        disk.rename = count(disk.rename)  # type: ignore[method-assign]
+        disk.remove = count(disk.remove)  # type: ignore[method-assign]
+        try:
+            await clean(log, disk)
+        except Stopped:
+            del disk.rename, disk.remove
+            disk.process_crash()
+            again = reopen(disk, recovery_point=log.segments[-1].base_offset, **SETTINGS)
+            assert state(again) == expected
+            assert again.log_end_offset == 90
+            assert not [name for name in disk.listdir(PATH) if name.endswith((".swap", ".cleaned"))]
+            offsets = [header.base_offset for _, header in split_batches(everything(again))]
+            assert offsets == sorted(set(offsets))
+        else:
+            assert step > 3
+            return
+    raise AssertionError("the swap never ended")
+
+
+async def test_the_manager_cleans_what_is_due_and_remembers_how_far() -> None:
+    disk, clock = MemoryDisk(), ManualClock()
+
+    def fatal(error: BaseException) -> None:
+        raise error
+
+    manager = LogManager(
+        BrokerConfig(log_dirs=("/d",)), disk, clock, supervisor=Supervisor(fatal), on_dir_failed=lambda *_: None
+    )
+    await manager.start("c", 1, {})
+    log = manager.create(TP, TOPIC_ID, TopicConfig(cleanup_policy="compact", segment_bytes=1024))
+    fill(log)
+    manager.hw_of = lambda _: log.log_end_offset
+    assert await manager.cleaning_pass() == 1
+    assert await manager.cleaning_pass() == 0
+    assert disk.read_file("/d/cleaner-offset-checkpoint").startswith(b"0\n1\nevents 0 ")
+    await manager.close()
