@@ -122,6 +122,8 @@ class ReplicaView:
     log_start_offset: int
     log_end_offset: int
     read: Callable[[int, int], list[BatchView]]
+    #: Of its directory.
+    path: str = ""
 
     def __str__(self) -> str:
         role = "leader" if self.is_leader else "follower"
@@ -163,14 +165,14 @@ class ReplicaChecker:
         for partition, state in states.items():
             self._under_minimum(partition, state, writes.get(partition, 0))
         for view in seen:
-            durable = states.get(view.partition)
-            if durable is None or durable.leader_epoch != view.leader_epoch:
+            current = states.get(view.partition)
+            if current is None or current.leader_epoch != view.leader_epoch:
                 continue
             end = self.committed_end(view.partition)
             _demand(
-                view.broker not in durable.isr or view.log_end_offset >= end,
+                view.broker not in current.isr or view.log_end_offset >= end,
                 "a member of the ISR has all that is committed",
-                f"{view}, committed up to {end}, {durable}",
+                f"{view}, committed up to {end}, {current}",
             )
 
     def _under_minimum(self, partition: Partition, state: State, writes: int) -> None:
