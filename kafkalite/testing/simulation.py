@@ -223,6 +223,8 @@ class Simulation:
             log_start_offset=replica.log.log_start_offset,
             log_end_offset=replica.log.log_end_offset,
             read=read,
+            isr=replica.current_isr,
+            partition_epoch=replica.partition_epoch,
             path=path,
         )
 
@@ -237,7 +239,7 @@ class Simulation:
             context = self.world.loop.unhandled[0]
             error = context.get("exception")
             raise Violation(f"an error that nobody sees: {context['message']}: {error!r}{_where(error)}")
-        self.replicas.observe(self.views(), self.zk.states, self.zk.writes)
+        self.replicas.observe(self.views(), self.zk.states)
 
     # --- nodes -----------------------------------------------------------------------------------
 
