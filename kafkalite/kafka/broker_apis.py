@@ -23,7 +23,8 @@ class KafkaSide:
     def __init__(self, services: Services) -> None:
         self.groups = GroupCoordinator(services)
         local = LocalMarkers(services, self.groups)
-        self.transactions = TransactionCoordinator(services, MarkerChannels(services, local))
+        self._channels = MarkerChannels(services, local)
+        self.transactions = TransactionCoordinator(services, self._channels)
         handlers = {
             **ClusterHandlers(services).table(),
             **DataHandlers(services).table(),
@@ -44,3 +45,4 @@ class KafkaSide:
 
     async def close(self) -> None:
         await self.listener.close()
+        self._channels.close()
