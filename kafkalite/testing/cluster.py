@@ -22,14 +22,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import structlog
-
 from kafkalite.config import broker_config
 from kafkalite.coordination.coordinator import Create, Op
 from kafkalite.env.real import real_env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.node.node import Node
-from kafkalite.telemetry import logs
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
 
 #: Changes of znodes are saved at most so often.
@@ -213,8 +210,6 @@ class ThreadedCluster:
     def _run(self) -> None:
         import uvloop
 
-        if not structlog.is_configured():
-            logs.configure(level="error")  # a test's output is not the place for a broker's news
         try:
             uvloop.run(self._serve())
         except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for us
