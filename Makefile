@@ -19,7 +19,7 @@ demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed le
 	@$(PY) -m kafkalite_cli.demo
 
 test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simulation, real processes, Spark
-	$(PY) -m pytest tests
+	$(PY) -m pytest tests -n 2 --dist loadgroup
 
 check: lint types imports test simfirst ## what CI runs: lint, types, import contracts, tests, the first simulation seeds
 

@@ -169,7 +169,7 @@ def one_partition(disk: Disk, root: str, megabytes: int) -> list[dict[str, objec
                     path=f"{root}/{TP}",
                     now_ms=WallClock().wall_ms,
                 ),
-            )  # fmt: skip
+            )
         )
     shutil.rmtree(f"{root}/{TP}", ignore_errors=True)
     return rows

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.model import ProducerId, TopicPartition
-from kafkalite.record.batch import HEADER_SIZE, MAX_SEQUENCE
+from kafkalite.model import TopicPartition
+from kafkalite.record.batch import HEADER_SIZE, MAX_SEQUENCE, parse_header
 from kafkalite.record.builder import Headers, encode_batch, encode_record
 from kafkalite.record.compression import Codec, compress
+from kafkalite.record.reader import records_of
 
 #: What a record costs beside key, value and headers, at most: five varints and the attributes.
 RECORD_OVERHEAD_BYTES = 36
@@ -17,7 +18,7 @@ class ProducerBatch:
     """Records for one partition that are sent, and acknowledged, together.
 
     Attributes:
-        number: rises with the order of creation within a producer.
+        number: rises with the order of creation within a producer; the second half of a split batch lies in between.
         tokens: one per record, opaque here: whom to tell.
         created_at: seconds on the caller's clock; linger and delivery timeout count from it.
         attempts: how often it was sent; a batch that was sent keeps its records as they are.
@@ -30,7 +31,7 @@ class ProducerBatch:
         "timestamps", "tokens", "topic_partition",
     )  # fmt: skip
 
-    def __init__(self, topic_partition: TopicPartition, number: int, created_at: float) -> None:
+    def __init__(self, topic_partition: TopicPartition, number: float, created_at: float) -> None:
         self.topic_partition = topic_partition
         self.number = number
         self.created_at = created_at
@@ -74,7 +75,7 @@ class ProducerBatch:
         self.size_bytes += size
         return size
 
-    def assign_sequence(self, producer_id: ProducerId, producer_epoch: int, base_sequence: int) -> int:
+    def assign_sequence(self, producer_id: int, producer_epoch: int, base_sequence: int) -> int:
         """Give the batch its place in the producer's order; returns the sequence that follows it."""
         self.producer_id, self.producer_epoch, self.base_sequence = producer_id, producer_epoch, base_sequence
         self._encoded = None
@@ -98,6 +99,24 @@ class ProducerBatch:
                 base_sequence=self.base_sequence,
             )
         return self._encoded
+
+    def split(self, codec: Codec, between: float) -> tuple[ProducerBatch, ProducerBatch]:
+        """The same records in two batches that take over place and sequence; the second is numbered `between`."""
+        data = self.encoded(codec)
+        records = list(records_of(data, 0, parse_header(data)))
+        half = len(records) // 2
+        halves = []
+        for number, first, last in ((self.number, 0, half), (between, half, len(records))):
+            part = ProducerBatch(self.topic_partition, number, self.created_at)
+            for record, token in zip(records[first:last], self.tokens[first:last], strict=True):
+                part.append(record.key, record.value, record.headers, record.timestamp, token)
+            if self.has_sequence:
+                sequence = (self.base_sequence + first) & MAX_SEQUENCE
+                part.assign_sequence(self.producer_id, self.producer_epoch, sequence)
+            part.closed = True
+            part.attempts = self.attempts
+            halves.append(part)
+        return halves[0], halves[1]
 
 
 def record_bound(key: bytes | None, value: bytes | None, headers: Headers) -> int:

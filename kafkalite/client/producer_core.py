@@ -305,6 +305,9 @@ class ProducerCore:
             return Completion(batch, None, base_offset, log_append_time_ms), False
         if batch.node is None or attempt != batch.attempts:
             return None, False
+        if code is ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+            self._split(partition, batch)
+            return None, False
         if verdict is Verdict.FAILED:
             self._finish(partition, batch)
             return Completion(batch, api_error(code, f"{batch.topic_partition}: {message or code.name}")), False
@@ -385,13 +388,25 @@ class ProducerCore:
             return Completion(batch, api_error(code, f"{batch.topic_partition}: {reason}, {batch.attempts} attempts"))
         partition.in_flight.remove(batch)
         batch.retry_at = now + self._backoff.pause_s(batch.attempts)
-        # Back to its place: before everything that is newer.
-        later: list[ProducerBatch] = []
-        while partition.queue and partition.queue[0].number < batch.number:
-            later.append(partition.queue.popleft())
-        partition.queue.appendleft(batch)
-        partition.queue.extendleft(reversed(later))
+        self._put_back(partition, batch)
         return None
+
+    def _put_back(self, partition: _Partition, batch: ProducerBatch) -> None:
+        """Queue the batch in its place: before everything that is newer."""
+        older: list[ProducerBatch] = []
+        while partition.queue and partition.queue[0].number < batch.number:
+            older.append(partition.queue.popleft())
+        partition.queue.appendleft(batch)
+        partition.queue.extendleft(reversed(older))
+
+    def _split(self, partition: _Partition, batch: ProducerBatch) -> None:
+        """The topic takes only smaller batches: try the halves (Kafka: KAFKA-3995)."""
+        newer = [b.number for b in (*partition.in_flight, *partition.queue) if b.number > batch.number]
+        between = (batch.number + min(newer, default=batch.number + 1)) / 2
+        self._finish(partition, batch)
+        for half in batch.split(self.settings.codec, between):
+            self.buffered_bytes += half.size_bytes - HEADER_SIZE
+            self._put_back(partition, half)
 
     def _finish(self, partition: _Partition, batch: ProducerBatch) -> None:
         if batch in partition.in_flight:

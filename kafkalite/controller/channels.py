@@ -243,8 +243,8 @@ class Channels:
         for entry in command.partitions:
             partition = (entry.topic, entry.partition)
             code = refused.get(partition, ErrorCode.NONE)
-            if code in (ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.INVALID_UPDATE_VERSION):
-                channel.refusals.pop(partition, None)  # fenced: the broker knows more than this command told
+            if code in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH):
+                channel.refusals.pop(partition, None)  # stale: the broker knows more than this command told
             elif partition in channel.refusals or len(channel.refusals) < MAX_REFUSALS:
                 since_ms = channel.refusals.get(partition, (0, now_ms))[1]
                 channel.refusals[partition] = (code, since_ms)

@@ -16,6 +16,7 @@ from kafkalite.controller.problems import find_problems
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Connectivity, DeposedError, Storage
+from kafkalite.controller.topic_changes import without_leader
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -203,6 +204,11 @@ class Controller:
             return ControlledShutdownResponse(ErrorCode.NOT_CONTROLLER)
 
     # --- health ----------------------------------------------------------------------------------------------
+
+    @property
+    def offline_partitions(self) -> int:
+        """How many partitions nobody leads; `problems` names some of them."""
+        return 0 if self._leadership is None else len(without_leader(self._leadership.state))
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """What is wrong in the cluster as far as the controller in office can see; nothing while dormant."""

@@ -54,6 +54,7 @@ MAX_NAME_LENGTH = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 RETRY_S = 0.1
 MIN_PATIENCE_S = 5.0
+DELETION_WAIT_S = 2.0
 #: Attempts at a conditional write that others keep winning.
 ATTEMPTS = 20
 
@@ -104,6 +105,8 @@ class Orders:
         self._session = session
         self._config = config
         self._rng = rng
+        #: How long an order to delete waits for its execution.
+        self.deletion_wait_s = DELETION_WAIT_S
 
     async def _repeating(self, call: Callable[[Coordinator], Awaitable[T]]) -> T:
         """Do what may be done twice until ZooKeeper answers, in the next session if need be."""
@@ -280,7 +283,10 @@ class Orders:
     # --- delete ----------------------------------------------------------------------------------------------
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """Order the deletion of topics. NONE means: the order stands, and will be carried out."""
+        """Order the deletion of topics. NONE means: the order stands, and will be carried out.
+
+        Waits a little for that, so that as a rule a topic of the same name can be created right afterwards.
+        """
         names = tuple(dict.fromkeys(request.topics))
         if not self._config().delete_topic_enable:
             code, reason = ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false"
@@ -293,6 +299,7 @@ class Orders:
                 there = [name for name, each in zip(legal, found, strict=True) if each is not None]
                 if there:
                     await self._repeating(lambda zk: self._order_deletion(zk, there))
+                    await self._wait_until_gone(there, min(self.deletion_wait_s, request.timeout_ms / 1000))
         except ApiError as refusal:
             return DeleteTopicsResponse(tuple(TopicResult(name, refusal.code, str(refusal)) for name in names))
         except TimeoutError:
@@ -305,6 +312,19 @@ class Orders:
                 for name in names
             )
         )
+
+    async def _wait_until_gone(self, names: Sequence[str], wait_s: float) -> None:
+        """Until the topics' znodes are gone, which is the end of a deletion; a dead replica can keep it from ending."""
+        changed = asyncio.Event()
+        try:
+            async with asyncio.timeout(wait_s):
+                for name in names:
+                    changed.clear()
+                    while await self._repeating(lambda zk, name=name: zk.exists(paths.topic(name), changed.set)):  # type: ignore[misc]
+                        await changed.wait()
+                        changed.clear()
+        except TimeoutError:
+            _log.info("topic.deletion_goes_on", topics=list(names))
 
     async def _order_deletion(self, zk: Coordinator, names: Sequence[str]) -> None:
         """Add names to /admin/delete_topics; may be repeated. Raises ApiError, CoordinatorError."""

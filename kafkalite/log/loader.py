@@ -60,17 +60,24 @@ def load_log(
         Segment.load(disk, handles, path, base, following)
         for base, following in zip(bases, [*bases[1:], -1], strict=False)
     ]
+    while len(segments) > 1 and segments[0].next_offset <= log_start_offset:
+        segments.pop(0).remove()  # retention had taken it; its removal was lost with the power
     file_epochs = _read_epochs(disk, path, names)
     checked_from = len(segments)
+    lowered = False
     if segments:
         if clean and not segments[-1].find_end():
             _log.warning("log.end_unclear", partition=str(topic_partition))
             clean = False
         if not clean:
+            known_point = recovery_point
             last = len(segments) - 1
             checked_from = next((n for n, s in enumerate(segments[:-1]) if s.next_offset > recovery_point), last)
             gaps = "compact" in config.cleanup_policy
-            _recover(segments, checked_from, file_epochs, gaps=gaps, interval=config.index_interval_bytes)
+            cut = _recover(segments, checked_from, file_epochs, gaps=gaps, interval=config.index_interval_bytes)
+            # What was cut may be back after a power loss until it is flushed: check that segment again next time.
+            recovery_point = min(recovery_point, cut)
+            lowered = recovery_point < known_point
     recovered = segments[checked_from:]
     if not segments or segments[-1].next_offset < log_start_offset:
         for segment in segments:
@@ -91,6 +98,7 @@ def load_log(
         recovery_point=end if clean else min(recovery_point, end),
         topic_id=_read_topic_id(disk, path, names),
         clean=clean,
+        recovery_point_lowered=lowered,
     )
     return PartitionLog(
         topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
@@ -122,6 +130,28 @@ def new_log(
     )  # fmt: skip
     if topic_id:
         log.write_metadata()
+    return log
+
+
+def no_log(
+    topic_partition: TopicPartition,
+    config: TopicConfig,
+    topic_id: TopicId,
+    *,
+    disk: Disk,
+    handles: HandleCache,
+    directory: str,
+    path: str,
+    now_ms: Callable[[], int],
+) -> PartitionLog:
+    """Stands for a log that cannot be reached: empty, closed; every use of it raises StorageError. Touches no disk."""
+    parts = LogParts(
+        [Segment(disk, handles, path, 0)], LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True
+    )
+    log = PartitionLog(
+        topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
+    )
+    log.close()
     return log
 
 
@@ -179,17 +209,19 @@ def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str
     return left if base_name in left else [*left, base_name]
 
 
-def _recover(
-    segments: list[Segment], first: int, epochs: LeaderEpochCache | None, *, gaps: bool, interval: int
-) -> None:
-    """Check `segments` from number `first` on; cut and drop what is not sound. Raises OSError."""
+def _recover(segments: list[Segment], first: int, epochs: LeaderEpochCache | None, *, gaps: bool, interval: int) -> int:
+    """Check `segments` from number `first` on; cut and drop what is not sound.
+
+    Returns the base offset of the segment that was cut (or behind which some were dropped); 2**63 - 1 if none was.
+    Raises OSError.
+    """
     expected = segments[first].base_offset
     floor_epoch = -1
     for number in range(first, len(segments)):
         segment = segments[number]
         if segment.base_offset != expected and not (gaps and segment.base_offset > expected):
             _drop(segments, number)
-            return
+            return segments[-1].base_offset
         expected = max(expected, segment.base_offset)
         segment.reset_for_recovery()
         segment.next_offset = segment.base_offset
@@ -207,7 +239,8 @@ def _recover(
         segment.cut_after_recovery(end)
         if not whole:
             _drop(segments, number + 1)
-            return
+            return segment.base_offset
+    return 2**63 - 1
 
 
 def _epoch_fits(epochs: LeaderEpochCache | None, header: BatchHeader, floor_epoch: int) -> bool:

@@ -74,6 +74,8 @@ class LogParts:
     recovery_point: int
     topic_id: TopicId
     clean: bool
+    #: The recovery point in the checkpoint file is too high (recovery cut below it).
+    recovery_point_lowered: bool = False
 
 
 class PartitionLog:
@@ -86,7 +88,7 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
+        "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_epochs_unsaved", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
         "_segments", "_snapshots", "_snapshots_dirty", "_sync_ceiling", "clean_start", "config", "damaged_at", "directory",
         "disk", "log_end_offset", "log_start_offset", "needs_checkpoint", "on_recovery_point_lowered", "path",
         "recovery_point", "synced_offset", "topic_id", "topic_partition", "unflushed_since_ms",
@@ -134,15 +136,18 @@ class PartitionLog:
         #: A flush under way proves nothing at or above this offset (the log was truncated meanwhile).
         self._sync_ceiling: int | None = None
         #: partition.metadata and the directory itself are not durable yet (a new log: see `sync_metadata`).
-        self._metadata_dirty = is_new
-        self._epochs_dirty = False
+        #: After an unclean shutdown nobody knows what of it was synced.
+        self._metadata_dirty = is_new or not parts.clean
+        self._epochs_dirty = not parts.clean
+        #: The epoch file lacks an epoch that has begun here and has no batch yet.
+        self._epochs_unsaved = False
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
-        self._dir_dirty = False
-        self._snapshots_dirty: list[int] = []
+        self._dir_dirty = not parts.clean
+        self._snapshots_dirty: list[int] = [] if parts.clean else list(parts.snapshots)
         #: Told when the recovery point went down; has to make that durable before it returns.
         self.on_recovery_point_lowered: Callable[[PartitionLog], None] | None = None
         #: The recovery point in the checkpoint file is higher than ours.
-        self.needs_checkpoint = False
+        self.needs_checkpoint = parts.recovery_point_lowered
         #: When the oldest record that is not flushed came (flush.ms); None when all is flushed.
         self.unflushed_since_ms: int | None = None
 
@@ -300,8 +305,8 @@ class PartitionLog:
     ) -> AppendInfo:
         """Write the batches, one system call per segment they fall into (nearly always one), then account for them."""
         start, max_timestamp, total = self.log_end_offset, -1, 0
-        if epochs:
-            changed = False
+        if epochs or self._epochs_unsaved:
+            changed = self._epochs_unsaved
             for epoch, offset in epochs:
                 changed = self._epochs.assign(epoch, offset) or changed
             if changed:
@@ -415,6 +420,13 @@ class PartitionLog:
 
     # --- read -------------------------------------------------------------------------------------
 
+    def is_flush_due(self, now_ms: int) -> bool:
+        """By flush.ms or flush.messages."""
+        since, config = self.unflushed_since_ms, self.config
+        return (since is not None and now_ms - since >= config.flush_ms) or (
+            self.log_end_offset - self.synced_offset >= config.flush_messages
+        )
+
     @property
     def has_rolled(self) -> bool:
         """Whether `flush_rolled` has anything to do."""
@@ -448,7 +460,13 @@ class PartitionLog:
         if offset >= limit:
             return ReadInfo(offset, [], 0)
         try:
-            data = self._read_segments(offset, max_bytes, limit, min_one_batch)
+            try:
+                data = self._read_segments(offset, max_bytes, limit, min_one_batch)
+            except OSError:
+                # Once more with fresh handles: a stale one, or a disk that stumbled, is no reason to give up the log.
+                for segment in self._segments:
+                    segment.close()
+                data = self._read_segments(offset, max_bytes, limit, min_one_batch)
             if verify and data:
                 data = self._sound_prefix(data, offset)
         except OSError as error:
@@ -527,14 +545,19 @@ class PartitionLog:
         return self._epochs.end_offset_for(requested_epoch, self.log_end_offset)
 
     def assign_epoch_start(self, leader_epoch: int, start_offset: int) -> None:
-        """This replica became the leader of `leader_epoch`, which starts here; kept across restarts (KAFKA-6361)."""
+        """This replica became the leader of `leader_epoch`, which starts here; kept across clean restarts (KAFKA-6361).
+
+        The file gets it before the first batch of that epoch. Until then a crash forgets it, which changes no answer:
+        without batches the epoch ends where the one before does. Thousands of files written at once would hold up a
+        failover.
+        """
         self._check_usable()
         if self._epochs.assign(leader_epoch, start_offset):
-            with self._io("writing the leader epochs"):
-                self._save_epochs()
+            self._epochs_unsaved = True
 
     def _save_epochs(self) -> None:
         """Into the page cache now; the next flush makes it durable before it calls any record of the epoch durable."""
+        self._epochs_unsaved = False
         self.disk.write_file_atomic(
             f"{self.path}/{checkpoints.LEADER_EPOCHS}", checkpoints.encode_epochs(self._epochs.entries()), durable=False
         )
@@ -590,14 +613,16 @@ class PartitionLog:
             end = segment.end_before(position)
             segment.truncate_to_position(position, end)
         self.log_end_offset = Offset(segment.next_offset)
-        self._lower_synced(self.log_end_offset)
+        # The cut itself is not durable yet: after a power loss the tail may be back, so the whole segment counts as
+        # unchecked until the next flush, even when the cut is at or above the recovery point.
+        self._lower_synced(self.log_end_offset, recovery_point=segment.base_offset)
 
-    def _lower_synced(self, offset: Offset) -> None:
+    def _lower_synced(self, offset: Offset, *, recovery_point: int) -> None:
         self.synced_offset = min(self.synced_offset, offset)
         if self._flushing is not None:
             self._sync_ceiling = offset if self._sync_ceiling is None else min(self._sync_ceiling, offset)
-        if self.recovery_point > offset:
-            self.recovery_point = offset
+        if self.recovery_point > recovery_point:
+            self.recovery_point = Offset(recovery_point)
             self.needs_checkpoint = True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -607,7 +632,8 @@ class PartitionLog:
         with self._io("truncation"):
             for segment in self._segments:
                 segment.remove()
-            self._lower_synced(Offset(min(offset, self.log_start_offset)))
+            start = min(offset, self.log_start_offset)
+            self._lower_synced(Offset(start), recovery_point=start)
             segment = Segment(self.disk, self._handles, self.path, offset)
             self._segments[:] = [segment]
             segment.create()
@@ -892,6 +918,8 @@ class PartitionLog:
     def prepare_clean_close(self) -> None:
         """Write what makes the next start fast: the producers at the log's end, the indexes. Flush before and after."""
         with self._io("close"):
+            if self._epochs_unsaved:
+                self._save_epochs()
             if self.log_end_offset > self.log_start_offset or len(self._producers):
                 self._take_snapshot(self.log_end_offset)
             for segment in self._segments:

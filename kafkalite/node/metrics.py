@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalite.node.node import Node
 
 #: Those of ReplicaManager.counts that only grow.
-_COUNTERS = frozenset({"IsrShrinks", "IsrExpands", "FailedIsrUpdates"})
+_COUNTERS = frozenset({"IsrShrinks", "IsrExpands", "FailedIsrUpdates", "ReplicaRestarts"})
 
 
 class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has no types
@@ -52,9 +52,10 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             "1 on the controller, 0 elsewhere",
             value=int(controller.is_active),
         )
-        offline = sum(1 for problem in controller.problems() if problem.what == "partition.offline")
         yield GaugeMetricFamily(
-            "kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions nobody leads", value=offline
+            "kafka_controller_kafkacontroller_offlinepartitionscount",
+            "Partitions nobody leads",
+            value=controller.offline_partitions,
         )
         yield CounterMetricFamily(
             "kafka_controller_controllerstats_uncleanleaderelections",

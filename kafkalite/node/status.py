@@ -61,9 +61,11 @@ class StatusPages:
         metadata = node.metadata
         parts = [
             f"<h1>kafkalite node {node.broker_id}</h1>",
-            f"<p class=dim>cluster {html.escape(node.cluster_id)} · controller is node {metadata.controller_id}"
-            f" (epoch {metadata.controller_epoch})"
-            f" · session {'<span class=ok>live</span>' if node.session.usable() else '<span class=bad>fenced</span>'}</p>",
+            (
+                f"<p class=dim>cluster {html.escape(node.cluster_id)} · controller is node {metadata.controller_id}"
+                f" (epoch {metadata.controller_epoch})"
+                f" · session {'<span class=ok>live</span>' if node.session.usable() else '<span class=bad>fenced</span>'}</p>"
+            ),
             self._problems(),
             "<h2>Nodes</h2>",
             _table(

@@ -18,8 +18,6 @@ from kafkalite.coordination.coordinator import (
     Coordinator,
     CoordinatorError,
     NotSentError,
-    OutcomeUnknownError,
-    SessionExpiredError,
     SetData,
 )
 from kafkalite.coordination.session import SessionKeeper
@@ -98,7 +96,7 @@ class IsrWriter:
                 batch = [task for task in list(self._pending.values())[:ROUND] if self._keep(task)]
                 try:
                     unsettled = await self._round(coordinator, batch)
-                except (NotSentError, OutcomeUnknownError, SessionExpiredError) as error:  # while reading
+                except CoordinatorError as error:  # while reading
                     _log.info("isr.write_postponed", partitions=len(batch), error=repr(error))
                     unsettled = len(batch)
                 if unsettled:

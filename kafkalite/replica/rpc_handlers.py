@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from kafkalite.env.seams import Buffer
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.messages import (
@@ -35,14 +36,17 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         return Reply(await outcome)
 
     def leader_and_isr(request: Request) -> Awaitable[Reply]:
+        _only_nodes(request)
         assert isinstance(request.message, LeaderAndIsrRequest)
         return answer(manager.leader_and_isr(request.message))
 
     def stop_replica(request: Request) -> Awaitable[Reply]:
+        _only_nodes(request)
         assert isinstance(request.message, StopReplicaRequest)
         return answer(manager.stop_replica(request.message))
 
     def update_metadata(request: Request) -> Reply:
+        _only_nodes(request)
         assert isinstance(request.message, UpdateMetadataRequest)
         return Reply(manager.update_metadata(request.message))
 
@@ -75,6 +79,8 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
 
     def replica_fetch(request: Request) -> Reply | Awaitable[Reply]:
         assert isinstance(request.message, ReplicaFetchRequest)
+        if request.message.replica_id != request.peer.node_id:
+            raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a replica fetch in the name of another broker")
         reply, done = _promise()
 
         def fetched(response: ReplicaFetchResponse, body: list[Buffer]) -> None:
@@ -106,6 +112,11 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         ListOffsetsRequest: list_offsets,
         DescribeReplicasRequest: describe,
     }
+
+
+def _only_nodes(request: Request) -> None:
+    if request.peer.node_id < 0:
+        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node of the cluster may command")
 
 
 def _promise() -> tuple[Callable[[], Reply | asyncio.Future[Reply]], Callable[[Reply], None]]:

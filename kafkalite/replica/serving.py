@@ -11,7 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from kafkalite.env.seams import Buffer
-from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, TopicPartition
 from kafkalite.replica.fetch_session import FetchSession, ReplicaFetchDone, SessionEntry
 from kafkalite.replica.follower import Divergence, OutOfRange, find_divergence
@@ -262,11 +262,17 @@ class Serving:
                 self._tell_divergence(session, entry, OutOfRange())
                 answers.append(session.answers.pop())
                 return 0
-            info = log.read(entry.fetch_offset, min(entry.max_bytes, left), min_one_batch=not body)
+            # The follower checks every CRC itself before it appends.
+            info = log.read(entry.fetch_offset, min(entry.max_bytes, left), min_one_batch=not body, verify=False)
         except StorageError as failure:
             self._hosted.fail_storage(partition, failure)
             answers.extend(session.answers)
             session.answers = []
+            return 0
+        except ApiError as failure:
+            _log.error("replica.unreadable", partition=str(partition.topic_partition), error=str(failure))
+            session.drop(entry)
+            answers.append(_refused(partition.topic_partition, failure.code))
             return 0
         if info.size_bytes == 0 and entry.fetch_offset < log.log_end_offset:
             return 0  # the next batch is larger than what is left: next time it is first

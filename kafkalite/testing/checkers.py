@@ -119,6 +119,11 @@ class ReplicaView:
     log_start_offset: int
     log_end_offset: int
     read: Callable[[int, int], list[BatchView]]
+    #: As the node knows them; it may not know the latest.
+    isr: tuple[int, ...] = (1, 2)
+    partition_epoch: int = 0
+    #: Of its directory.
+    path: str = ""
 
     def __str__(self) -> str:
         role = "leader" if self.is_leader else "follower"
@@ -129,9 +134,16 @@ class ReplicaView:
 
 
 class ReplicaChecker:
-    """Follows the replicas. The committed log of a partition is what any replica's high watermark has covered."""
+    """Follows the replicas. The committed log of a partition is what any replica's high watermark has covered.
 
-    def __init__(self) -> None:
+    Args:
+        min_insync_replicas: of every topic.
+    """
+
+    def __init__(self, min_insync_replicas: int = 2) -> None:
+        self._min_insync_replicas = min_insync_replicas
+        #: Leaders that knew, at the last look, that their ISR is below the minimum: their state and high watermark then.
+        self._frozen: dict[tuple[int, Partition], tuple[tuple[int, int, int], int]] = {}
         #: partition -> its committed batches, in order.
         self.committed: dict[Partition, list[BatchView]] = {}
         self._leaders: dict[tuple[Partition, int], int] = {}
@@ -148,16 +160,31 @@ class ReplicaChecker:
         seen = list(views)
         for view in seen:
             self._one(view)
+            self._under_minimum(view)
         for view in seen:
-            state = states.get(view.partition)
-            if state is None or state.leader_epoch != view.leader_epoch:
+            current = states.get(view.partition)
+            if current is None or current.leader_epoch != view.leader_epoch:
                 continue
             end = self.committed_end(view.partition)
             _demand(
-                view.broker not in state.isr or view.log_end_offset >= end,
+                view.broker not in current.isr or view.log_end_offset >= end,
                 "a member of the ISR has all that is committed",
-                f"{view}, committed up to {end}, {state}",
+                f"{view}, committed up to {end}, {current}",
             )
+
+    def _under_minimum(self, view: ReplicaView) -> None:
+        """F14: a leader that knows its ISR to be below min.insync.replicas commits nothing, however long it is so."""
+        key = (view.broker, view.partition)
+        before = self._frozen.pop(key, None)
+        if not view.is_leader or len(view.isr) >= self._min_insync_replicas:
+            return
+        state = (view.incarnation, view.leader_epoch, view.partition_epoch)
+        _demand(
+            before is None or before[0] != state or before[1] == view.high_watermark,
+            "nothing is committed below min.insync.replicas",
+            f"{view}, ISR {view.isr}: the high watermark was {before and before[1]}",
+        )
+        self._frozen[key] = (state, view.high_watermark)
 
     def _one(self, view: ReplicaView) -> None:
         _demand(

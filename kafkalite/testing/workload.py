@@ -20,6 +20,8 @@ from kafkalite.testing.checkers import History
 from kafkalite.testing.plan import Plan
 
 RPC_PORT = 9192
+#: A producer with so many records under way waits, so that a slow cluster is not asked for the impossible.
+_OUTSTANDING_MAX = 100
 #: Longer than any run: what is sent must be delivered once the faults are over.
 _DELIVERY_TIMEOUT_MS = 600_000
 
@@ -74,6 +76,9 @@ class ProducerWorkload:
         ):
             while not self.stopping.is_set():
                 where = source.choice(partitions)
+                if self.outstanding > _OUTSTANDING_MAX:
+                    await asyncio.sleep(0.1)
+                    continue
                 for _ in range(source.choice((1, 1, 2, 5))):
                     await self._send(producer, where, source)
                 await asyncio.sleep(source.expovariate(self._plan.batches_per_s))

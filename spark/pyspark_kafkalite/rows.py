@@ -5,9 +5,11 @@ Source: Spark's KafkaWriter and KafkaRowWriter.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -177,3 +179,32 @@ class PartitionCounts:
 
     def __call__(self, topic: str) -> int:
         raise NotImplementedError
+
+
+#: Rows made to one Arrow batch, for Spark versions that hand rows to a streaming writer.
+_ROWS_TOGETHER = 10_000
+
+
+def batches_of(rows: Iterable[Sequence[Any]], shape: RowShape) -> Iterator[pa.RecordBatch]:
+    """Arrow batches of Spark rows: what Spark 4.1 and later do themselves, faster."""
+    remaining = iter(rows)
+    names = {position: name for name, position in shape.positions.items()}
+    while together := list(itertools.islice(remaining, _ROWS_TOGETHER)):
+        columns = [_column_of(names.get(at), [row[at] for row in together]) for at in range(max(names) + 1)]
+        yield pa.RecordBatch.from_arrays(columns, names=[f"_{at}" for at in range(len(columns))])
+
+
+def _column_of(name: str | None, values: list[Any]) -> pa.Array:
+    match name:
+        case None:
+            return pa.nulls(len(values))
+        case "partition":
+            return pa.array(values, pa.int32())
+        case "headers":
+            plain = [
+                None if v is None else [None if h is None else {"key": h[0], "value": h[1]} for h in v] for v in values
+            ]
+            return pa.array(plain, pa.list_(HEADER_ARROW))
+        case _:
+            column = pa.array(values)  # text or bytes, as the query has it
+            return column if column.type != pa.null() else column.cast(pa.binary())

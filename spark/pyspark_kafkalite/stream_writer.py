@@ -6,8 +6,6 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamArrowWriter
-
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.options import WriteOptions
 from pyspark_kafkalite.writer import TaskWritten
@@ -17,10 +15,19 @@ if TYPE_CHECKING:
 
     from pyspark_kafkalite.rows import RowShape
 
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamWriter
+
+    _GIVES_ROWS = False
+except ImportError:  # Spark 4.0
+    from pyspark.sql.datasource import DataSourceStreamWriter as StreamWriter
+
+    _GIVES_ROWS = True
+
 log = logging.getLogger("pyspark_kafkalite")
 
 
-class KafkaliteStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class KafkaliteStreamWriter(StreamWriter):  # type: ignore[misc]
     """What a task attempt sends is in the log once; a batch that Spark runs again is in it again, as with Spark's
     own Kafka sink."""
 
@@ -29,10 +36,12 @@ class KafkaliteStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self._shape = shape
         self._connect = connect
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
+    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+        from pyspark_kafkalite.rows import batches_of
         from pyspark_kafkalite.sending import RowWriter
 
-        written = RowWriter(self._connect(self._options.client), self._options, self._shape).write(iterator)
+        batches: Iterator[pa.RecordBatch] = batches_of(iterator, self._shape) if _GIVES_ROWS else iterator
+        written = RowWriter(self._connect(self._options.client), self._options, self._shape).write(batches)
         return TaskWritten(written.rows, written.bytes, written.offsets)
 
     def commit(self, messages: list[Any], batchId: int) -> None:

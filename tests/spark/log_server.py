@@ -39,6 +39,7 @@ class LogServer:
                 m.FetchRequest: self._fetch,
                 m.ProduceRequest: self._produce,
                 m.InitProducerIdRequest: self._init_producer_id,
+                m.CreateTopicsRequest: self._create_topics,
             },
         )
 
@@ -100,3 +101,8 @@ class LogServer:
     def _init_producer_id(self, request: Request) -> Reply:
         producer_id, epoch = self.log.init_producer_id()
         return Reply(m.InitProducerIdResponse(0, ProducerId(producer_id), epoch))
+
+    def _create_topics(self, request: Request) -> Reply:
+        for topic in request.message.topics:
+            self.log.add_topic(topic.topic, topic.partitions)
+        return Reply(m.CreateTopicsResponse(tuple(m.TopicResult(t.topic, 0) for t in request.message.topics)))

@@ -49,6 +49,7 @@ def test_columns_types_and_rows(spark, numbers) -> None:
     assert df.count() == 2000
 
 
+@pytest.mark.checklist(94)
 def test_sql_sees_every_record_once(spark, numbers) -> None:
     load(spark, numbers, minPartitions="5").createOrReplaceTempView("t")
     query = "select count(*) n, count(distinct partition, offset) d, sum(cast(cast(value as string) as int)) s from t"
@@ -80,6 +81,7 @@ def test_an_empty_topic(spark, served) -> None:
     assert load(spark, served).count() == 0
 
 
+@pytest.mark.checklist(94)
 def test_what_is_written_is_read_back(spark, served) -> None:
     served.log.add_topic("out", 3)
     df = spark.range(0, 5000, 1, 2).selectExpr(

@@ -39,6 +39,7 @@ def pair(served):
     return served
 
 
+@pytest.mark.checklist(94)
 def test_topic_to_topic_over_restarts(spark, pair, tmp_path) -> None:
     put(pair, 0, 50)
     df = stream(spark, pair, startingOffsets="earliest", maxOffsetsPerTrigger="20").select("key", "value")

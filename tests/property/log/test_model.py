@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 
 from hypothesis import settings
@@ -210,7 +211,7 @@ class LogModel(RuleBasedStateMachine):
     @invariant()
     def epochs(self) -> None:
         entries = self.log.epoch_entries
-        assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:]))
+        assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(entries))
         for one in self.batches:
             header = parse_header(one)
             if header.base_offset >= self.start:
@@ -230,7 +231,7 @@ class LogModel(RuleBasedStateMachine):
     @invariant()
     def segments(self) -> None:
         segments = self.log.segments
-        assert all(a.base_offset < b.base_offset for a, b in zip(segments, segments[1:]))
+        assert all(a.base_offset < b.base_offset for a, b in itertools.pairwise(segments))
         assert sum(segment.size for segment in segments) == self.log.size_bytes
         assert all(segment.size <= config(**SETTINGS).segment_bytes or segment.size < 1500 for segment in segments)
 

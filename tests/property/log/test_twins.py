@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,7 +61,7 @@ def test_epoch_entries_always_increase(assigned: list[tuple[int, int]], start: i
     for epoch, offset in assigned:
         cache.assign(epoch, offset)
         entries = cache.entries()
-        assert all(a[0] < b[0] and a[1] < b[1] for a, b in zip(entries, entries[1:]))
+        assert all(a[0] < b[0] and a[1] < b[1] for a, b in itertools.pairwise(entries))
         assert cache.epoch_at(offset) == epoch
     before = {offset: cache.epoch_at(offset) for offset in range(start, 70)}
     cache.truncate_from_start(start)

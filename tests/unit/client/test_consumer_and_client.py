@@ -57,7 +57,6 @@ async def test_reading_starts_in_the_middle_of_a_batch_and_at_the_end() -> None:
             assert consumer.position(T0) == 100
 
 
-@pytest.mark.checklist(32)
 async def test_reading_goes_on_over_failovers() -> None:
     async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")

@@ -14,8 +14,17 @@ from kafkalite.coordination.coordinator import Coordinator, Create, SetData
 from kafkalite.env.real import RealClock, RealDisk, RealNetwork
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, Endpoint, LeaderAndIsr, LeaderEpoch, PartitionEpoch
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderAndIsr,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
 from kafkalite.rpc.messages import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,

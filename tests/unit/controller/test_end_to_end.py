@@ -141,6 +141,7 @@ async def test_nobody_in_sync_means_nobody_leads_unless_unclean(cluster: Cluster
     await until(lambda: cluster.leader_and_isr("loose") == (2, (2,), 1))
     assert cluster.controllers[1].stats.unclean_elections == 1
     assert [problem.what for problem in cluster.controllers[1].problems()] == ["partition.offline"]
+    assert cluster.controllers[1].offline_partitions == 1
     await cluster.start_broker(1)
     await until(lambda: cluster.leader_and_isr("strict") == (1, (1,), 2))
     await until(lambda: cluster.controllers[1].problems() == ())
@@ -387,7 +388,7 @@ async def test_hung_broker_delays_no_other_and_is_reported() -> None:
 async def test_racing_isr_changes_are_bisected(cluster: Cluster) -> None:
     await running(cluster)
     count = 60
-    cluster.create_topic("t", {p: (1, 2, 3) for p in range(count)})
+    cluster.create_topic("t", dict.fromkeys(range(count), (1, 2, 3)))
     await until(lambda: settled(cluster, TopicPartition("t", count - 1)))
     raced: list[int] = []
 

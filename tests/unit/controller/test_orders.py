@@ -16,7 +16,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Endpoint
 from kafkalite.rpc.messages import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from kafkalite.testing.sim_zookeeper import Fate
-from tests.unit.controller.cluster import Cluster
+from tests.unit.controller.cluster import Cluster, until
 
 
 async def orders(cluster: Cluster, racks: tuple[str | None, ...] = (None, None, None)) -> Orders:
@@ -29,7 +29,9 @@ async def orders(cluster: Cluster, racks: tuple[str | None, ...] = (None, None, 
     async def current() -> object:
         return session
 
-    return Orders(current, lambda: cluster.config, random.Random(7))  # type: ignore[arg-type]
+    made = Orders(current, lambda: cluster.config, random.Random(7))  # type: ignore[arg-type]
+    made.deletion_wait_s = 0.01  # no controller here
+    return made
 
 
 async def create(made: Orders, *topics: NewTopic, **options: bool) -> list[tuple[int, str]]:
@@ -157,3 +159,24 @@ def test_names_follow_kafkas_rules(name: str) -> None:
         assert not good and refusal.code is ErrorCode.INVALID_TOPIC_EXCEPTION
     else:
         assert good and "." not in collision_key(name)
+
+
+@pytest.mark.checklist(11)
+async def test_a_deleted_topic_can_be_created_again_at_once(cluster: Cluster) -> None:
+    for number in (1, 2):
+        await cluster.start_broker(number)
+    made = await orders(cluster, ())
+    made.deletion_wait_s = 10
+    controller = await cluster.start_controller(1)
+    await until(lambda: controller.is_active)
+    topic_ids = []
+    for _ in range(3):
+        created = await made.create_topics(CreateTopicsRequest((NewTopic("t", partitions=4, replication_factor=2),)))
+        assert [each.error for each in created.topics] == [0]
+        topic_ids.append(created.topics[0].topic_id)
+        await until(lambda: len(cluster.brokers[2].metadata) == 4)
+        assert {role.topic_id for role in cluster.brokers[2].roles.values()} == {topic_ids[-1]}
+        deleted = await made.delete_topics(DeleteTopicsRequest(("t",)))
+        assert [each.error for each in deleted.topics] == [0]
+    assert len(set(topic_ids)) == 3
+    await until(lambda: not cluster.brokers[2].metadata and not cluster.brokers[1].roles)

@@ -39,7 +39,7 @@ def test_a_dead_brokers_leaders_spread_over_all_survivors() -> None:
         )
     }
     assert heirs["mod"] == {1: 10}
-    assert heirs["shifted"] == {broker: 2 for broker in range(1, 6)}
+    assert heirs["shifted"] == dict.fromkeys(range(1, 6), 2)
 
 
 @st.composite

@@ -60,11 +60,16 @@ def roles_are_those_in_zookeeper(cluster: Cluster) -> bool:
             if state is None:
                 if told is not None or role is not None:
                     return False
-            elif told is None or (told.leader, told.isr, told.leader_epoch) != (
-                state.leader,
-                state.isr,
-                state.leader_epoch,
-            ) or (broker.broker_id in told.replicas and (role is None or role.leader_epoch != state.leader_epoch)):
+            elif (
+                told is None
+                or (told.leader, told.isr, told.leader_epoch)
+                != (
+                    state.leader,
+                    state.isr,
+                    state.leader_epoch,
+                )
+                or (broker.broker_id in told.replicas and (role is None or role.leader_epoch != state.leader_epoch))
+            ):
                 return False
     return True
 

@@ -25,7 +25,7 @@ def test_offset_checkpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [b"", b"1\n0\n", b"0\n2\na 1 1\n", b"0\n1\na 1\n", b"0\nx\n", b"\xff", b"0\n1\na b c\n"]
+    "bad", [b"", b"1\n0\n", b"0\n2\na 1 1\n", b"0\n1\na 1\n", b"0\nx\n", b"\xff", b"0\n1\na b c\n", b"0\n1\na 1 12"]
 )
 def test_damaged_checkpoints_are_recognised(bad: bytes) -> None:
     with pytest.raises(checkpoints.MalformedCheckpoint):
@@ -42,8 +42,9 @@ def test_partition_metadata() -> None:
     topic_id = TopicId("lb2mHQLCRYiRvHvSqjQfAg")
     assert checkpoints.encode_partition_metadata(topic_id) == b"version: 0\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg"
     assert checkpoints.decode_partition_metadata(b"version: 0\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg\n") == topic_id
-    with pytest.raises(checkpoints.MalformedCheckpoint):
-        checkpoints.decode_partition_metadata(b"version: 9\ntopic_id: x")
+    for bad in (b"version: 9\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg", b"version: 0\ntopic_id: lb2mHQLCRYiRv", b"version: 0"):
+        with pytest.raises(checkpoints.MalformedCheckpoint):
+            checkpoints.decode_partition_metadata(bad)
 
 
 def test_meta_properties() -> None:

@@ -213,4 +213,4 @@ def test_an_empty_batch_keeps_its_place() -> None:
     header = parse_header(made)
     assert header[:1] + header[6:7] + header[9:13] == (0, 1, 7, 2, 42, 0)
     verify_crc(made, 0, header)
-    assert list(read_records(build_batch([(b"k", b"v")]) + made))[0].value == b"v"
+    assert next(iter(read_records(build_batch([(b"k", b"v")]) + made))).value == b"v"

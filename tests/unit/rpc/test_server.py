@@ -131,7 +131,6 @@ async def test_refusals_cross_as_their_code(rig: Rig) -> None:
     assert late.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-@pytest.mark.checklist(13)
 async def test_an_unknown_api_is_refused_and_the_connection_stays(rig: Rig) -> None:
     _, endpoint = await rig.serve({HealthRequest: healthy})
     connection = await rig.connect(endpoint)

@@ -64,6 +64,8 @@ FAULTS: dict[str, dict[int, Callable[[FakeCluster], Any]]] = {
 }
 
 
+@pytest.mark.checklist(94)
+@pytest.mark.checklist("F27")
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
 async def test_each_row_once_and_in_order(faults: dict[int, Callable[[FakeCluster], Any]]) -> None:
     async with FakeCluster(3) as cluster:
@@ -92,6 +94,7 @@ async def test_each_row_once_and_in_order(faults: dict[int, Callable[[FakeCluste
             assert in_order == sorted(in_order)
 
 
+@pytest.mark.checklist(94)
 async def test_a_read_goes_on_at_the_new_leader() -> None:
     async with FakeCluster(3) as cluster:
         cluster.create("t", 1)

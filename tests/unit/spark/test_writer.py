@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import pickle
+import threading
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import Row
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.record.batch import parse_header
 from kafkalite.rpc.messages import ProducedPartition
 from pyspark_kafkalite.columns import HEADER_ARROW, HEADERS_SPARK
 from pyspark_kafkalite.options import OptionError, write_options
-from pyspark_kafkalite.rows import BadRow, row_shape
+from pyspark_kafkalite.rows import BadRow, batches_of, row_shape
 from pyspark_kafkalite.sending import WriteFailed
 from pyspark_kafkalite.source import KafkaliteDataSource
 from pyspark_kafkalite.writer import KafkaliteWriter
+from tests.spark.fake_log import FakeLog
 
 TYPES = {
     "key": (BinaryType(), pa.binary()),
@@ -173,6 +176,46 @@ def test_refusals_name_the_partition_and_what_to_do(topic, monkeypatch: pytest.M
 def test_schemas_that_cannot_be_written(fields, topic_option, says: str) -> None:
     with pytest.raises(OptionError, match=says):
         row_shape(StructType([StructField(name, kind) for name, kind in fields]), topic_option)
+
+
+def test_a_refusal_on_the_way_stops_the_task_before_its_end(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One buffer is sent while the next is collected; the client is never used by two threads at a time."""
+    busy, threads = threading.Lock(), set()
+
+    def produce(batches, **_):
+        assert busy.acquire(blocking=False)
+        threads.add(threading.current_thread().name)
+        busy.release()
+        if len(topic.calls) > 6:
+            raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return FakeLog.produce_many(topic, batches)
+
+    monkeypatch.setattr(topic, "produce_many", produce)
+    rows = [{"value": "v" * 100} for _ in range(1000)]
+    with pytest.raises(WriteFailed, match="TOPIC_AUTHORIZATION_FAILED"):
+        write(topic, rows, batches=100, topic="u", **{"kafkalite.buffer.memory": "1"})
+    assert 10 <= len(values(topic, "u", 0)) < 200
+    assert {name.rpartition("_")[0] for name in threads} == {"kafkalite-send"}
+
+
+def test_rows_of_older_sparks_make_the_same_batches() -> None:
+    names = ["other", "key", "value", "partition", "headers"]
+    schema = StructType([StructField(n, TYPES[n][0]) for n in names])
+    shape = row_shape(schema, "t")
+    rows = [
+        Row(1, b"k", "v", 2, [Row(key="h", value=b"x"), Row(key="n", value=None)]),
+        Row(2, None, None, None, None),
+    ]
+    (batch,) = batches_of(iter(rows), shape)
+    assert batch.slice(0, 1).to_pylist() == [
+        {"_0": None, "_1": b"k", "_2": "v", "_3": 2, "_4": [{"key": "h", "value": b"x"}, {"key": "n", "value": None}]}
+    ]
+    assert batch.slice(1, 1).to_pylist() == [dict.fromkeys(["_0", "_1", "_2", "_3", "_4"])]
+    (nulls,) = batches_of([Row(0, None, None, None, None)], shape)
+    assert [str(t) for t in nulls.schema.types] == [
+        "null", "binary", "binary", "int32", str(pa.list_(HEADER_ARROW)),
+    ]  # fmt: skip
+    assert [b.num_rows for b in batches_of([Row(0, b"", "", 0, None)] * 25_000, shape)] == [10_000, 10_000, 5_000]
 
 
 def test_overwrite_is_refused() -> None:

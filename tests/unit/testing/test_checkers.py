@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import struct
@@ -127,6 +128,22 @@ def test_a_follower_out_of_the_isr_may_lag_and_a_watermark_may_go_back_in_a_new_
     checker.observe([view(1, is_leader=True)], states)
     checker.observe([view(2, log=LOG[:1], high_watermark=2)], states)
     checker.observe([view(1, is_leader=True, high_watermark=6, incarnation=2)], states)
+
+
+def test_a_watermark_that_moves_below_min_insync_replicas_is_caught() -> None:
+    checker = ReplicaChecker(min_insync_replicas=2)
+
+    def look(isr: tuple[int, ...], partition_epoch: int, high_watermark: int) -> None:
+        known = view(1, is_leader=True, high_watermark=high_watermark)
+        checker.observe([dataclasses.replace(known, isr=isr, partition_epoch=partition_epoch)], {})
+
+    look((1, 2), 1, 1)
+    look((1,), 2, 5)  # it may have moved just before the ISR shrank
+    look((1,), 2, 5)
+    look((1, 2), 3, 6)
+    look((1,), 4, 6)
+    with pytest.raises(Violation, match="below min"):
+        look((1,), 4, 10)
 
 
 def test_truncation_below_the_committed_end_and_another_record_there_is_caught() -> None:

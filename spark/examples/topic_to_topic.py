@@ -1,0 +1,46 @@
+"""Topic to topic, as a stream: late flights go to a topic of their own, keyed by airline.
+
+Appends at least once: a batch that Spark has to run again is written again. Readers that count can drop the copies by
+the flight's number.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from flights import arguments, ensure_topic, session
+from pyspark.sql import functions as f
+
+
+def main(argv: list[str] | None = None) -> int:
+    given = arguments(__doc__, argv, out="late-flights", checkpoint="late.checkpoint")
+    ensure_topic(given.bootstrap, given.out)
+    spark = session("topic to topic")
+    records = (
+        spark.readStream.format("kafkalite")
+        .option("kafkalite.bootstrap.servers", given.bootstrap)
+        .option("subscribe", given.topic)
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    value = f.col("value").cast("string")
+    late = records.where(f.get_json_object(value, "$.dep_delay").try_cast("double") > 60)
+    query = (
+        late.select(f.get_json_object(value, "$.carrier").alias("key"), "value")
+        .writeStream.format("kafkalite")
+        .option("kafkalite.bootstrap.servers", given.bootstrap)
+        .option("topic", given.out)
+        .option("checkpointLocation", given.checkpoint)
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    written = spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", given.bootstrap)
+    found = written.option("subscribe", given.out).schema("key binary").load()
+    print(f"{found.count():,} late flights in topic {given.out}")
+    found.groupBy(f.col("key").cast("string").alias("airline")).count().orderBy(f.desc("count")).show(6)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

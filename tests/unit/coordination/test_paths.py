@@ -1,0 +1,74 @@
+"""Where znodes are."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.coordination import paths, zk_codec
+from kafkalite.coordination.coordinator import Check, Create, Delete, SetData
+from kafkalite.coordination.verbs import MAX_REQUEST_BYTES, size_of_ops, split_connect_string
+from kafkalite.errors import ConfigError
+from kafkalite.model import Endpoint, TopicPartition
+
+
+@pytest.mark.checklist(5, 6, 7, 9)
+def test_the_layout_is_kafkas() -> None:
+    partition = TopicPartition("t", 3)
+    assert paths.broker(7) == "/brokers/ids/7"
+    assert paths.topic("t") == "/brokers/topics/t"
+    assert paths.partition_state(partition) == "/brokers/topics/t/partitions/3/state"
+    assert paths.partition_add(partition) == "/admin/partitions_add/t/3"
+    assert paths.partition_remove(partition) == "/admin/partitions_remove/t/3"
+    assert paths.config_broker(None) == "/config/brokers/<default>"
+    assert paths.config_broker(1) == "/config/brokers/1"
+    assert paths.config_entity("topics", "t") == paths.config_topic("t") == "/config/topics/t"
+
+
+def test_a_state_path_names_its_partition() -> None:
+    partition = TopicPartition("a.b", 12)
+    assert paths.partition_of_state(paths.partition_state(partition)) == partition
+    for other in (
+        "/",
+        "/brokers/topics/t",
+        "/brokers/topics/t/partitions/x/state",
+        "/a/b/c/d/e/f",
+        "/brokers/topics/t/partitions/1/other",
+    ):
+        assert paths.partition_of_state(other) is None
+
+
+def test_broker_ids_are_canonical_decimals() -> None:
+    assert paths.broker_ids(["10", "9", "01", "x", "-1", "１", "4294967296"]) == (
+        [9, 10],
+        ["-1", "01", "4294967296", "x", "１"],
+    )
+
+
+def test_parents_exist_for_everything_that_is_persistent() -> None:
+    assert paths.parent("/a/b") == "/a"
+    assert paths.parent("/a") == "/"
+    assert all(paths.parent(path) == "/" or paths.parent(path) in paths.PERSISTENT for path in paths.PERSISTENT)
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoints", "chroot"),
+    [
+        ("h", (Endpoint("h", 2181),), ""),
+        ("h:1,g:2/kafka", (Endpoint("h", 1), Endpoint("g", 2)), "/kafka"),
+        (" h:1 , g/ ", (Endpoint("h", 1), Endpoint("g", 2181)), ""),
+        ("[::1]:2181/a/b/", (Endpoint("::1", 2181),), "/a/b"),
+    ],
+)
+def test_connect_strings(text: str, endpoints: tuple[Endpoint, ...], chroot: str) -> None:
+    assert split_connect_string(text) == (endpoints, chroot)
+
+
+@pytest.mark.parametrize("text", ["", "h:x", "h:0", "h:70000", "h,,g", "h:1/a//b", "h/../x", ":2181"])
+def test_connect_strings_that_are_none(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^zookeeper\.connect: "):
+        split_connect_string(text)
+
+
+def test_the_size_of_a_transaction_is_not_underestimated() -> None:
+    ops = [Check("/ä" * 50, 1), Create("/n", bytes(100), ephemeral=True), SetData("/n", bytes(7)), Delete("/x")]
+    assert len(zk_codec.multi(1, ops)) <= size_of_ops(ops) + 64 < MAX_REQUEST_BYTES

@@ -1,0 +1,177 @@
+"""The cluster's id, a broker's registration, producer ids: also when replies are lost and others are faster."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+
+import pytest
+
+from kafkalite.coordination import paths, registration
+from kafkalite.coordination.coordinator import Create, SetData
+from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, ZnodeError, decode_broker, encode_broker
+from kafkalite.errors import StartupRefused
+from kafkalite.model import BrokerId, Endpoint
+from kafkalite.testing.sim_zookeeper import Fate
+
+from .conftest import World
+
+ONE = BrokerId(1)
+BROKER = BrokerZnode("host", 9092, rpc=Endpoint("host", 9192))
+
+
+def test_uuids_are_kafkas_and_no_options() -> None:
+    rng = random.Random(3)
+    made = [registration.new_uuid(rng) for _ in range(300)]
+    assert len(set(made)) == 300
+    assert all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", each) for each in made)
+
+
+@pytest.mark.checklist("F19")
+def test_all_nodes_agree_on_one_cluster_id(world: World) -> None:
+    async def main() -> None:
+        sessions = [await world.connect(host) for host in "abc"]
+        world.zk.lose_next("a", Fate.LOSE_REPLY, 2)
+        ids = await asyncio.gather(
+            *(registration.cluster_id(session, random.Random(n)) for n, session in enumerate(sessions))
+        )
+        assert len(set(ids)) == 1
+        world.zk.poke(SetData(paths.CLUSTER_ID, b"garbage"))
+        with pytest.raises(ZnodeError):
+            await registration.cluster_id(sessions[0], random.Random(1))
+
+    world.run(main())
+
+
+@pytest.mark.checklist(5, "F5")
+def test_a_registration_is_ephemeral_and_its_czxid_the_epoch(world: World) -> None:
+    async def main() -> None:
+        first = await world.connect("a")
+        await registration.ensure_layout(first)
+        epoch = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
+        found = world.zk.peek("/brokers/ids/1")
+        assert found is not None
+        assert (decode_broker(found[0]), found[1].czxid, found[1].ephemeral_owner) == (BROKER, epoch, first.session_id)
+        again = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
+        assert again == epoch  # repeating it changes nothing
+        await first.close()
+        second = await world.connect("a")
+        assert await registration.register_broker(second, ONE, BROKER, session_timeout_ms=6000) > epoch
+        await registration.unregister_broker(second, ONE)
+        assert world.zk.peek("/brokers/ids/1") is None
+        await registration.unregister_broker(second, ONE)
+
+    world.run(main())
+
+
+@pytest.mark.checklist("F24")
+@pytest.mark.parametrize("fate", [Fate.LOSE_REPLY, Fate.LOSE_REQUEST])
+@pytest.mark.parametrize("after", range(4))
+def test_a_lost_reply_while_registering_is_no_conflict(world: World, fate: Fate, after: int) -> None:
+    async def main() -> None:
+        session = await world.connect("a")
+        world.zk.lose_next("a", Fate.SERVE, after)
+        world.zk.lose_next("a", fate)
+        epoch = await registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000)
+        found = world.zk.peek("/brokers/ids/1")
+        assert found is not None
+        assert (found[1].czxid, found[1].ephemeral_owner) == (epoch, session.session_id)
+
+    world.run(main())
+
+
+@pytest.mark.checklist("F24")
+def test_the_registration_of_a_dead_process_is_waited_for(world: World) -> None:
+    async def main() -> None:
+        dead = await world.connect("old")
+        await registration.register_broker(dead, ONE, BROKER, session_timeout_ms=6000)
+        world.zk.block("old")  # killed: it says nothing more
+        started = world.loop.time()
+        session = await world.connect("new")
+        await registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000)
+        assert 3 < world.loop.time() - started < 8
+
+    world.run(main())
+
+
+def test_the_registration_of_a_session_known_to_be_dead_is_removed_at_once(world: World) -> None:
+    async def main() -> None:
+        dead = await world.connect("old")
+        await registration.register_broker(dead, ONE, BROKER, session_timeout_ms=6000)
+        world.zk.block("old")
+        started = world.loop.time()
+        session = await world.connect("new")
+        await registration.register_broker(
+            session, ONE, BROKER, session_timeout_ms=6000, dead_sessions={dead.session_id}
+        )
+        assert world.loop.time() - started < 0.2
+
+    world.run(main())
+
+
+def test_a_registration_left_by_hand_without_a_session_is_replaced(world: World) -> None:
+    async def main() -> None:
+        session = await world.connect("a")
+        await registration.ensure_layout(session)
+        world.zk.poke(Create("/brokers/ids/1", b"by hand"))
+        await registration.register_broker(session, ONE, BROKER, session_timeout_ms=6000)
+        found = world.zk.peek("/brokers/ids/1")
+        assert found is not None
+        assert found[0] == encode_broker(BROKER)
+
+    world.run(main())
+
+
+def test_of_two_nodes_with_one_id_the_second_refuses_to_start(world: World) -> None:
+    async def main() -> None:
+        first = await world.connect("a")
+        epoch = await registration.register_broker(first, ONE, BROKER, session_timeout_ms=6000)
+        second = await world.connect("b")
+        with pytest.raises(StartupRefused, match=r"broker id 1 is in use by host:9192"):
+            await registration.register_broker(second, ONE, BROKER, session_timeout_ms=6000)
+        found = world.zk.peek("/brokers/ids/1")
+        assert found is not None
+        assert found[1].czxid == epoch
+
+    world.run(main())
+
+
+@pytest.mark.checklist("F25")
+def test_no_producer_id_is_given_out_twice(world: World) -> None:
+    async def main() -> None:
+        sessions = [await world.connect(host) for host in "abc"]
+        blocks: list[ProducerIdBlock] = []
+
+        async def take(number: int) -> None:
+            for turn in range(10):
+                if turn % 3 == number:
+                    world.zk.lose_next("abc"[number], world.random.choice([Fate.LOSE_REPLY, Fate.LOSE_REQUEST]))
+                while True:
+                    try:
+                        blocks.append(await registration.allocate_producer_ids(sessions[number], BrokerId(number)))
+                        break
+                    except registration.CoordinatorError:
+                        await asyncio.sleep(0.05)
+
+        await asyncio.gather(*(take(number) for number in range(3)))
+        assert len(blocks) == 30
+        assert len({block.first for block in blocks}) == 30
+        assert all(block.last == block.first + 999 and block.first % 1000 == 0 for block in blocks)
+
+    world.run(main())
+
+
+def test_producer_ids_are_not_taken_from_what_cannot_be_read(world: World) -> None:
+    async def main() -> None:
+        session = await world.connect("a")
+        world.zk.poke(Create(paths.LATEST_PRODUCER_ID_BLOCK, b"{}"))
+        with pytest.raises(ZnodeError):
+            await registration.allocate_producer_ids(session, ONE)
+        last = str(2**63 - 2).encode()
+        value = b'{"version":1,"broker":1,"block_start":"0","block_end":"' + last + b'"}'
+        world.zk.poke(SetData(paths.LATEST_PRODUCER_ID_BLOCK, value))
+        with pytest.raises(ZnodeError, match="no producer ids are left"):
+            await registration.allocate_producer_ids(session, ONE)
+
+    world.run(main())

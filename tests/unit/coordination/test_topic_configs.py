@@ -1,0 +1,159 @@
+"""Settings in ZooKeeper: read, followed by every node, written by any."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkalite.coordination import paths, registration
+from kafkalite.coordination.coordinator import Coordinator, Create, Delete, SetData
+from kafkalite.coordination.topic_configs import TopicConfigs, notification, read_config, write_config
+from kafkalite.coordination.znodes import ZnodeError, encode_config
+from kafkalite.testing.sim_zookeeper import Fate
+
+from .conftest import World
+
+Change = tuple[str, str, dict[str, str]]
+
+
+async def following(world: World, host: str) -> tuple[TopicConfigs, list[Change], Coordinator, asyncio.Task[None]]:
+    session = await world.connect(host)
+    await registration.ensure_layout(session)
+    changes: list[Change] = []
+    configs = TopicConfigs(lambda *change: changes.append(change), lambda: int(world.loop.time() * 1000))
+    await configs.load(session)
+    return configs, changes, session, world.loop.create_task(configs.follow(session))
+
+
+def test_what_one_node_writes_every_node_learns(world: World) -> None:
+    async def main() -> None:
+        nodes = [await following(world, host) for host in "abc"]
+        written = await write_config(nodes[0][2], "topics", "t", {"retention.ms": "5", "segment.bytes": "2048"})
+        assert written == {"retention.ms": "5", "segment.bytes": "2048"}
+        await write_config(nodes[1][2], "topics", "t", {"retention.ms": None, "flush.ms": "1"})
+        await write_config(nodes[2][2], "brokers", paths.DEFAULT_ENTITY, {"min.insync.replicas": "2"})
+        await write_config(nodes[2][2], "brokers", "1", {"x": "y"})
+        await asyncio.sleep(1)
+        for configs, changes, _, _ in nodes:
+            assert configs.topic("t") == {"flush.ms": "1", "segment.bytes": "2048"}
+            assert configs.topics() == {"t": {"flush.ms": "1", "segment.bytes": "2048"}}
+            assert configs.topic("other") == {}
+            assert configs.broker(None) == {"min.insync.replicas": "2"}
+            assert configs.broker(1) == {"x": "y"}
+            assert changes[-1] == ("brokers", "1", {"x": "y"})
+        assert await write_config(nodes[0][2], "topics", "t", {"a": "1"}, replace=True) == {"a": "1"}
+        assert await read_config(nodes[0][2], "topics", "t") == {"a": "1"}
+        assert await read_config(nodes[0][2], "topics", "other") == {}
+
+    world.run(main())
+
+
+def test_what_was_there_before_is_loaded_and_told(world: World) -> None:
+    async def main() -> None:
+        for path in (*paths.PERSISTENT, "/config/topics/old"):
+            world.zk.poke(Create(path))
+        world.zk.poke(SetData("/config/topics/old", encode_config({"a": "1"})))
+        configs, changes, session, _ = await following(world, "a")
+        assert changes == [("topics", "old", {"a": "1"})]
+        await configs.load(session)
+        assert len(changes) == 1  # what is the same is no news
+        world.zk.poke(Delete("/config/topics/old"))
+        await configs.load(session)
+        assert changes[1:] == [("topics", "old", {})]
+        assert configs.topics() == {}
+
+    world.run(main())
+
+
+def test_a_new_topics_settings_can_be_read_before_their_notification(world: World) -> None:
+    async def main() -> None:
+        configs, changes, session, task = await following(world, "a")
+        task.cancel()
+        world.zk.poke(Create("/config/topics/new", encode_config({"a": "1"})), notification("topics", "new"))
+        assert configs.topic("new") == {}
+        assert await configs.fetch_topic(session, "new") == {"a": "1"}
+        assert changes == [("topics", "new", {"a": "1"})]
+
+    world.run(main())
+
+
+def test_changes_made_while_a_node_was_cut_off_reach_it(world: World) -> None:
+    async def main() -> None:
+        configs, _, session, task = await following(world, "a")
+        writer = await world.connect("b")
+        for number in range(5):
+            world.zk.block("a") if number % 2 else world.zk.disconnect("a", Fate.LOSE_REPLY)
+            await write_config(writer, "topics", f"t{number}", {"n": str(number)})
+            await asyncio.sleep(0.3)
+            world.zk.unblock("a")
+            await asyncio.sleep(4)
+            assert configs.topic(f"t{number}") == {"n": str(number)}
+        assert not task.done()
+        world.zk.expire("a")
+        await asyncio.sleep(2)
+        assert task.done()
+        await write_config(writer, "topics", "late", {"n": "9"})
+        session = await world.connect("a")
+        await configs.load(session)
+        assert configs.topic("late") == {"n": "9"}
+
+    world.run(main())
+
+
+def test_writers_at_the_same_time_lose_nothing(world: World) -> None:
+    async def main() -> None:
+        sessions = [await world.connect(host) for host in "abc"]
+        await registration.ensure_layout(sessions[0])
+        world.zk.lose_next("b", Fate.SERVE, 2)
+        world.zk.lose_next("b", Fate.LOSE_REPLY)
+        await asyncio.gather(
+            *(write_config(session, "topics", "t", {f"key{n}": "x"}) for n, session in enumerate(sessions))
+        )
+        assert sorted(await read_config(sessions[0], "topics", "t")) == ["key0", "key1", "key2"]
+
+    world.run(main())
+
+
+def test_a_missing_parent_is_made(world: World) -> None:
+    async def main() -> None:
+        session = await world.connect("a")
+        await session.ensure_path(paths.CONFIG_CHANGES)
+        assert await write_config(session, "users", "u", {"a": "1"}) == {"a": "1"}
+        assert await read_config(session, "users", "u") == {"a": "1"}
+
+    world.run(main())
+
+
+def test_what_cannot_be_read_is_reported_and_the_old_settings_stay(world: World) -> None:
+    async def main() -> None:
+        configs, changes, session, task = await following(world, "a")
+        await write_config(session, "topics", "t", {"a": "1"})
+        await asyncio.sleep(1)
+        world.zk.poke(SetData("/config/topics/t", b"{oops"), notification("topics", "t"))
+        world.zk.poke(Create("/config/changes/config_change_", b"?", sequential=True))
+        world.zk.poke(Create("/config/changes/stranger"))
+        await asyncio.sleep(1)
+        assert configs.topic("t") == {"a": "1"}
+        assert set(configs.malformed) == {"/config/topics/t", "/config/changes/config_change_0000000002"}
+        with pytest.raises(ZnodeError):
+            await write_config(session, "topics", "t", {"b": "1"})
+        await write_config(session, "topics", "t", {"b": "1"}, replace=True)
+        await asyncio.sleep(1)
+        assert changes[-1] == ("topics", "t", {"b": "1"})
+        assert "/config/topics/t" not in configs.malformed
+        assert not task.done()
+
+    world.run(main())
+
+
+def test_old_notifications_are_cleared_away(world: World) -> None:
+    async def main() -> None:
+        _, _, session, _ = await following(world, "a")
+        await write_config(session, "topics", "t", {"a": "1"})
+        await asyncio.sleep(16 * 60)
+        await write_config(session, "topics", "t", {"a": "2"})
+        await asyncio.sleep(1)
+        assert world.zk.tree.children(paths.CONFIG_CHANGES) == ["config_change_0000000001"]
+
+    world.run(main())

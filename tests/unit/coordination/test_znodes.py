@@ -1,0 +1,267 @@
+"""The JSON of every znode: Kafka's and the article's examples, our own bytes, and whatever a person may type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.coordination import znodes
+from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, RestartRequest, TopicZnode, ZnodeError
+from kafkalite.model import (
+    NO_LEADER,
+    NO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderAndIsr,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+
+
+def brokers(*ids: int) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, ids))
+
+
+DECODERS: dict[str, Callable[[bytes], Any]] = {
+    "cluster_id": znodes.decode_cluster_id,
+    "controller": znodes.decode_controller,
+    "controller_epoch": znodes.decode_controller_epoch,
+    "broker": znodes.decode_broker,
+    "topic": znodes.decode_topic,
+    "state": lambda data: znodes.decode_partition_state(data, 3),
+    "reassignment": znodes.decode_reassignment,
+    "preferred": znodes.decode_preferred_election,
+    "delete_topics": znodes.decode_delete_topics,
+    "partition_add": znodes.decode_partition_add,
+    "partition_remove": znodes.decode_partition_remove,
+    "restart": znodes.decode_restart_request,
+    "config": znodes.decode_config,
+    "config_change": znodes.decode_config_change,
+    "producer_ids": znodes.decode_producer_id_block,
+}
+
+#: Golden bytes: what is in ZooKeeper is a contract with every older version of us, and with Kafka's tools.
+GOLDEN = [
+    ("cluster_id", znodes.encode_cluster_id("abc"), b'{"version":"1","id":"abc"}', "abc"),
+    (
+        "controller",
+        znodes.encode_controller(BrokerId(8), 17),
+        b'{"version":1,"brokerid":8,"timestamp":"17"}',
+        znodes.ControllerZnode(BrokerId(8), 17),
+    ),
+    ("controller_epoch", znodes.encode_controller_epoch(ControllerEpoch(42)), b"42", 42),
+    (
+        "broker",
+        znodes.encode_broker(
+            BrokerZnode("h", 9092, timestamp_ms=5, endpoints=("PLAINTEXT://h:9092",), rpc=Endpoint("h", 9192), rack="r")
+        ),
+        (b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"5","endpoints":["PLAINTEXT://h:9092"],'
+        b'"rpc_endpoint":"h:9192","rack":"r"}'),
+        BrokerZnode("h", 9092, 5, -1, 5, ("PLAINTEXT://h:9092",), Endpoint("h", 9192), "r"),
+    ),
+    (
+        "topic",
+        znodes.encode_topic(
+            TopicZnode(TopicId("id"), {10: brokers(2), 9: brokers(1, 2)}, {9: brokers(3)}, {9: brokers(1)})
+        ),
+        (b'{"version":3,"topic_id":"id","partitions":{"9":[1,2],"10":[2]},"adding_replicas":{"9":[3]},'
+        b'"removing_replicas":{"9":[1]}}'),
+        TopicZnode(TopicId("id"), {9: brokers(1, 2), 10: brokers(2)}, {9: brokers(3)}, {9: brokers(1)}),
+    ),
+    (
+        "state",
+        znodes.encode_partition_state(
+            LeaderAndIsr(BrokerId(1), LeaderEpoch(4), brokers(1, 2), ControllerEpoch(7), PartitionEpoch(99))
+        ),
+        b'{"version":1,"leader":1,"leader_epoch":4,"isr":[1,2],"controller_epoch":7}',
+        LeaderAndIsr(BrokerId(1), LeaderEpoch(4), brokers(1, 2), ControllerEpoch(7), PartitionEpoch(3)),
+    ),
+    (
+        "reassignment",
+        znodes.encode_reassignment({TopicPartition("t", 1): brokers(3, 4)}),
+        b'{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[3,4]}]}',
+        {TopicPartition("t", 1): brokers(3, 4)},
+    ),
+    (
+        "preferred",
+        znodes.encode_preferred_election([TopicPartition("t", 0)]),
+        b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
+        (TopicPartition("t", 0),),
+    ),
+    ("delete_topics", znodes.encode_delete_topics(["a", "b"]), b'{"version":1,"topics":["a","b"]}', ("a", "b")),
+    ("partition_add", znodes.encode_partition_add(brokers(1, 2)), b"[1,2]", brokers(1, 2)),
+    ("partition_remove", znodes.encode_partition_remove(), b"", False),
+    ("partition_remove", znodes.encode_partition_remove(drain=True), b'{"version":1,"drain":true}', True),
+    (
+        "restart",
+        znodes.encode_restart_request(
+            RestartRequest(BrokerId(1), (TopicPartition("t", 1), TopicPartition("u", 0), TopicPartition("t", 2)))
+        ),
+        b'{"version":1,"broker":1,"partitions":[{"topic":"t","partitions":[1,2]},{"topic":"u","partitions":[0]}]}',
+        RestartRequest(BrokerId(1), (TopicPartition("t", 1), TopicPartition("t", 2), TopicPartition("u", 0))),
+    ),
+    ("config", znodes.encode_config({"b": "2", "a": "1"}), b'{"version":1,"config":{"a":"1","b":"2"}}', {"a": "1", "b": "2"}),
+    (
+        "config_change",
+        znodes.encode_config_change("brokers", "<default>"),
+        b'{"version":2,"entity_path":"brokers/<default>"}',
+        ("brokers", "<default>"),
+    ),
+    (
+        "producer_ids",
+        znodes.encode_producer_id_block(ProducerIdBlock(BrokerId(1), 1000, 1999)),
+        b'{"version":1,"broker":1,"block_start":"1000","block_end":"1999"}',
+        ProducerIdBlock(BrokerId(1), 1000, 1999),
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.checklist(3, 4, 5, 6, 7, 8, 9, 10, 11)
+@pytest.mark.parametrize(("kind", "encoded", "golden", "decoded"), GOLDEN, ids=[each[0] for each in GOLDEN])
+def test_golden_bytes(kind: str, encoded: bytes, golden: bytes, decoded: object) -> None:
+    assert encoded == golden
+    assert DECODERS[kind](golden) == decoded
+
+
+@pytest.mark.checklist(5)
+def test_the_articles_broker_is_read_and_written_back() -> None:
+    article = b'{ "jmx_port":-1, "host":"node1", "version":1, "port":9092 }'
+    broker = znodes.decode_broker(article)
+    assert broker == BrokerZnode("node1", 9092, version=1)
+    assert json.loads(znodes.encode_broker(broker)) == json.loads(article)
+    with pytest.raises(ZnodeError, match="not a kafkalite node"):
+        broker.info(BrokerId(1), BrokerEpoch(5))
+
+
+@pytest.mark.checklist(3, 6, 7, 8, 10, 11)
+def test_the_articles_other_examples_are_read() -> None:
+    assert znodes.decode_controller(b'{ "version": 1, "brokerid": 8 }').broker_id == 8
+    topic = znodes.decode_topic(b'{"version":1, "partitions":{"12":[2],"8":[1],"4":[3],"11":[1,2]}}')
+    assert topic == TopicZnode(NO_TOPIC_ID, {4: brokers(3), 8: brokers(1), 11: brokers(1, 2), 12: brokers(2)})
+    state = znodes.decode_partition_state(
+        b'{ "controller_epoch":29, "leader":2, "version":1, "leader_epoch":48, "isr":[ 2, 1 ] }', 5
+    )
+    assert state == LeaderAndIsr(BrokerId(2), LeaderEpoch(48), brokers(2, 1), ControllerEpoch(29), PartitionEpoch(5))
+    moves = znodes.decode_reassignment(
+        b'{"version": 1, "partitions": [{"topic": "Foo", "partition": 1, "replicas": [0, 1, 3]}]}'
+    )
+    assert moves == {TopicPartition("Foo", 1): brokers(0, 1, 3)}
+    elections = b'{"version":1,"partitions":[{"topic":"Foo","partition":1},{"topic":"Bar","partition":0}]}'
+    assert znodes.decode_preferred_election(elections) == (TopicPartition("Foo", 1), TopicPartition("Bar", 0))
+    assert znodes.decode_delete_topics(b'{ "version": 1, "topics": ["foo", "bar"] }') == ("foo", "bar")
+
+
+def test_kafkas_own_znodes_are_read() -> None:
+    broker = znodes.decode_broker(
+        b'{"features":{},"listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},'
+        b'"endpoints":["PLAINTEXT://kafka:9092"],"jmx_port":9999,"port":9092,"host":"kafka","version":5,'
+        b'"timestamp":"1700000000000","rack":null}'
+    )
+    assert (broker.host, broker.port, broker.timestamp_ms, broker.rpc) == ("kafka", 9092, 1700000000000, None)
+    topic = znodes.decode_topic(
+        b'{"removing_replicas":{},"partitions":{"0":[0]},"topic_id":"wQ9cEXzvQWydq0yKsHVkbg","adding_replicas":{},'
+        b'"version":3}'
+    )
+    assert topic.topic_id == "wQ9cEXzvQWydq0yKsHVkbg"
+    second = znodes.decode_topic(
+        b'{"version":2,"partitions":{"0":[0,1]},"adding_replicas":{"0":[1]},"removing_replicas":{}}'
+    )
+    assert second.adding_replicas == {0: brokers(1)}
+    assert json.loads(znodes.encode_topic(second))["version"] == 2
+    assert znodes.decode_config_change(b'{"version":1,"entity_type":"topics","entity_name":"t"}') == ("topics", "t")
+
+
+MALFORMED = [
+    ("topic", b'{"version":3,"topic_id":"x","partitions":{"0":[1,1]}}', "a broker is there twice"),
+    ("topic", b'{"version":4,"partitions":{}}', "4 is none of 1, 2, 3"),
+    ("topic", b'{"version":1,"partitions":{"-1":[1]}}', "'-1' is not a partition"),
+    ("topic", b'{"version":1,"partitions":{"01":[1]}}', "'01' is not a partition"),
+    ("topic", b'{"version":1,"partitions":{"0":[]}}', "partitions.0: not a list of brokers"),
+    ("topic", b'{"version":1,"partitions":{"0":[true]}}', "not an integer"),
+    ("topic", b'{"version":1}', "partitions: not a JSON object"),
+    ("state", b'{"version":1,"leader":3,"leader_epoch":0,"isr":[1],"controller_epoch":1}', "3 is not in the ISR"),
+    ("state", b'{"version":1,"leader":-1,"leader_epoch":0,"isr":[],"controller_epoch":1}', "isr: not a list"),
+    ("state", b'{"version":1,"leader":1,"leader_epoch":-1,"isr":[1],"controller_epoch":1}', "leader_epoch: not within"),
+    ("state", b'{"version":1,"leader":1.0,"leader_epoch":1,"isr":[1],"controller_epoch":1}', "leader: not an integer"),
+    ("reassignment", b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]},{"topic":"t","partition":0,"replicas":[2]}]}', "t-0 is there twice"),
+    ("reassignment", b'{"version":1,"partitions":[7]}', "partitions[0].: not a JSON object"),
+    ("reassignment", b'{"version":1,"partitions":[{"topic":"","partition":0,"replicas":[1]}]}', "topic: empty"),
+    ("delete_topics", b'{"version":1,"topics":[1]}', "not a list of names"),
+    ("controller_epoch", b"-1", "not an integer"),
+    ("controller_epoch", b"", "not an integer"),
+    ("controller_epoch", b"99999999999", "not an integer"),
+    ("broker", b'{"version":5,"host":"h","port":1,"rpc_endpoint":"h"}', "rpc_endpoint: not host:port"),
+    ("broker", b'{"version":5,"host":"h","port":99999}', "port: not within"),
+    ("config", b'{"version":1,"config":{"a":1}}', "config.a: not a string"),
+    ("config_change", b'{"version":2,"entity_path":"topics"}', "entity_path: not <type>/<name>"),
+    ("producer_ids", b'{"version":1,"broker":1,"block_start":"9","block_end":"8"}', "before block_start"),
+    ("cluster_id", b'{"version":"1","id":""}', "id: empty"),
+    ("partition_add", b'{"replicas":[1]}', "not a list of brokers"),
+    ("partition_remove", b'{"drain":"yes"}', "drain: not a boolean"),
+    ("config", b"\xff\xfe", "not JSON"),
+    ("delete_topics", b'{"version":1,"topics":["\\ud800"]}', "not JSON"),
+    ("config", b"[" * 100_000, "not JSON"),
+    ("config", b"1" * 10_000, "not JSON"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "reason"), MALFORMED, ids=[f"{k}-{i}" for i, (k, _, _) in enumerate(MALFORMED)]
+)
+def test_what_cannot_be_used_is_named_in_one_line(kind: str, data: bytes, reason: str) -> None:
+    with pytest.raises(ZnodeError) as refused:
+        DECODERS[kind](data)
+    assert reason in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["version", "partitions", "topic", "partition", "replicas", "isr", "leader", "config", "0", "id"]),
+        inner, max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(
+    st.sampled_from(sorted(DECODERS)),
+    st.binary(max_size=60) | json_values.map(lambda value: json.dumps(value).encode()),
+)
+def test_any_bytes_are_read_or_refused_but_never_crash(kind: str, data: bytes) -> None:
+    try:
+        DECODERS[kind](data)
+    except ZnodeError as refused:
+        assert refused.reason
+
+
+broker_lists = st.lists(st.integers(0, 2**31 - 1).map(BrokerId), min_size=1, max_size=5, unique=True).map(tuple)
+partition_maps = st.dictionaries(st.integers(0, 10_000), broker_lists, max_size=5)
+
+
+@given(st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=22), partition_maps, partition_maps)
+def test_topics_come_back(topic_id: str, partitions: dict[int, Any], adding: dict[int, Any]) -> None:
+    topic = TopicZnode(TopicId(topic_id), partitions, adding)
+    assert znodes.decode_topic(znodes.encode_topic(topic)) == topic
+
+
+@given(broker_lists, st.booleans(), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
+def test_states_come_back(isr: Any, led: bool, leader_epoch: int, controller_epoch: int, version: int) -> None:
+    state = LeaderAndIsr(
+        isr[0] if led else NO_LEADER,
+        LeaderEpoch(leader_epoch),
+        isr,
+        ControllerEpoch(controller_epoch),
+        PartitionEpoch(version),
+    )
+    assert znodes.decode_partition_state(znodes.encode_partition_state(state), version) == state

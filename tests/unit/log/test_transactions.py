@@ -1,0 +1,106 @@
+"""Idempotent and transactional producers through the log: retries, fencing, what readers of committed data may see."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.record.builder import end_transaction_marker
+from tests.support.logs import batch, everything, make_log, reopen
+from tests.support.memory_disk import MemoryDisk
+
+
+def write(log: PartitionLog, producer_id: int, sequence: int, *, epoch: int = 0, transactional: bool = True) -> int:
+    made = batch(
+        ["v"], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+    )
+    return log.append_as_leader(made, 1).first_offset
+
+
+def end(log: PartitionLog, producer_id: int, *, commit: bool, epoch: int = 0, coordinator_epoch: int = 0) -> int:
+    made = end_transaction_marker(
+        producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch, timestamp_ms=1
+    )
+    return log.append_as_leader(made, 1, origin="coordinator").first_offset
+
+
+def code_of(write_it) -> ErrorCode:  # type: ignore[no-untyped-def]
+    with pytest.raises(ApiError) as error:
+        write_it()
+    return error.value.code
+
+
+@pytest.mark.checklist("F25")
+def test_the_last_five_batches_of_a_producer_are_deduplicated_on_every_replica() -> None:
+    disk, other = MemoryDisk(), MemoryDisk()
+    leader, follower = make_log(disk), make_log(other)
+    for sequence in range(8):
+        write(leader, 7, sequence, transactional=False)
+    follower.append_as_follower(everything(leader))
+    for log in (leader, follower, reopen(disk), reopen(other)):
+        for sequence in range(3, 8):
+            retry = batch(["v"], producer_id=7, producer_epoch=0, base_sequence=sequence)
+            info = log.append_as_leader(retry, 2)
+            assert (info.duplicate, info.first_offset, info.last_offset) == (True, sequence, sequence)
+        assert code_of(lambda log=log: write(log, 7, 2, transactional=False)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert code_of(lambda log=log: write(log, 7, 9, transactional=False)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert log.log_end_offset == 8
+
+
+def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
+    log = make_log(MemoryDisk())
+    write(log, 7, 0, epoch=3)
+    assert code_of(lambda: write(log, 7, 1, epoch=2)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert code_of(lambda: write(log, 7, 1, epoch=4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    end(log, 7, commit=False, epoch=4)
+    assert code_of(lambda: write(log, 7, 1, epoch=3)) == ErrorCode.INVALID_PRODUCER_EPOCH, "a marker fences too"
+    assert write(log, 7, 0, epoch=4) == 2
+
+
+def test_a_zombie_coordinator_is_fenced() -> None:
+    log = make_log(MemoryDisk())
+    write(log, 7, 0)
+    end(log, 7, commit=True, coordinator_epoch=5)
+    assert code_of(lambda: end(log, 7, commit=True, coordinator_epoch=4)) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_plain_records_do_not_enter_an_open_transaction() -> None:
+    log = make_log(MemoryDisk())
+    write(log, 7, 0)
+    assert code_of(lambda: write(log, 7, 1, transactional=False)) == ErrorCode.INVALID_TXN_STATE
+
+
+def test_the_last_stable_offset_waits_for_open_transactions_and_for_markers_to_be_committed() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk)
+    write(log, 7, 0)  # 0
+    write(log, 8, 0)  # 1
+    end(log, 7, commit=True)  # 2
+    write(log, 9, 0)  # 3
+    assert log.last_stable_offset(3) == 1
+    end(log, 8, commit=False)  # 4
+    assert log.first_unstable_offset == 1
+    assert log.last_stable_offset(4) == 1, "the marker at 4 is not committed yet"
+    assert log.last_stable_offset(5) == 3
+    end(log, 9, commit=False)  # 5
+    assert log.last_stable_offset(6) == 6 and log.first_unstable_offset is None
+    aborted = [
+        (a.producer_id, a.first_offset, a.last_offset, a.last_stable_offset) for a in log.aborted_transactions(0, 9)
+    ]
+    assert aborted == [(8, 1, 4, 3), (9, 3, 5, 6)]
+    assert [a.producer_id for a in log.aborted_transactions(5, 9)] == [9]
+    assert [a.producer_id for a in log.aborted_transactions(0, 2)] == [8]
+    assert reopen(disk).aborted_transactions(0, 9) == log.aborted_transactions(0, 9)
+    log.truncate_to(4)
+    assert (log.aborted_transactions(0, 9), log.first_unstable_offset) == ([], 0)
+    assert log.last_stable_offset(4) == 1
+
+
+def test_silent_producers_are_forgotten_but_not_in_the_middle_of_a_transaction() -> None:
+    log = make_log(MemoryDisk())
+    write(log, 7, 0, transactional=False)
+    write(log, 8, 0)
+    assert log.expire_producers(1_000 + 101, 100) == 1
+    assert sorted(log.active_producers()) == [8]
+    write(log, 7, 55, transactional=False)  # unknown again: it may start anywhere (KIP-360)

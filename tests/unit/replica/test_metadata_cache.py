@@ -1,0 +1,86 @@
+"""What a node tells clients about the cluster."""
+
+import asyncio
+
+import pytest
+
+from kafkalite.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    Endpoint,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.messages import Broker, PartitionState, UpdateMetadataRequest
+
+
+def broker(number: int, epoch: int = 1) -> Broker:
+    return Broker(BrokerId(number), BrokerEpoch(epoch), "k", 9092, "r", 9192 + number)
+
+
+def state(topic: str, partition: int, leader: int = 1, topic_id: str = "id") -> PartitionState:
+    members = (BrokerId(leader),)
+    return PartitionState(
+        topic, partition, TopicId(topic_id), ControllerEpoch(1), members[0], LeaderEpoch(0), members, PartitionEpoch(0), members
+    )  # fmt: skip
+
+
+def update(*states: PartitionState, full: bool = False, brokers=(1,), deleted=()) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(
+        BrokerId(1), ControllerEpoch(1), BrokerEpoch(1), full, tuple(map(broker, brokers)), states, tuple(deleted)
+    )
+
+
+async def test_changes_are_laid_over_and_a_full_one_replaces_all():
+    cache = MetadataCache()
+    assert cache.is_empty
+    assert cache.apply(update(state("b", 0), state("a", 0), state("a", 1), full=True, brokers=(2, 1)))
+    assert cache.all_topics() == ("a", "b")
+    assert [b.broker_id for b in cache.brokers()] == [1, 2]
+    assert not cache.apply(update(state("a", 1, leader=2), brokers=(1, 2)))
+    assert cache.partition(TopicPartition("a", 1)).leader == 2
+    assert cache.partition(TopicPartition("a", 0)).leader == 1
+    assert cache.rpc_endpoint(BrokerId(2)) == Endpoint("r", 9194)
+    cache.apply(update(deleted=("a",)))
+    assert cache.topic("a") is None
+    assert cache.partition(TopicPartition("a", 0)) is None
+    cache.apply(update(state("c", 0), full=True))
+    assert cache.all_topics() == ("c",)
+    assert cache.rpc_endpoint(BrokerId(2)) is None
+
+
+@pytest.mark.checklist("F18")
+async def test_a_topic_made_again_has_only_its_own_partitions():
+    cache = MetadataCache()
+    cache.apply(update(state("a", 0), state("a", 1), full=True))
+    cache.apply(update(state("a", 0, topic_id="new")))
+    assert sorted(cache.topic("a")) == [0]
+    assert (cache.topic_id("a"), cache.topic_name(TopicId("new")), cache.topic_name(TopicId("id"))) == (
+        "new",
+        "a",
+        None,
+    )
+
+
+async def test_who_waits_hears_of_the_next_change():
+    cache = MetadataCache()
+    first, second = cache.changed(), cache.changed()
+    first.cancel()
+    version = cache.version
+    cache.apply(update(state("a", 0)))
+    await asyncio.wait_for(second, 1)
+    assert cache.version > version
+    assert not cache.changed().done()
+
+
+async def test_commands_teach_newer_lives_of_brokers_only():
+    cache = MetadataCache()
+    assert cache.learn_brokers((broker(1, 5),))
+    assert not cache.learn_brokers((broker(1, 4), broker(1, 5)))
+    assert cache.broker_epochs == {1: 5}
+    assert cache.learn_brokers((broker(1, 6), broker(2, 1)))
+    assert cache.broker_epochs == {1: 6, 2: 1}

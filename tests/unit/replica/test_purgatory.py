@@ -1,0 +1,122 @@
+"""Waiting operations and their deadlines."""
+
+import asyncio
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.replica.purgatory import DeadlineWheel, DelayedFetch, DelayedProduce, ProduceWaiter, Waiting
+from kafkalite.rpc.messages import ProducedPartition
+
+
+class Probe(Waiting):
+    def __init__(self, name: str, told: list[str]) -> None:
+        super().__init__()
+        self.name = name
+        self.told = told
+
+    def expire(self) -> None:
+        self.told.append(self.name)
+
+
+async def test_deadlines_come_in_their_order_and_not_for_what_was_discarded():
+    wheel, told = DeadlineWheel(grain_ms=1), []
+    probes = {name: Probe(name, told) for name in ("late", "soon", "never", "middle")}
+    wheel.add(probes["late"], 40)
+    wheel.add(probes["soon"], 2)
+    wheel.add(probes["never"], 10)
+    wheel.add(probes["middle"], 20)
+    wheel.discard(probes["never"])
+    wheel.discard(probes["never"])
+    assert len(wheel) == 3
+    async with asyncio.timeout(5):
+        while len(told) < 3:
+            await asyncio.sleep(0.001)
+    assert told == ["soon", "middle", "late"]
+    assert len(wheel) == 0
+
+
+async def test_one_timer_serves_any_number_of_operations():
+    wheel, told = DeadlineWheel(), []
+    for number in range(10_000):
+        probe = Probe(str(number), told)
+        wheel.add(probe, 60_000)
+        wheel.discard(probe)
+    assert len(wheel) == 0
+    assert len(wheel._buckets) < 200  # buckets of the moments at which they were added, not operations
+    wheel.add(Probe("last", told), 0)
+    wheel.expire_all()
+    assert told == ["last"]
+
+
+async def test_an_operation_may_be_added_again_after_its_deadline():
+    wheel, told = DeadlineWheel(grain_ms=1), []
+    probe = Probe("again", told)
+    wheel.add(probe, 0)
+    async with asyncio.timeout(5):
+        while not told:
+            await asyncio.sleep(0.001)
+    wheel.add(probe, 0)
+    async with asyncio.timeout(5):
+        while len(told) < 2:
+            await asyncio.sleep(0.001)
+    assert len(wheel) == 0
+
+
+class FakePartition:
+    def __init__(self) -> None:
+        self.pruned = 0
+
+    def prune_produce_waiters(self) -> None:
+        self.pruned += 1
+
+
+@pytest.mark.checklist(46)
+async def test_a_produce_is_answered_once_when_all_its_partitions_are_settled():
+    wheel, answers = DeadlineWheel(), []
+    produce = DelayedProduce(wheel, 2, answers.append)
+    waiters = []
+    for index in range(2):
+        waiter = ProduceWaiter(produce, index, FakePartition(), 5, ProducedPartition("t", index, 0, 4))
+        produce.waiters.append(waiter)
+        produce.pending += 1
+        waiters.append(waiter)
+    wheel.add(produce, 60_000)
+    waiters[1].settle(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    waiters[1].settle()
+    assert not answers
+    waiters[0].settle()
+    assert answers == [
+        (ProducedPartition("t", 0, 0, 4), ProducedPartition("t", 1, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
+    ]
+    assert len(wheel) == 0
+
+
+async def test_at_its_deadline_a_produce_tells_what_was_committed_and_leaves_nothing_behind():
+    wheel, answers = DeadlineWheel(), []
+    produce = DelayedProduce(wheel, 2, answers.append)
+    partitions = [FakePartition(), FakePartition()]
+    for index in range(2):
+        produce.waiters.append(ProduceWaiter(produce, index, partitions[index], 5, ProducedPartition("t", index, 0, 4)))
+        produce.pending += 1
+    produce.waiters[0].settle()
+    produce.expire()
+    assert [part.error for part in answers[0]] == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
+    assert [partition.pruned for partition in partitions] == [1, 1]
+
+
+async def test_a_fetch_is_read_once_for_all_that_became_readable():
+    wheel, reads = DeadlineWheel(), []
+    fetch = DelayedFetch(wheel, 100, lambda: reads.append(1))
+    wheel.add(fetch, 60_000)
+    fetch.on_readable(60)
+    await asyncio.sleep(0)
+    assert not reads
+    fetch.on_readable(60)
+    fetch.on_readable(60)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert reads == [1]
+    assert len(wheel) == 0
+    fetch.expire()
+    assert reads == [1]

@@ -1,0 +1,107 @@
+"""A node that starts takes its roles from ZooKeeper; what it must not take on its own it leaves to the controller."""
+
+import pytest
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Create, SetData
+from kafkalite.errors import ErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.replica.startup import read_cluster
+
+TP = TopicPartition("t", 0)
+
+
+async def restarted(node, *, clean: bool):
+    await node.manager.stop()
+    await node.server.close()
+    await node.logs.close(clean)
+    await node.session.close()
+    await node.supervisor.stop()
+    node.disk.close()
+    await node.start()
+    await node.manager.on_session(await node.session.wait())
+    return node.partition(TP) if node.manager.partition(TP) is not None else None
+
+
+@pytest.mark.checklist(38)
+async def test_roles_without_a_controller(make_cluster, until):
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2), epoch=0))
+    assert (await cluster.node(1).produce(TP, b"x")).error == ErrorCode.NONE
+    partition = await restarted(cluster.node(1), clean=True)
+    assert partition.leader is not None
+    assert cluster.node(1).metadata.partition(TP).isr == (1, 2)
+
+
+@pytest.mark.checklist("F14")
+async def test_after_an_unclean_stop_a_replica_leads_unasked_only_if_it_is_alone(make_cluster):
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1, 2), 1: (1,)})
+    alone = TopicPartition("t", 1)
+    await cluster.command(
+        1, cluster.decide(TP, leader=1, isr=(1, 2), epoch=0), cluster.decide(alone, leader=1, isr=(1,), epoch=0)
+    )
+    assert await restarted(cluster.node(1), clean=False) is None
+    assert cluster.node(1).partition(alone).leader is not None
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1, 2), epoch=1))  # the controller has chosen
+    assert cluster.node(1).partition(TP).leader is not None
+    # Having led in this process, it resumes after a lost session, as its log is whole.
+    cluster.node(1).manager.on_session_lost()
+    assert cluster.node(1).partition(TP).leader is None
+    await cluster.node(1).manager.on_session(await cluster.node(1).session.wait())
+    assert cluster.node(1).partition(TP).leader is not None
+
+
+@pytest.mark.checklist(39)
+@pytest.mark.checklist("F19")
+async def test_own_strays_are_judged_by_a_whole_reading_only(make_cluster):
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", dict.fromkeys(range(4), (1,)))
+    states = [cluster.decide(TopicPartition("t", p), leader=1, isr=(1,), epoch=0) for p in range(4)]
+    await cluster.command(1, *states)
+    node = cluster.node(1)
+    gone = states[3]
+    node.manager.hosted.demote(node.partition(TopicPartition("t", 3)))
+    node.manager.hosted.remove(node.partition(TopicPartition("t", 3)))
+    cluster.zookeeper.poke(SetData(paths.topic("t"), b"{not json"))
+    await node.manager.on_session(await node.session.wait())
+    assert len(node.logs.all()) == 4
+    assert gone.partition == 3
+
+
+@pytest.mark.checklist(2)
+async def test_the_snapshot_tells_what_the_znodes_say(make_cluster):
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1, 2), 1: (2, 1)})
+    cluster.decide(TP, leader=2, isr=(2,), epoch=3)
+    cluster.zookeeper.poke(
+        Create(
+            paths.broker(1),
+            b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"1","endpoints":[],"rpc_endpoint":"h:9192"}',
+        ),
+        Create(paths.broker(7), b"malformed"),
+        Create(paths.CONTROLLER_EPOCH, b"5"),
+        Create(paths.CONTROLLER, b'{"version":1,"brokerid":2,"timestamp":"1"}'),
+    )
+    snapshot = await read_cluster(await cluster.node(1).session.wait())
+    assert (snapshot.controller_id, snapshot.controller_epoch) == (2, 5)
+    assert [(b.broker_id, b.rpc_host, b.rpc_port) for b in snapshot.brokers] == [(1, "h", 9192)]
+    (partition,) = snapshot.partitions  # t-1 has no state znode yet
+    assert (partition.leader, partition.leader_epoch, partition.isr, partition.replicas) == (2, 3, (2,), (1, 2))
+    assert not snapshot.is_complete
+
+
+@pytest.mark.checklist(63)
+async def test_a_lost_session_resigns_and_the_next_one_resumes(make_cluster, until):
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=0))
+    node = cluster.node(1)
+    before = await node.session.wait()
+    cluster.zookeeper.expire("node1")
+    await until(lambda: node.session.current not in (None, before))
+    assert node.partition(TP).leader is None
+    assert (await node.produce(TP, b"x")).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await node.manager.on_session(await node.session.wait())
+    assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
