@@ -6,7 +6,6 @@ Every process dies with its parent (PR_SET_PDEATHSIG), so that nothing is left b
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
 import queue
@@ -23,12 +22,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_PR_SET_PDEATHSIG = 1
+#: util-linux: the kernel kills the process when its parent has died. (A function run in the forked child would close
+#: the connections of a Spark session in this process.)
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 #: A fork and an exec take far less.
 _SPAWN_S = 10.0
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
 #: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all. No
 #: executor: a Ctrl-C while it starts its thread makes the interpreter wait for that thread for ever.
 _wanted: queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
@@ -45,10 +43,6 @@ def _start_processes() -> None:
 
 
 threading.Thread(target=_start_processes, name="process-starter", daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class ProcessFailed(RuntimeError):
@@ -82,11 +76,10 @@ class Process:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                self._arguments,
+                [*_DIE_WITH_PARENT, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                preexec_fn=_die_with_parent,
             )
 
     def wait_ready(self, deadline_s: float = 60.0) -> dict[str, Any]:
