@@ -15,6 +15,7 @@ import click
 import uvloop
 
 from kafkalite import config as configuration
+from kafkalite.coordination.verbs import split_connect_string
 from kafkalite.errors import ConfigError, KafkaliteError, StartupRefused
 from kafkalite.telemetry import logs
 
@@ -58,6 +59,16 @@ def _settings(
     return flags
 
 
+def _read(config_file: str | None) -> str | None:
+    """Raises ConfigError."""
+    if config_file is None:
+        return None
+    try:
+        return Path(config_file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"configuration file: {error}") from None
+
+
 @click.command()
 @click.option("--id", "broker_id", type=click.IntRange(0, 2**31 - 1), required=True, help="This node's id.")
 @click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML file.")
@@ -87,8 +98,8 @@ def serve(
         raise click.ClickException("refusing to run under python -O: assertions guard the data")
     flags = _settings(broker_id, zookeeper, kafka, rpc, http, log_dir, settings)
     try:
-        text = Path(config_file).read_text(encoding="utf-8") if config_file else None
-        config, warnings = configuration.load(text, os.environ, flags)
+        config, warnings = configuration.load(_read(config_file), os.environ, flags)
+        split_connect_string(config.zookeeper_connect)
     except ConfigError as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from kafkalite.controller import broker_changes, partition_changes, topic_changes
+from kafkalite.controller import broker_changes, partition_changes, restarts, topic_changes
 from kafkalite.controller.events import (
     BrokersChanged,
     ClusterRead,
@@ -15,7 +15,9 @@ from kafkalite.controller.events import (
     InitialisationDue,
     IsrsChanged,
     PreferredElectionRequested,
+    ReplicasFailed,
     ReplicasStopped,
+    RestartsRequested,
     StatesRead,
     StatesWritten,
     Ticked,
@@ -56,6 +58,10 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return topic_changes.on_topic_removed(state, event)
         case PreferredElectionRequested():
             return partition_changes.on_preferred_election(state, event)
+        case RestartsRequested():
+            return restarts.on_restarts_requested(state, event)
+        case ReplicasFailed():
+            return restarts.on_replicas_failed(state, event)
         case IsrsChanged():
             return partition_changes.on_isrs_changed(state, event)
         case StatesRead():

@@ -21,10 +21,10 @@ def _next(
     """The state with another leader or ISR; None if both are as they were."""
     if leader == state.leader and tuple(isr) == state.isr:
         return None
-    return _with_epoch(state, leader, isr, epoch)
+    return with_epoch(state, leader, isr, epoch)
 
 
-def _with_epoch(state: LeaderAndIsr, leader: BrokerId, isr: Sequence[BrokerId], epoch: ControllerEpoch) -> LeaderAndIsr:
+def with_epoch(state: LeaderAndIsr, leader: BrokerId, isr: Sequence[BrokerId], epoch: ControllerEpoch) -> LeaderAndIsr:
     """The state with another leader or ISR, or the same, in a new leader epoch."""
     assert leader == NO_LEADER or leader in isr, f"leader {leader} outside ISR {isr}"
     assert isr, "an empty ISR forgets who has the committed records"
@@ -75,7 +75,7 @@ def repair(
         return _next(state, NO_LEADER, state.isr, epoch)
     steady = [replica for replica in in_sync if replica not in restarted]
     if state.leader in in_sync and not steady:
-        return _with_epoch(state, state.leader, in_sync, epoch)
+        return with_epoch(state, state.leader, in_sync, epoch)
     in_sync = steady or in_sync
     if state.leader in in_sync:
         return _next(state, state.leader, in_sync, epoch)

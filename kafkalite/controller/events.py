@@ -53,11 +53,19 @@ class ControlledShutdown:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """Replicas on dead disks. `failed`: partition -> brokers; `requests`: the znodes that go when it is done."""
+
+    failed: Mapping[TopicPartition, frozenset[BrokerId]]
+    requests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TakeOffice:
     """The repairs at the beginning of a term; INIT commands follow, and tell their outcome too."""
 
 
-Purpose = Repair | TakeOffice | PreferredElection | ControlledShutdown
+Purpose = Restart | Repair | TakeOffice | PreferredElection | ControlledShutdown
 
 
 # --- events ------------------------------------------------------------------------------------------------------
@@ -109,6 +117,34 @@ class PreferredElectionRequested:
     partitions: tuple[TopicPartition, ...]
     version: int
     malformed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RestartOrder:
+    """One /restart_partitions/req-N. `made_at`: its czxid; `online`: the replicas are sound again."""
+
+    name: str
+    broker_id: BrokerId
+    partitions: tuple[TopicPartition, ...]
+    made_at: int
+    online: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartsRequested:
+    """What waits under /restart_partitions. `malformed`: path -> reason, left alone."""
+
+    requests: tuple[RestartOrder, ...]
+    malformed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasFailed:
+    """A broker has refused commands for these replicas: their disk is dead."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +224,8 @@ Event = (
     | TopicsChanged
     | DeletionsRequested
     | PreferredElectionRequested
+    | RestartsRequested
+    | ReplicasFailed
     | IsrsChanged
     | ControlledShutdownReceived
     | ReplicasStopped
@@ -269,6 +307,13 @@ class DropPreferredElection:
 
 
 @dataclass(frozen=True, slots=True)
+class DropRestartRequests:
+    """Remove these requests: they are done."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyShutdown:
     """Answer the controlled shutdown request `token`."""
 
@@ -308,6 +353,7 @@ Effect = (
     | RemoveTopic
     | DropDeletionOrders
     | DropPreferredElection
+    | DropRestartRequests
     | ReplyShutdown
     | Post
     | Note

@@ -25,6 +25,7 @@ from kafkalite.controller.events import (
     DeletionsRequested,
     DropDeletionOrders,
     DropPreferredElection,
+    DropRestartRequests,
     Effect,
     Event,
     IsrsChanged,
@@ -67,8 +68,9 @@ class Source(IntEnum):
     BROKERS = 1
     TOPICS = 2
     DELETIONS = 3
-    PREFERRED_ELECTION = 4
-    TICK = 5
+    RESTARTS = 4
+    PREFERRED_ELECTION = 5
+    TICK = 6
 
 
 class Leadership:
@@ -183,6 +185,7 @@ class Leadership:
                     self._read_again = ticks % TICKS_PER_FULL_READ == 0
                     if self._read_again:
                         self.mark(Source.TOPICS)
+                        self.mark(Source.RESTARTS)
                     self.mark(Source.TICK)
             self._wake.clear()
             await self._turn()
@@ -243,6 +246,7 @@ class Leadership:
         )
         if order_error is not None:
             await self._handle(DeletionsRequested((), order_error))
+        self.mark(Source.RESTARTS)
         self.mark(Source.PREFERRED_ELECTION)
         self.ready = True
         self._on_ready()
@@ -268,6 +272,8 @@ class Leadership:
                 await self._read_topics(again=False)
                 order = await self._storage.read_order(paths.DELETE_TOPICS, self._watch(Source.DELETIONS))
                 await self._handle(DeletionsRequested(*_deletions(order)))
+            case Source.RESTARTS:
+                await self._handle(await self._storage.read_restarts(self._watch(Source.RESTARTS)))
             case Source.PREFERRED_ELECTION:
                 await self._read_topics(again=False)
                 path = paths.PREFERRED_REPLICA_ELECTION
@@ -360,6 +366,8 @@ class Leadership:
                 await self._storage.drop_deletion_orders(topics)
             case DropPreferredElection(version):
                 await self._storage.drop_preferred_election(version)
+            case DropRestartRequests(names):
+                await self._storage.drop_restarts(names)
             case ReplyShutdown(token, response):
                 future = self._shutdowns.get(token)
                 if future is not None and not future.done():

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from kafkalite.controller import elections
+from kafkalite.controller import elections, restarts
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.events import (
     ControlledShutdown,
     DropPreferredElection,
+    DropRestartRequests,
     Effect,
     IsrsChanged,
     Note,
@@ -20,11 +21,13 @@ from kafkalite.controller.events import (
     Repair,
     ReplyShutdown,
     Resign,
+    Restart,
     StatesRead,
     StatesWritten,
     TakeOffice,
     WriteStates,
 )
+from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
@@ -55,18 +58,6 @@ def on_preferred_election(state: ControllerState, event: PreferredElectionReques
     return state, [*effects, ReadStates(known, PreferredElection(event.version))]
 
 
-def note_malformed(state: ControllerState, path: str, reason: str | None) -> tuple[ControllerState, list[Effect]]:
-    """Remember, or forget, that a znode holds what does not belong there; a note when it is news."""
-    if state.malformed.get(path) == reason:
-        return state, []
-    malformed = {each: why for each, why in state.malformed.items() if each != path}
-    effects: list[Effect] = []
-    if reason is not None:
-        malformed[path] = reason
-        effects.append(Note("znode.malformed", path, reason))
-    return dataclasses.replace(state, malformed=malformed), effects
-
-
 def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     """Decide about each partition on the grounds of its znode as just read (V3 A.3)."""
     for partition in event.states:
@@ -74,7 +65,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         if found is not None and found.controller_epoch > state.epoch:
             return state, [Resign(f"{partition} was written by controller epoch {found.controller_epoch}")]
     state, effects = _note_states(state, event)
-    live = state.brokers.keys()
+    state = restarts.forget_recovered(state, event)
     adopted: dict[TopicPartition, LeaderAndIsr] = {}
     writes: dict[TopicPartition, LeaderAndIsr] = {}
     unclean = 0
@@ -84,7 +75,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
             continue  # removed, or being deleted, since the read was decided
         found = event.states[partition]
         if found is None:
-            wanted = elections.first_state(replicas, live, state.epoch)
+            wanted = elections.first_state(replicas, state.live(partition), state.epoch)
         else:
             adopted[partition] = found
             wanted = _wanted(state, partition, replicas, found, event)
@@ -126,7 +117,7 @@ def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerS
 def _wanted(
     state: ControllerState, partition: TopicPartition, replicas: Replicas, found: LeaderAndIsr, event: StatesRead
 ) -> LeaderAndIsr | None:
-    live, leaving = state.brokers.keys(), state.shutting_down
+    live, leaving = state.live(partition), state.shutting_down
     modified = event.modified.get(partition)
     restarted = {id_ for id_ in live if modified is not None and state.brokers[id_].broker_epoch > modified}
     if isinstance(event.purpose, Repair):
@@ -143,6 +134,8 @@ def _wanted(
     if repaired is not None:
         return repaired
     match event.purpose:
+        case Restart():
+            return restarts.restarted(state, partition, found, event.purpose)
         case PreferredElection():
             return elections.preferred(replicas, found, live, state.epoch)
         case ControlledShutdown(broker_id):
@@ -176,6 +169,8 @@ def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[E
     match purpose:
         case Repair(announce, _):
             return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
+        case Restart(_, requests):
+            return [DropRestartRequests(requests)]
         case TakeOffice():
             return initialise(state, state.brokers.keys(), "controller.failover")
         case PreferredElection(version):

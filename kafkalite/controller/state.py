@@ -7,7 +7,7 @@ as read for that decision (V3 A.3.1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicId, TopicPartition
@@ -55,6 +55,8 @@ class ControllerState:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     partitions: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     deletions: Mapping[str, Deletion] = field(default_factory=dict)
+    #: Partition -> live brokers whose replica of it is on a dead disk.
+    offline_replicas: Mapping[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
     #: Path of a znode that holds what does not belong there -> the reason, in one line. Left alone, reported.
     malformed: Mapping[str, str] = field(default_factory=dict)
 
@@ -71,6 +73,11 @@ class ControllerState:
             if name not in self.deletions:
                 for partition, replicas in self.topics[name].assignment.items():
                     yield TopicPartition(name, partition), replicas
+
+    def live(self, topic_partition: TopicPartition) -> Collection[BrokerId]:
+        """The brokers that can serve this partition: alive, and not with a dead disk under it."""
+        offline = self.offline_replicas.get(topic_partition)
+        return self.brokers.keys() - offline if offline else self.brokers.keys()
 
     def has_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
         """Whether this life of the broker is the live one."""

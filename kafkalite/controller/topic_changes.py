@@ -25,7 +25,7 @@ from kafkalite.controller.events import (
     TopicRemoved,
     TopicsChanged,
 )
-from kafkalite.controller.partition_changes import note_malformed
+from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.state import ControllerState, Deletion
 from kafkalite.coordination import paths
 from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 import structlog
 
 from kafkalite.env.seams import Disk
-from kafkalite.errors import StartupRefused
+from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.log import checkpoints
+from kafkalite.log.failures import FailureBudget
 from kafkalite.log.handles import HandleCache
 from kafkalite.model import TopicPartition
 
 _log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 DELETE_SUFFIX, STRAY_SUFFIX = "-delete", "-stray"
 _PARTITION = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,9})$")
@@ -47,7 +51,41 @@ class LogDir:
         self.log_starts: dict[TopicPartition, int] = {}
         #: First offset that compaction has not been over yet.
         self.cleaned_to: dict[TopicPartition, int] = {}
+        #: Why, and since when (wall ms), it is offline.
+        self.offline_reason = ""
+        self.offline_since_ms = 0
+        #: Logs that have failed while the directory is online -> their paths, until they are out of the way.
+        self.failed: dict[TopicPartition, str] = {}
+        #: Errors that the judge has yet to look at, and whether it is at work.
+        self.suspicions: list[StorageError] = []
+        self.is_judged = True
+        self.failures = FailureBudget()
+        #: The last probe found no room; what is there can be read.
+        self.is_full = False
+        #: Who waits for the disk; cut short when the directory goes offline.
+        self._waiting: dict[asyncio.Timeout, None] = {}
+        #: Logs in it that are in service.
+        self.log_count = 0
         self._release: Callable[[], None] | None = None
+
+    async def unless_gone(self, work: Awaitable[T]) -> T:
+        """The outcome of `work`; OSError as soon as the directory is offline, so that nobody waits for a dead disk."""
+        async with asyncio.timeout(None) as scope:
+            self._waiting[scope] = None
+            try:
+                return await work
+            finally:
+                del self._waiting[scope]
+
+    def go_offline(self, reason: str, now_ms: int) -> None:
+        """No operation on it from now on, but for those under way in threads."""
+        self.online = False
+        self.offline_reason, self.offline_since_ms = reason, now_ms
+        self.suspicions.clear()
+        self.failed.clear()
+        for scope in self._waiting:
+            if not scope.expired():
+                scope.reschedule(asyncio.get_running_loop().time())
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"

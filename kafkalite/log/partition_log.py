@@ -469,7 +469,13 @@ class PartitionLog:
         if offset >= limit:
             return ReadInfo(offset, [], 0)
         try:
-            data = self._read_segments(offset, max_bytes, limit, min_one_batch)
+            try:
+                data = self._read_segments(offset, max_bytes, limit, min_one_batch)
+            except OSError:
+                # Once more with fresh handles: a stale one, or a disk that stumbled, is no reason to give up the log.
+                for segment in self._segments:
+                    segment.close()
+                data = self._read_segments(offset, max_bytes, limit, min_one_batch)
             if verify and data:
                 data = self._sound_prefix(data, offset)
         except OSError as error:

@@ -30,6 +30,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId
 from kafkalite.node.api import Api
 from kafkalite.node.controller_link import ControllerLink
+from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.producer_ids import ProducerIds
@@ -82,7 +83,6 @@ class Node:
         self._stop = asyncio.Event()
         self._fatal: BaseException | None = None
         self._link_connection: RpcConnection | None = None
-        self._storage_problems: dict[str, HealthProblem] = {}
         self._dead_sessions: frozenset[int] = frozenset()
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
@@ -97,8 +97,15 @@ class Node:
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms)
         self.metadata = MetadataCache()
+        self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
         self.logs = LogManager(
-            config, env.disk, env.clock, supervisor=self.supervisor, on_dir_failed=self._on_dir_failed
+            config,
+            env.disk,
+            env.clock,
+            supervisor=self.supervisor,
+            on_dir_failed=self._on_dir_failed,
+            on_log_failed=lambda tp, error: self.replicas.on_log_failed(tp, error),
+            on_judged=lambda directory: self.disk_care.look(),
         )
         self.link = ControllerLink(self._call_controller, self.identity)
         self.replicas = ReplicaManager(
@@ -112,7 +119,8 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             metadata=self.metadata,
             notify_isr=self.link.notify_isr,
-            on_storage_error=self._on_storage_error,
+            on_storage_error=self.logs.log_failed,
+            request_restart=self.disk_care.report,
         )
         self.logs.hw_of = self.replicas.high_watermark
         self.controller = Controller(
@@ -133,6 +141,7 @@ class Node:
             handlers=Api(self).handlers(),
         )
         self.kafka = KafkaSide(NodeServices(self))
+        self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.http = HttpServer(env.network, StatusPages(self).pages())
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -163,7 +172,7 @@ class Node:
         return (
             *self.replicas.problems(),
             *self.controller.problems(),
-            *(self._storage_problems[directory] for directory in sorted(self._storage_problems)),
+            *disk_problems(self.logs),
             *malformed,
         )
 
@@ -219,6 +228,8 @@ class Node:
         self.replicas.start()
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
+        self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
+        self.supervisor.spawn("disks.care", self.disk_care.run())
         self.supervisor.spawn("controller.link", self.link.run())
         self.session.on_lost(self.replicas.on_session_lost)
         self.session.on_session(self._introduce)
@@ -320,17 +331,8 @@ class Node:
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
 
-    def _on_storage_error(self, error: StorageError) -> None:
-        self.logs.dir_failed(error)  # the rest of that disk follows
-
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:
-        if directory in self._storage_problems:
-            return
         self.replicas.on_dir_failed(error)
-        _log.error("disk.offline", directory=directory, error=str(error))
-        self._storage_problems[directory] = HealthProblem(
-            "disk.offline", self.env.clock.wall_ms(), str(error), directory
-        )
 
     # --- the controller, wherever it is ---------------------------------------------
 
