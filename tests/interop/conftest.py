@@ -53,13 +53,13 @@ def _base() -> Path:
     return Path(os.environ.get("KAFKALITE_INTEROP_DIR", Path(__file__).parents[2] / ".interop"))
 
 
-def _scratch(name: str, *files: Path) -> Path:
+def scratch(name: str, *files: Path) -> Path:
     """A directory that belongs to this content of the requirement files."""
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
     return _base() / f"{name}-{digest}-py{sys.version_info[0]}{sys.version_info[1]}"
 
 
-def _install(directory: Path, *commands: list[str]) -> None:
+def install(directory: Path, *commands: list[str]) -> None:
     if (directory / ".complete").exists():
         return
     shutil.rmtree(directory, ignore_errors=True)
@@ -73,9 +73,9 @@ def _install(directory: Path, *commands: list[str]) -> None:
 def python_clients() -> Path:
     """The interpreter of a virtual environment with the Python clients."""
     requirements = _HERE / "requirements.txt"
-    directory = _scratch("python", requirements)
+    directory = scratch("python", requirements)
     python = directory / "venv" / "bin" / "python"
-    _install(
+    install(
         directory,
         [sys.executable, "-m", "venv", "venv"],
         [str(python), "-m", "pip", "install", "-q", "-r", str(requirements)],
@@ -87,10 +87,10 @@ def python_clients() -> Path:
 def node_clients() -> Path:
     """A directory with node_modules."""
     package = _HERE / "package.json"
-    directory = _scratch("node", package)
+    directory = scratch("node", package)
     if not (directory / ".complete").exists():
         directory.mkdir(parents=True, exist_ok=True)
-    _install(directory, ["cp", str(package), "."], ["npm", "install", "--silent", "--no-audit", "--no-fund"])
+    install(directory, ["cp", str(package), "."], ["npm", "install", "--silent", "--no-audit", "--no-fund"])
     return directory
 
 
