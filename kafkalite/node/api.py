@@ -8,9 +8,11 @@ from typing import Any, Protocol, TypeVar
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.topic_orders import TopicOrders
+from kafkalite.node.transaction_api import TransactionApi
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -46,6 +48,7 @@ class Host(Protocol):
     metadata: MetadataCache
     controller: Controller
     orders: TopicOrders
+    kafka: KafkaSide
     auto_create_topics: bool
 
     @property
@@ -64,12 +67,14 @@ class Api:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._answers = MetadataAnswers(host.metadata)
+        self._transactions = TransactionApi(lambda: host.kafka, host.metadata)
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         """For RpcServer."""
         host = self._host
         return {
             **rpc_handlers.handlers(host.replicas),
+            **self._transactions.handlers(),
             IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
             ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
             MetadataRequest: self._metadata,
@@ -111,8 +116,7 @@ class Api:
         message = request.message
         assert isinstance(message, InitProducerIdRequest)
         if message.transactional_id is not None:
-            # Transactions are spoken on the Kafka listener.
-            return Reply(InitProducerIdResponse(ErrorCode.UNSUPPORTED_VERSION, ProducerId(-1), -1))
+            return await self._transactions.init_producer(message)
         try:
             producer_id = await self._host.allocate_producer_id()
         except CoordinatorError:
