@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkalite.client.blocking import BlockingClient, left_ms
-from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, ProtocolError, api_error, is_retriable
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.rpc.answers import RpcError, error_code
 from kafkalite.rpc.messages import (
@@ -39,6 +39,9 @@ class GroupVersion:
     group: str
     owner: str
     version: int
+
+    def __str__(self) -> str:
+        return f"batch {self.version} of {self.group}"
 
 
 class TransactionalClient(BlockingClient):
@@ -129,6 +132,10 @@ class TransactionalClient(BlockingClient):
             except RpcError as failure:
                 known.pop(key, None)
                 error = failure
+            except ApiError as refusal:
+                if not is_retriable(refusal.code):
+                    raise
+                error = refusal
             attempts += 1
             self._pause(attempts, deadline, error)
 
