@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from kafkalite.env.seams import Buffer, Clock, ConnectionHandler, Disk, Env, Listener, Network
+from kafkalite.env.streams import open_stream, start_stream_server
 from kafkalite.env.supervisor import Policy, Supervisor
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class RealNetwork:
         self._supervisor = Supervisor(on_fatal)
 
     async def dial(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection(host, port, limit=STREAM_LIMIT_BYTES)
+        reader, writer = await open_stream(host, port, STREAM_LIMIT_BYTES)
         _no_delay(writer.transport)
         return reader, writer
 
@@ -95,7 +96,7 @@ class RealNetwork:
             _no_delay(writer.transport)
             self._supervisor.spawn("connection", serve(reader, writer), Policy.ISOLATED)
 
-        return RealListener(await asyncio.start_server(accepted, host, port, limit=STREAM_LIMIT_BYTES))
+        return RealListener(await start_stream_server(accepted, host, port, STREAM_LIMIT_BYTES))
 
     async def listen_protocol(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
         # asyncio's and uvloop's transports set TCP_NODELAY themselves.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from kafkalite.env.supervisor import Policy
 from kafkalite.kafka.apis import Api, make_apis
 from kafkalite.kafka.groups.coordinator import GroupCoordinator
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
@@ -18,12 +21,14 @@ from kafkalite.model import Endpoint
 
 
 class KafkaSide:
-    """What the node starts and stops. `groups.topics_deleted` wants to be told about deleted topics."""
+    """What the node starts and stops."""
 
     def __init__(self, services: Services) -> None:
+        self._services = services
         self.groups = GroupCoordinator(services)
         local = LocalMarkers(services, self.groups)
-        self.transactions = TransactionCoordinator(services, MarkerChannels(services, local))
+        self._channels = MarkerChannels(services, local)
+        self.transactions = TransactionCoordinator(services, self._channels)
         handlers = {
             **ClusterHandlers(services).table(),
             **DataHandlers(services).table(),
@@ -42,5 +47,10 @@ class KafkaSide:
         self.transactions.start()
         return endpoint
 
+    def topics_deleted(self, topics: Iterable[str]) -> None:
+        """Offsets committed for them are purged, on the nodes that coordinate the groups."""
+        self._services.supervisor.spawn("groups.purge", self.groups.topics_deleted(topics), Policy.ISOLATED)
+
     async def close(self) -> None:
         await self.listener.close()
+        self._channels.close()

@@ -268,9 +268,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         if version in api.flexible_requests:
             position = _skip_tags(view, position)
-        message, used = api.decoder(version)(view[position:])
-        if used != len(view) - position:
-            raise WireError(f"{api.name} v{version}: {len(view) - position - used} bytes are left over")
+        # Bytes behind the message are let pass, as by Kafka: librdkafka's Metadata v12 for all topics has three.
+        message, _ = api.decoder(version)(view[position:])
         request = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
         self.listener.handle(request, message)

@@ -559,18 +559,15 @@ class LogManager:
     async def flush_pass(self) -> None:
         """fsync what is due by flush.ms or flush.messages, and segments that have rolled."""
         now_ms = self._clock.wall_ms()
-        for log in [log for log in self.all() if log.is_dirty]:
+        # Every second over every log: nothing is sorted, nothing awaited for those that need nothing.
+        for log in [log for log in self._logs.values() if log.has_rolled or log.is_flush_due(now_ms)]:
             if self._logs.get(log.topic_partition) is not log:
                 continue
-            since = log.unflushed_since_ms
-            due = (since is not None and now_ms - since >= log.config.flush_ms) or (
-                log.log_end_offset - log.synced_offset >= log.config.flush_messages
-            )
             log_dir = self._dirs[log.directory]
             try:
-                if due:
+                if log.is_flush_due(now_ms):
                     await log_dir.unless_gone(log.flush())
-                elif log.has_rolled:
+                else:
                     await log_dir.unless_gone(log.flush_rolled())
             except StorageError as error:
                 self.log_failed(error)

@@ -88,7 +88,7 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
+        "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_epochs_unsaved", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
         "_segments", "_snapshots", "_snapshots_dirty", "_sync_ceiling", "clean_start", "config", "damaged_at", "directory",
         "disk", "log_end_offset", "log_start_offset", "needs_checkpoint", "on_recovery_point_lowered", "path",
         "recovery_point", "synced_offset", "topic_id", "topic_partition", "unflushed_since_ms",
@@ -139,6 +139,8 @@ class PartitionLog:
         #: After an unclean shutdown nobody knows what of it was synced.
         self._metadata_dirty = is_new or not parts.clean
         self._epochs_dirty = not parts.clean
+        #: The epoch file lacks an epoch that has begun here and has no batch yet.
+        self._epochs_unsaved = False
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
         self._dir_dirty = not parts.clean
         self._snapshots_dirty: list[int] = [] if parts.clean else list(parts.snapshots)
@@ -303,8 +305,8 @@ class PartitionLog:
     ) -> AppendInfo:
         """Write the batches, one system call per segment they fall into (nearly always one), then account for them."""
         start, max_timestamp, total = self.log_end_offset, -1, 0
-        if epochs:
-            changed = False
+        if epochs or self._epochs_unsaved:
+            changed = self._epochs_unsaved
             for epoch, offset in epochs:
                 changed = self._epochs.assign(epoch, offset) or changed
             if changed:
@@ -417,6 +419,13 @@ class PartitionLog:
         return True
 
     # --- read -------------------------------------------------------------------------------------
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """By flush.ms or flush.messages."""
+        since, config = self.unflushed_since_ms, self.config
+        return (since is not None and now_ms - since >= config.flush_ms) or (
+            self.log_end_offset - self.synced_offset >= config.flush_messages
+        )
 
     @property
     def has_rolled(self) -> bool:
@@ -536,14 +545,19 @@ class PartitionLog:
         return self._epochs.end_offset_for(requested_epoch, self.log_end_offset)
 
     def assign_epoch_start(self, leader_epoch: int, start_offset: int) -> None:
-        """This replica became the leader of `leader_epoch`, which starts here; kept across restarts (KAFKA-6361)."""
+        """This replica became the leader of `leader_epoch`, which starts here; kept across clean restarts (KAFKA-6361).
+
+        The file gets it before the first batch of that epoch. Until then a crash forgets it, which changes no answer:
+        without batches the epoch ends where the one before does. Thousands of files written at once would hold up a
+        failover.
+        """
         self._check_usable()
         if self._epochs.assign(leader_epoch, start_offset):
-            with self._io("writing the leader epochs"):
-                self._save_epochs()
+            self._epochs_unsaved = True
 
     def _save_epochs(self) -> None:
         """Into the page cache now; the next flush makes it durable before it calls any record of the epoch durable."""
+        self._epochs_unsaved = False
         self.disk.write_file_atomic(
             f"{self.path}/{checkpoints.LEADER_EPOCHS}", checkpoints.encode_epochs(self._epochs.entries()), durable=False
         )
@@ -904,6 +918,8 @@ class PartitionLog:
     def prepare_clean_close(self) -> None:
         """Write what makes the next start fast: the producers at the log's end, the indexes. Flush before and after."""
         with self._io("close"):
+            if self._epochs_unsaved:
+                self._save_epochs()
             if self.log_end_offset > self.log_start_offset or len(self._producers):
                 self._take_snapshot(self.log_end_offset)
             for segment in self._segments:

@@ -141,6 +141,7 @@ class Node:
             handlers=Api(self).handlers(),
         )
         self.kafka = KafkaSide(NodeServices(self))
+        self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.http = HttpServer(env.network, StatusPages(self).pages())
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:

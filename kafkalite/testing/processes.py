@@ -5,7 +5,6 @@ Every process dies with its parent (PR_SET_PDEATHSIG), so that nothing is left b
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import selectors
@@ -20,16 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
+#: util-linux: the kernel kills the process when its parent has died. (A function run in the forked child would close
+#: the connections of a Spark session in this process.)
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 #: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="process-starter")
-
-
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class ProcessFailed(RuntimeError):
@@ -59,11 +53,10 @@ class Process:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                self._arguments,
+                [*_DIE_WITH_PARENT, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                preexec_fn=_die_with_parent,
             )
 
     def wait_ready(self, deadline_s: float = 60.0) -> dict[str, Any]:

@@ -206,6 +206,11 @@ class SimDisk:
         """Every operation at or below `path` raises OSError(error) from now on."""
         self._failing[path] = error
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether some path fails."""
+        return bool(self._failing)
+
     def repair(self, path: str) -> None:
         self._failing.pop(path, None)
 

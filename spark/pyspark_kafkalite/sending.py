@@ -6,6 +6,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -18,6 +19,9 @@ from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.encode import EncodedBatch, encode
 from pyspark_kafkalite.options import WriteOptions
 from pyspark_kafkalite.rows import BadRow, PartitionCounts, Router, RowShape
+
+#: What is still to be sent, in order, by partition.
+_Queues = dict[TopicPartition, deque[EncodedBatch]]
 
 
 class WriteFailed(KafkaliteError):
@@ -49,6 +53,7 @@ class RowWriter:
     _sequences: dict[TopicPartition, int] = field(default_factory=dict)
     _offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     _producer: tuple[int, int] | None = None
+    _sending: Future[None] | None = None
     _rows: int = 0
     _bytes: int = 0
 
@@ -59,30 +64,46 @@ class RowWriter:
             BadRow: a row cannot be written as it is.
             WriteFailed: the cluster refused, or did not answer within delivery.timeout.ms.
         """
-        counts = _Counts(self.client)
+        counts = _Counts(self.client, self._settle)
         router = Router(self.shape, self.options.topic, counts, self.options.batch_bytes, self.rng)
         waiting: list[pa.RecordBatch] = []
         size = 0
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            waiting.append(batch)
-            size += batch.nbytes
-            if size >= self.options.buffer_bytes:
-                self._flush(router, waiting)
-                waiting, size = [], 0
-        if waiting:
-            self._flush(router, waiting)
+        # one buffer is on its way while the next is collected and encoded
+        with ThreadPoolExecutor(1, "kafkalite-send") as sender:
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                waiting.append(batch)
+                size += batch.nbytes
+                if size >= self.options.buffer_bytes:
+                    self._hand_over(sender, self._encoded(router, waiting))
+                    waiting, size = [], 0
+            if waiting:
+                self._hand_over(sender, self._encoded(router, waiting))
+            self._settle()
         offsets = tuple((tp.topic, tp.partition, *span) for tp, span in sorted(self._offsets.items()))
         return Written(self._rows, self._bytes, offsets)
 
-    def _flush(self, router: Router, waiting: list[pa.RecordBatch]) -> None:
-        """Send rows in rounds: the next batch of every partition at once, over all leaders."""
+    def _hand_over(self, sender: ThreadPoolExecutor, queues: _Queues) -> None:
+        self._settle()
+        self._sending = sender.submit(self._send, queues)
+
+    def _settle(self) -> None:
+        """Wait until nothing is on its way: the client serves one thread at a time. Raises what sending raised."""
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.result()
+
+    def _encoded(self, router: Router, waiting: list[pa.RecordBatch]) -> _Queues:
         rows, where = router.route(waiting[0] if len(waiting) == 1 else pa.Table.from_batches(waiting))
-        queues: dict[TopicPartition, deque[EncodedBatch]] = {}
+        queues: _Queues = {}
         for batch in encode(rows, where, self.options.batch_bytes):
             tp = TopicPartition(*router.destinations[batch.destination])
             queues.setdefault(tp, deque()).append(batch)
+        return queues
+
+    def _send(self, queues: _Queues) -> None:
+        """Send in rounds: the next batch of every partition at once, over all leaders."""
         while queues:
             self._round({tp: queue.popleft() for tp, queue in sorted(queues.items())})
             queues = {tp: queue for tp, queue in queues.items() if queue}
@@ -118,13 +139,15 @@ class RowWriter:
 
 
 class _Counts(PartitionCounts):
-    def __init__(self, client: LogClient) -> None:
+    def __init__(self, client: LogClient, settle: Callable[[], None]) -> None:
         self._client = client
+        self._settle = settle
         self._known: dict[str, int] = {}
 
     def __call__(self, topic: str) -> int:
         count = self._known.get(topic)
         if count is None:
+            self._settle()
             found = [t for t in self._client.metadata([topic]).topics if t.topic == topic and not t.error]
             if not found or not found[0].partitions:
                 raise BadRow(f"topic {topic} does not exist: kafkalite admin create-topic {topic}")

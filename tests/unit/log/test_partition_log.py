@@ -231,7 +231,19 @@ def test_epochs_answer_with_the_largest_not_above_the_question(disk: MemoryDisk)
     assert log.epoch_and_end_offset_for(4) == (4, 5)
     assert log.epoch_and_end_offset_for(9) == (6, 5)
     assert log.epoch_and_end_offset_for(0) == (-1, -1)
-    assert reopen(disk).epoch_and_end_offset_for(6) == (6, 5), "a leader's epoch survives a restart without a record"
+    assert reopen(disk).epoch_and_end_offset_for(6) == (4, 5), "a crash forgets an epoch without a record, no answer"
+    log.prepare_clean_close()
+    assert reopen(disk).epoch_and_end_offset_for(6) == (6, 5), "it survives a clean restart"
+
+
+@pytest.mark.checklist("F2")
+def test_a_leaders_epoch_is_in_its_file_before_its_first_batch(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"]), 1)
+    log.assign_epoch_start(3, 1)
+    log.append_as_leader(batch(["b"]), 3)
+    again = reopen(disk)  # a crash: had the file not known epoch 3, recovery would have cut its batch
+    assert (again.log_end_offset, again.epoch_entries) == (2, [(1, 0), (3, 1)])
 
 
 def test_retention_by_time_size_and_log_start(disk: MemoryDisk) -> None:
