@@ -303,11 +303,6 @@ class Commands:
         if lost is not None:
             return self._host_offline(key, state, lost)
         if log is None:
-            offline = self._logs.offline_dirs()
-            if offline and not state.is_new and self._identity()[0] in state.isr:
-                # Its log is on the dead disk, most likely. An empty one would count as in sync and could be elected
-                # over those that have the records (F28): first it must leave the ISR, then it is made anew.
-                raise StorageError(f"{key} is in sync, and not in a healthy directory", directory=offline[0])
             self.stopped_marks.pop(key, None)
             log = self._logs.create(key, state.topic_id, config)
         else:

@@ -230,7 +230,8 @@ async def test_input_output_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         return
     source, shim, control = tmp_path / "shim.c", tmp_path / "shim.so", tmp_path / "control"
     source.write_text(SHIM)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
+    compiling = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(shim), str(source), "-ldl"]
+    await asyncio.to_thread(subprocess.run, compiling, check=True)
     monkeypatch.setenv("LD_PRELOAD", str(shim))
     monkeypatch.setenv("DEAD_DISK", str(control))
 
