@@ -9,6 +9,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
+from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.replica import rpc_handlers
@@ -20,6 +21,8 @@ from kafkalite.rpc.messages import (
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeDisksRequest,
+    DiskOnlineRequest,
     HealthProblem,
     HealthRequest,
     HealthResponse,
@@ -46,6 +49,7 @@ class Host(Protocol):
     metadata: MetadataCache
     controller: Controller
     orders: TopicOrders
+    disks: DiskOrders
     auto_create_topics: bool
 
     @property
@@ -78,6 +82,8 @@ class Api:
             DeleteTopicsRequest: _answer(host.orders.delete_topics),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
+            DescribeDisksRequest: _answer(host.disks.describe),
+            DiskOnlineRequest: _answer(host.disks.online),
         }
 
     # --- metadata ------------------------------------------------------------

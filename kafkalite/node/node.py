@@ -31,6 +31,7 @@ from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Pr
 from kafkalite.node.api import Api
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
+from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.producer_ids import ProducerIds
@@ -132,6 +133,14 @@ class Node:
             topic_config=self.topic_config,
         )
         self.orders = TopicOrders(Orders(self.session.wait, lambda: self.config, env.random), self.metadata)
+        self.disks = DiskOrders(
+            self.logs,
+            env.disk,
+            self.disk_care,
+            broker_id=self.broker_id,
+            cluster_id=lambda: self.cluster_id,
+            topic_configs=self.configs.topics,
+        )
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.rpc = RpcServer(
             network=env.network,

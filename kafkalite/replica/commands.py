@@ -163,6 +163,8 @@ class Commands:
         if request.is_init:
             named = {TopicPartition(state.topic, state.partition) for state in request.partitions}
             await self._set_strays_aside(named, include_hosted=True)
+            if not any(partition.storage_error is not None for partition in self._hosted.all()):
+                self._logs.confirm_complete()
         self._fetchers.drop_idle()
         _log.info(
             "replica.commanded",
