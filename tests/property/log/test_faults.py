@@ -147,6 +147,9 @@ def test_a_fault_anywhere_leaves_a_prefix_with_all_that_was_synced(
         assert synced == 0
         return
     found = everything(again)
-    whole = b"".join(written)
+    start = again.log_start_offset
+    # Only a loss of power may take a first segment whose name was not synced, hence nothing in it.
+    assert start == 0 or (power is not None and synced == 0)
+    whole = b"".join(one for one in written if parse_header(one).base_offset >= start)
     assert whole[: len(found)] == found, "a prefix of what was written"
     assert again.log_end_offset >= synced, f"synced to {synced}, found {again.log_end_offset}"
