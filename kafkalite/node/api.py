@@ -6,9 +6,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from kafkalite.controller.controller import Controller
+from kafkalite.controller.partition_admin import PartitionAdmin
+from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
+from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.topic_orders import TopicOrders
@@ -16,23 +19,30 @@ from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.messages import (
+    AddPartitionsRequest,
+    AlterConfigsRequest,
+    AlterReassignmentsRequest,
     ControlledShutdownRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeConfigsRequest,
     DescribeDisksRequest,
     DiskOnlineRequest,
+    ElectLeadersRequest,
     HealthProblem,
     HealthRequest,
     HealthResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     IsrChangedRequest,
+    ListReassignmentsRequest,
     Message,
     MetadataRequest,
     MetadataResponse,
     NewTopic,
+    RemovePartitionsRequest,
 )
 from kafkalite.rpc.server import Handler, Reply, Request
 
@@ -50,6 +60,9 @@ class Host(Protocol):
     controller: Controller
     orders: TopicOrders
     disks: DiskOrders
+    partition_admin: PartitionAdmin
+    reassignment_admin: ReassignmentAdmin
+    config_orders: ConfigOrders
     auto_create_topics: bool
 
     @property
@@ -80,6 +93,13 @@ class Api:
             InitProducerIdRequest: self._init_producer_id,
             CreateTopicsRequest: _answer(host.orders.create_topics),
             DeleteTopicsRequest: _answer(host.orders.delete_topics),
+            AddPartitionsRequest: _answer(host.partition_admin.add),
+            RemovePartitionsRequest: _answer(host.partition_admin.remove),
+            ElectLeadersRequest: _answer(host.partition_admin.elect),
+            AlterReassignmentsRequest: _answer(host.reassignment_admin.alter),
+            ListReassignmentsRequest: _answer(host.reassignment_admin.list),
+            DescribeConfigsRequest: _answer(host.config_orders.describe),
+            AlterConfigsRequest: _answer(host.config_orders.alter),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
             DescribeDisksRequest: _answer(host.disks.describe),

@@ -7,9 +7,11 @@ replica is in sync again, every record is where its acknowledgement said, and th
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,14 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages import (
+    DescribeDisksRequest,
+    DescribeDisksResponse,
+    DiskOnlineRequest,
+    DiskOnlineResponse,
+    NewTopic,
+)
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -239,3 +248,64 @@ async def test_input_output_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         control.write_bytes(os.fsencode(disk))
 
     await under_load(tmp_path / "cluster", input_output_errors)
+
+
+@pytest.mark.checklist(93)
+@pytest.mark.checklist(87)
+async def test_a_swapped_disk_is_taken_into_service_without_a_restart(tmp_path: Path) -> None:
+    """The only disk in sync dies, comes back with its data, and then dies for good and is replaced by an empty one."""
+    settings = SETTINGS | {"replica.lag.time.max.ms": 7_000}
+    with ProcessCluster(tmp_path, nodes=1, settings=settings, log_dirs=2) as cluster:
+        disk = tmp_path / "node-1" / "disk-0"
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic(TOPIC, 4, 1)])
+            await wait_in_sync(cluster, TOPIC, 1)
+            tally = Tally()
+            await produce(cluster, tally, time.monotonic() + 1, rate=500)
+            disk.rename(tmp_path / "pulled")
+            states = await until(client, lambda each: "offline" in each)
+            assert sorted(states) == ["offline", "online"], states
+            answer = (await client.health())[BrokerId(1)]
+            assert not isinstance(answer, KafkaliteError)
+            told = {problem.what: problem.detail for problem in answer.problems}
+            assert "only replica in sync" in told["replica.offline"] and str(disk) in told["disk.offline"]
+            refused = await client.ask_node(BrokerId(1), DiskOnlineRequest(str(disk)))
+            assert isinstance(refused, DiskOnlineResponse)
+            assert refused.error == 0, "an empty directory is a disk that was swapped"
+            assert refused.logs == 0
+            assert await leaders(client) == [-1, -1, 1, 1], "what an empty disk cannot know of is not invented"
+            shutil.rmtree(disk)
+            await until(client, lambda each: "offline" in each)
+            (tmp_path / "pulled").rename(disk)
+            back = await client.ask_node(BrokerId(1), DiskOnlineRequest(str(disk)))
+            assert isinstance(back, DiskOnlineResponse) and (back.error, back.logs) == (0, 2)
+            await wait_in_sync(cluster, TOPIC, 1)
+            assert (await census(cluster, tally)).clean and len(tally.acked) > 300
+        command = ["-m", "kafkalite_cli", "admin", "disk", "list", "--json", "--bootstrap", cluster.bootstrap[0]]
+        listed = await asyncio.to_thread(subprocess.run, [sys.executable, *command], capture_output=True, check=True)
+        disks = json.loads(listed.stdout)["disks"]
+        assert [(each["state"], each["partitions"]) for each in disks] == [("online", 2), ("online", 2)]
+        assert all(each["free_bytes"] > 0 and each["total_bytes"] > each["free_bytes"] for each in disks)
+
+
+async def until(client: AsyncClient, holds: Callable[[list[str]], bool]) -> list[str]:
+    """The states of node 1's disks once `holds` is true of them."""
+    async with asyncio.timeout(30):
+        while True:
+            answer = await client.ask_node(BrokerId(1), DescribeDisksRequest())
+            assert isinstance(answer, DescribeDisksResponse), answer
+            states = [each.state for each in answer.disks]
+            if holds(states):
+                return states
+            await asyncio.sleep(0.05)
+
+
+async def leaders(client: AsyncClient) -> list[int]:
+    """Leaders of the topic's partitions, sorted, once two of them have none."""
+    async with asyncio.timeout(30):
+        while True:
+            found = (await client.metadata([TOPIC])).topics[0].partitions
+            each = sorted(partition.leader for partition in found)
+            if each.count(-1) == 2:
+                return each
+            await asyncio.sleep(0.05)
