@@ -192,7 +192,7 @@ def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[E
         case Repair(announce, _):
             return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
         case Restart(_, requests):
-            return [DropRestartRequests(requests)]
+            return [DropRestartRequests(requests)] if requests else []
         case TakeOffice():
             return initialise(state, state.brokers.keys(), "controller.failover")
         case Advance() | BeginDraining():

@@ -16,7 +16,6 @@ from kafkalite.controller.events import (
     Effect,
     Note,
     ReadStates,
-    Repair,
     ReplicasFailed,
     Restart,
     RestartsRequested,
@@ -77,7 +76,7 @@ def on_replicas_failed(state: ControllerState, event: ReplicasFailed) -> Decisio
         for partition in sorted(news)
         if (known := state.partitions.get(partition)) is None or event.broker_id in (known.leader, *known.isr)
     )
-    return state, [ReadStates(concerned, Repair())] if concerned else []
+    return state, [ReadStates(concerned, Restart({}))] if concerned else []
 
 
 def restarted(

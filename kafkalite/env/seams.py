@@ -129,6 +129,10 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int:
+        """Size of the file system that the path is on."""
+        ...
+
     def modified_ms(self, path: str) -> int: ...
 
     def lock(self, path: str) -> Callable[[], None]:

@@ -21,6 +21,8 @@ PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
+#: Ours: logs that this node had may be missing: the directory was empty when it came, or a log in it was given up (F28).
+INCOMPLETE = ".kafkalite-incomplete"
 
 
 class MalformedCheckpoint(ValueError):

@@ -122,8 +122,8 @@ class Judge:
     # --- the watch ------------------------------------------------------------------------------
 
     async def watch(self, log_dir: LogDir, interval_s: float) -> None:
-        """Probe the directory now and then, for ever: a disk that hangs is found before the loop writes to it."""
-        while True:
+        """Probe the directory now and then while it is online: a disk that hangs is found before the loop writes to it."""
+        while log_dir.online:
             await asyncio.sleep(interval_s)
             if not log_dir.online or not log_dir.is_judged:
                 continue

@@ -66,6 +66,11 @@ class LogDir:
         self._waiting: dict[asyncio.Timeout, None] = {}
         #: Logs in it that are in service.
         self.log_count = 0
+        #: It had no identity when it was opened.
+        self.was_empty = False
+        #: Logs may be missing: it was empty when it came to a node that had others, or a log was given up. Until all
+        #: that the node should have is there again.
+        self.is_incomplete = False
         self._release: Callable[[], None] | None = None
 
     async def unless_gone(self, work: Awaitable[T]) -> T:
@@ -116,7 +121,9 @@ class LogDir:
                     f"log.dirs: {self.path} belongs to broker {found_broker}, this is broker {broker_id}"
                 )
         else:
+            self.was_empty = True
             self._disk.write_file_atomic(meta, checkpoints.encode_meta_properties(cluster_id, broker_id))
+        self.is_incomplete = self._disk.exists(self._file(checkpoints.INCOMPLETE))
         self.clean = self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN))
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
@@ -142,6 +149,17 @@ class LogDir:
         if self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN)):
             self._disk.remove(self._file(checkpoints.CLEAN_SHUTDOWN))
             self._disk.sync_dir(self.path)
+
+    def mark_incomplete(self) -> None:
+        """A log is about to be given up: the next start must not take its absence for novelty. Raises OSError."""
+        if not self.is_incomplete:
+            self._disk.write_file_atomic(self._file(checkpoints.INCOMPLETE), b"")
+            self.is_incomplete = True
+
+    def confirm_complete(self) -> None:
+        """Every replica that this node should have, it has. Raises OSError."""
+        self._disk.remove(self._file(checkpoints.INCOMPLETE))
+        self.is_incomplete = False
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Raises OSError."""

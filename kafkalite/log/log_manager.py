@@ -33,6 +33,8 @@ _TICK_S = 1.0
 _CLOSE_WORKERS = 8
 #: Kafka's log.cleaner.backoff.ms.
 _CLEANER_BACKOFF_S = 15.0
+#: Locking and reading a directory that comes back.
+_REOPEN_TIMEOUT_S = 15.0
 
 
 class LogManager:
@@ -86,6 +88,9 @@ class LogManager:
         self._removals: list[tuple[float, str, bool]] = []
         self._names_given = 0
         self._closed = False
+        self._probe_interval_s = config.log_dir_probe_interval_ms / 1000
+        #: Directories that are being opened again.
+        self._returning: set[str] = set()
 
     # --- start ------------------------------------------------------------------------------------
 
@@ -105,6 +110,7 @@ class LogManager:
             for log_dir in self._dirs.values():
                 log_dir.release()
             raise
+        self._mark_replaced()
         loads = [
             self._supervisor.spawn(f"load {log_dir.path}", self._load_dir(log_dir, topic_configs), Policy.ISOLATED)
             for log_dir in self._online()
@@ -117,46 +123,78 @@ class LogManager:
                 log_dir.release()
             raise StartupRefused("log.dirs: none of them can be used")
 
+    def _mark_replaced(self) -> None:
+        """An empty directory beside others that are not: a disk was replaced, and what was on it is missing (F28)."""
+        if all(log_dir.was_empty for log_dir in self._online()):
+            return
+        for log_dir in self._online():
+            if log_dir.was_empty:
+                try:
+                    log_dir.mark_incomplete()
+                except OSError as error:
+                    self.dir_failed(self._error(log_dir, "marking", error))
+
     async def _load_dir(self, log_dir: LogDir, topic_configs: Mapping[str, Mapping[str, str]]) -> list[PartitionLog]:
         try:
-            names = self._disk.listdir(log_dir.path)
-            found = [(name, tp) for name in names if (tp := partition_of(name)) is not None]
-            for name in names:
-                if name.endswith(DELETE_SUFFIX):
-                    self._remove_later(f"{log_dir.path}/{name}", 0, is_dir=True)
-                elif name.endswith(STRAY_SUFFIX):
-                    self._remove_later(f"{log_dir.path}/{name}", self._config.stray_delete_delay_ms, is_dir=True)
-            configs = {topic: self._topic_config(topic, overrides) for topic, overrides in topic_configs.items()}
-            logs: list[PartitionLog] = []
-
-            def load(chunk: list[tuple[str, TopicPartition]]) -> None:
-                for name, tp in chunk:
-                    logs.append(
-                        load_log(
-                            tp,
-                            configs.get(tp.topic, self._config.topic),
-                            disk=self._disk,
-                            handles=log_dir.handles,
-                            directory=log_dir.path,
-                            path=f"{log_dir.path}/{name}",
-                            now_ms=self._clock.wall_ms,
-                            recovery_point=log_dir.recovery_points.get(tp, 0),
-                            log_start_offset=log_dir.log_starts.get(tp, 0),
-                            clean=log_dir.clean,
-                        )
-                    )
-
-            for first in range(0, len(found), _LOAD_CHUNK):
-                chunk = found[first : first + _LOAD_CHUNK]
-                await self._disk.run_blocking(lambda chunk=chunk: load(chunk))  # type: ignore[misc]
-            log_dir.unmark_clean()
+            return await self._read_logs(log_dir, topic_configs)
         except OSError as error:
             self.dir_failed(self._error(log_dir, "loading", error))
-            return []
         except StorageError as error:
             self.dir_failed(error)
-            return []
+        return []
+
+    async def _read_logs(self, log_dir: LogDir, topic_configs: Mapping[str, Mapping[str, str]]) -> list[PartitionLog]:
+        """Open every log in the directory. Raises OSError, StorageError."""
+        names = self._disk.listdir(log_dir.path)
+        found = [(name, tp) for name in names if (tp := partition_of(name)) is not None]
+        for name in names:
+            if name.endswith(DELETE_SUFFIX):
+                self._remove_later(f"{log_dir.path}/{name}", 0, is_dir=True)
+            elif name.endswith(STRAY_SUFFIX):
+                self._remove_later(f"{log_dir.path}/{name}", self._config.stray_delete_delay_ms, is_dir=True)
+        configs = {topic: self._topic_config(topic, overrides) for topic, overrides in topic_configs.items()}
+        logs: list[PartitionLog] = []
+
+        failed: dict[TopicPartition, OSError] = {}
+
+        def load(chunk: list[tuple[str, TopicPartition]]) -> None:
+            for name, tp in chunk:
+                try:
+                    log = load_log(
+                        tp,
+                        configs.get(tp.topic, self._config.topic),
+                        disk=self._disk,
+                        handles=log_dir.handles,
+                        directory=log_dir.path,
+                        path=f"{log_dir.path}/{name}",
+                        now_ms=self._clock.wall_ms,
+                        recovery_point=log_dir.recovery_points.get(tp, 0),
+                        log_start_offset=log_dir.log_starts.get(tp, 0),
+                        clean=log_dir.clean,
+                    )
+                except OSError as error:
+                    failed[tp] = error
+                else:
+                    logs.append(log)
+
+        for first in range(0, len(found), _LOAD_CHUNK):
+            chunk = found[first : first + _LOAD_CHUNK]
+            await self._disk.run_blocking(lambda chunk=chunk: load(chunk))  # type: ignore[misc]
+        if failed:
+            await self._give_up(log_dir, failed)
+        log_dir.unmark_clean()
         return logs
+
+    async def _give_up(self, log_dir: LogDir, failed: Mapping[TopicPartition, OSError]) -> None:
+        """Some logs cannot be opened. If the disk is sound, only these are lost. Raises OSError if it is not."""
+        first = next(iter(failed.values()))
+        if await self._judge.check(log_dir):
+            raise first
+        for tp, error in failed.items():
+            _log.error("log.not_loaded", partition=str(tp), directory=log_dir.path, error=str(error))
+            self.offline_partitions[tp] = log_dir.path
+        paths = [f"{log_dir.path}/{tp}" for tp in sorted(failed)]
+        await self._judge.off_loop(log_dir, lambda: self._set_failed_aside(log_dir, paths))
 
     def _topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
         try:
@@ -288,9 +326,14 @@ class LogManager:
         if not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
             # Not to be made again: it may be the empty place where the disk was mounted.
             raise FileNotFoundError(errno.ENOENT, "the log directory has gone", log_dir.path)
+        path = f"{log_dir.path}/{topic_partition}"
+        if self._disk.exists(path):  # left over, whatever it is: a new log must not take its segments for its own
+            aside = self._name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)
+            self._disk.rename(path, aside)
+            self._remove_later(aside, self._config.stray_delete_delay_ms, is_dir=True)
         log = new_log(
             topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=log_dir.path,
-            path=f"{log_dir.path}/{topic_partition}", now_ms=self._clock.wall_ms,
+            path=path, now_ms=self._clock.wall_ms,
         )  # fmt: skip
         log.on_recovery_point_lowered = self._save_recovery_points_of
         self._put(log)
@@ -397,6 +440,8 @@ class LogManager:
 
     def _set_failed_aside(self, log_dir: LogDir, failed: Sequence[str]) -> None:
         """Raises OSError. In a thread."""
+        if failed:
+            log_dir.mark_incomplete()
         for path in failed:
             tp = partition_of(path.rpartition("/")[2])
             assert tp is not None
@@ -428,7 +473,7 @@ class LogManager:
 
     def unusable(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
         """What stands for a log that is on a dead disk: empty, and refuses everything. Nothing is written."""
-        directory = self.offline_partitions.get(topic_partition) or self.offline_dirs()[0]
+        directory = self.offline_partitions.get(topic_partition) or self.may_miss_logs() or next(iter(self._dirs))
         log_dir = self._dirs[directory]
         self.offline_partitions[topic_partition] = directory
         return no_log(
@@ -438,9 +483,89 @@ class LogManager:
 
     def _start_watch(self) -> None:
         """Probe every directory now and then; for ever."""
-        interval_s = self._config.log_dir_probe_interval_ms / 1000
         for log_dir in self._dirs.values():
-            self._supervisor.spawn(f"watch {log_dir.path}", self._judge.watch(log_dir, interval_s))
+            self._supervisor.spawn(f"watch {log_dir.path}", self._judge.watch(log_dir, self._probe_interval_s))
+
+    # --- disks that come back -----------------------------------------------------------------------
+
+    async def bring_online(
+        self, directory: str, cluster_id: str, broker_id: int, topic_configs: Mapping[str, Mapping[str, str]]
+    ) -> int:
+        """Take an offline directory into service again, with what is in it now; how many logs were found.
+
+        A log that this node has elsewhere by now is set aside.
+
+        Raises:
+            ApiError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR when it still cannot be used, or is somebody else's.
+        """
+        before = self._dirs.get(directory)
+        if before is None:
+            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
+        if before.online:
+            return before.log_count
+        if directory in self._returning:
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is being opened already")
+        self._returning.add(directory)
+        log_dir = LogDir(self._disk, directory, before.handles.capacity)
+        log_dir.failures = before.failures
+        try:
+            found = await self._open_again(before, log_dir, cluster_id, broker_id, topic_configs)
+        except (OSError, StorageError, StartupRefused) as error:
+            log_dir.release()
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}") from error
+        finally:
+            self._returning.discard(directory)
+        self._dirs[directory] = log_dir
+        for log in found:
+            self._forget_offline(log.topic_partition)
+            log.on_recovery_point_lowered = self._save_recovery_points_of
+            if log.topic_partition in self._logs:
+                try:
+                    self._set_aside(log, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
+                except StorageError as error:
+                    _log.error("log.not_set_aside", path=log.path, error=str(error))
+            else:
+                self._put(log)
+        self._supervisor.spawn(f"watch {directory}", self._judge.watch(log_dir, self._probe_interval_s))
+        _log.warning("log_dir.online", directory=directory, logs=len(found), incomplete=log_dir.is_incomplete)
+        return len(found)
+
+    async def _open_again(
+        self,
+        before: LogDir,
+        log_dir: LogDir,
+        cluster_id: str,
+        broker_id: int,
+        topic_configs: Mapping[str, Mapping[str, str]],
+    ) -> list[PartitionLog]:
+        def reopen() -> None:
+            before.release()
+            log_dir.open(cluster_id, broker_id)
+            if log_dir.was_empty:
+                log_dir.mark_incomplete()
+
+        async with asyncio.timeout(_REOPEN_TIMEOUT_S):
+            await self._disk.run_blocking(reopen)
+        failure = await self._judge.check(log_dir)
+        if failure:
+            raise OSError(failure)
+        return await self._read_logs(log_dir, topic_configs)
+
+    def may_miss_logs(self) -> str:
+        """A directory on which logs of this node may have been that are not to be had now; "" if there is none."""
+        for log_dir in self._dirs.values():
+            if not log_dir.online or log_dir.is_incomplete:
+                return log_dir.path
+        return ""
+
+    def confirm_complete(self) -> None:
+        """Every replica assigned to this node is here: directories that were empty have nothing left to explain."""
+        for log_dir in self._online():
+            if log_dir.is_incomplete:
+                try:
+                    log_dir.confirm_complete()
+                except OSError as error:
+                    self._file_failed(log_dir, "confirming the directory", error)
 
     # --- checkpoints ------------------------------------------------------------------------------
 

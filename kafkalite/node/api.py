@@ -13,6 +13,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
+from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
@@ -29,6 +30,8 @@ from kafkalite.rpc.messages import (
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeConfigsRequest,
+    DescribeDisksRequest,
+    DiskOnlineRequest,
     ElectLeadersRequest,
     HealthProblem,
     HealthRequest,
@@ -58,6 +61,7 @@ class Host(Protocol):
     metadata: MetadataCache
     controller: Controller
     orders: TopicOrders
+    disks: DiskOrders
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     config_orders: ConfigOrders
@@ -103,6 +107,8 @@ class Api:
             AlterConfigsRequest: _answer(host.config_orders.alter),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
+            DescribeDisksRequest: _answer(host.disks.describe),
+            DiskOnlineRequest: _answer(host.disks.online),
         }
 
     # --- metadata ------------------------------------------------------------

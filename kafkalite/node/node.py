@@ -34,6 +34,7 @@ from kafkalite.node.api import Api
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
+from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.producer_ids import ProducerIds
@@ -134,6 +135,14 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_config=self.topic_config,
             cluster_settings=lambda: self.configs.broker(None),
+        )
+        self.disks = DiskOrders(
+            self.logs,
+            env.disk,
+            self.disk_care,
+            broker_id=self.broker_id,
+            cluster_id=lambda: self.cluster_id,
+            topic_configs=self.configs.topics,
         )
         orders = Orders(self.session.wait, lambda: self.config, env.random)
         self.orders = TopicOrders(orders, self.metadata)

@@ -165,6 +165,8 @@ class Commands:
         if request.is_init:
             named = {TopicPartition(state.topic, state.partition) for state in request.partitions}
             await self._set_strays_aside(named, include_hosted=True)
+            if not any(partition.storage_error is not None for partition in self._hosted.all()):
+                self._logs.confirm_complete()
         self._fetchers.drop_idle()
         _log.info(
             "replica.commanded",
@@ -306,11 +308,6 @@ class Commands:
         if lost is not None:
             return self._host_offline(key, state, lost)
         if log is None:
-            offline = self._logs.offline_dirs()
-            if offline and not state.is_new and self._identity()[0] in state.isr:
-                # Its log is on the dead disk, most likely. An empty one would count as in sync and could be elected
-                # over those that have the records (F28): first it must leave the ISR, then it is made anew.
-                raise StorageError(f"{key} is in sync, and not in a healthy directory", directory=offline[0])
             self.stopped_marks.pop(key, None)
             log = self._logs.create(key, state.topic_id, config)
         else:

@@ -96,12 +96,15 @@ class Restarting:
     def may_have_lost(self, key: TopicPartition, state: PartitionState) -> StorageError | None:
         """For a replica without a log here: whether that log is likely to be on a disk that is offline.
 
-        Kafka's rule: a replica that is not new is missing, and a directory is dead. Outside the ISR it may begin again.
+        Kafka's rule: a replica that is not new is missing, and a directory is dead; or, which Kafka does not see, was
+        replaced by an empty one. Outside the ISR it may begin again.
         """
-        dead = self._logs.offline_dirs()
-        if state.is_new or not dead:
+        suspect = self._logs.offline_partitions.get(key) or self._logs.may_miss_logs()
+        if state.is_new or not suspect:
             return None
         if self._broker_id() not in state.isr and state.leader != self._broker_id():
             return None
-        directory = self._logs.offline_partitions.get(key, dead[0])
-        return StorageError(f"{key}: its log may be on {directory}, which is offline", directory=directory)
+        return StorageError(
+            f"{key}: its log is missing and may have been on {suspect}, which is offline, was replaced or lost a log",
+            directory=suspect,
+        )

@@ -696,6 +696,55 @@ class DescribeReplicasResponse(Message):
     replicas: tuple[ReplicaDescription, ...]
 
 
+@_kind(80)
+@dataclass(frozen=True, slots=True)
+class DescribeDisksRequest(Message):
+    """The log directories of THIS node (`admin disk list`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskDescription:
+    """`state` online, full or offline; since when (wall ms) and why, if it is not online. Bytes are -1 if unknown."""
+
+    path: str
+    state: str
+    total_bytes: int
+    free_bytes: int
+    partitions: int
+    size_bytes: int
+    since_ms: int = 0
+    reason: str = ""
+    #: Failures within the last hour.
+    failures: int = 0
+    #: Replicas that were on it and are offline now.
+    offline_replicas: int = 0
+
+
+@_kind(81)
+@dataclass(frozen=True, slots=True)
+class DescribeDisksResponse(Message):
+    broker_id: BrokerId
+    disks: tuple[DiskDescription, ...]
+
+
+@_kind(82)
+@dataclass(frozen=True, slots=True)
+class DiskOnlineRequest(Message):
+    """Take a log directory of THIS node into service again, after a swap or a repair (`admin disk online`)."""
+
+    path: str
+
+
+@_kind(83)
+@dataclass(frozen=True, slots=True)
+class DiskOnlineResponse(Message):
+    """`logs`: how many partitions were found in it."""
+
+    error: int
+    message: str = ""
+    logs: int = 0
+
+
 @_kind(46)
 @dataclass(frozen=True, slots=True)
 class DescribeClusterRequest(Message):

@@ -320,6 +320,10 @@ class SimDisk:
         self.check(path)
         return max(0, self.capacity_bytes - self.used_bytes())
 
+    def total_bytes(self, path: str) -> int:
+        self.check(path)
+        return self.capacity_bytes
+
     def modified_ms(self, path: str) -> int:
         self.check(path)
         found = self._tree.lookup(path)

@@ -13,6 +13,8 @@ Commands (arguments are key=value; `1@7` is broker 1 with epoch 7, plain `1` has
     delete t u                              the order in /admin/delete_topics
     stopped 1 t-0 failed=t-1                a broker's answer to StopReplica
     lost 2                                  a broker's queue overflowed
+    restart 2 t-0 t-1 made=9                a broker's request in /restart_partitions (online=yes: the replicas are back)
+    dead 2 t-0                              a broker refuses a command with KAFKA_STORAGE_ERROR
     race t-0 leader=1 epoch=3 isr=1 zk=6    the next write to this partition meets this state instead
     unclean t                               from now on unclean elections are allowed
     tick
@@ -36,6 +38,7 @@ from kafkalite.controller.events import (
     DeletionsRequested,
     DropDeletionOrders,
     DropPreferredElection,
+    DropRestartRequests,
     Effect,
     Event,
     InitialisationDue,
@@ -46,9 +49,12 @@ from kafkalite.controller.events import (
     PreferredElectionRequested,
     ReadStates,
     RemoveTopic,
+    ReplicasFailed,
     ReplicasStopped,
     ReplyShutdown,
     Resign,
+    RestartOrder,
+    RestartsRequested,
     Send,
     StatesRead,
     StatesWritten,
@@ -140,6 +146,14 @@ class Script:
             case "lost":
                 info = _broker(words[0])
                 self.handle(InitialisationDue({info.broker_id: info.broker_epoch}, "queue.overflow"))
+            case "restart":
+                made_at = int(options.get("made", self.zxid))
+                asked = tuple(map(_partition, words[1:]))
+                order = RestartOrder("req-0", BrokerId(int(words[0])), asked, made_at, "online" in options)
+                self.handle(RestartsRequested((order,)))
+            case "dead":
+                info = _broker(words[0])
+                self.handle(ReplicasFailed(info.broker_id, info.broker_epoch, tuple(map(_partition, words[1:]))))
             case "tick":
                 self.handle(Ticked())
             case _:
@@ -178,6 +192,8 @@ class Script:
                 say(f"drop-deletions {' '.join(topics)}")
             case DropPreferredElection(version):
                 say(f"drop-preferred version={version}")
+            case DropRestartRequests(names):
+                say(f"drop-restarts {' '.join(names)}")
             case ReplyShutdown(_, response):
                 remaining = " ".join(f"{each.topic}-{each.partition}" for each in response.remaining)
                 say(f"reply error={response.error} remaining=[{remaining}]")

@@ -168,6 +168,9 @@ class MemoryDisk:
                 else:
                     self.durable_entries.pop(known, None)
 
+    def total_bytes(self, path: str) -> int:
+        return 1 << 41
+
     def free_bytes(self, path: str) -> int:
         return 1 << 40
 
