@@ -235,19 +235,21 @@ class PartitionLog:
                 )  # fmt: skip
             offset = Offset(offset + header.last_offset_delta + 1)
         append_time = self._now_ms() if config.message_timestamp_type == "LogAppendTime" else -1
-        buffers: list[list[Buffer]] = []
-        for (position, header), base in zip(batches, bases):
-            size = header.batch_length + LOG_OVERHEAD
-            if append_time >= 0:
-                head = stamped_header(view, position, header, append_time)
-                rest = view[position + HEADER_SIZE : position + size]
-                buffers.append([assigned_head(header, base, leader_epoch), head[ASSIGNED_SIZE:], rest])
-            elif view.readonly:
-                rest = view[position + ASSIGNED_SIZE : position + size]
-                buffers.append([assigned_head(header, base, leader_epoch), rest])
-            else:
+        buffers: list[list[Buffer]] | memoryview
+        if append_time < 0 and not view.readonly:
+            for (position, _), base in zip(batches, bases):
                 assign_in_place(view, position, base, leader_epoch)
-                buffers.append([view[position : position + size]])
+            buffers = view
+        else:
+            buffers = []
+            for (position, header), base in zip(batches, bases):
+                end = position + header.batch_length + LOG_OVERHEAD
+                assigned = assigned_head(header, base, leader_epoch)
+                if append_time >= 0:
+                    head = stamped_header(view, position, header, append_time)
+                    buffers.append([assigned, head[ASSIGNED_SIZE:], view[position + HEADER_SIZE : end]])
+                else:
+                    buffers.append([assigned, view[position + ASSIGNED_SIZE : end]])
         epochs = ((leader_epoch, bases[0]),)
         return self._write(batches, bases, buffers, prepared, epochs, append_time)
 
@@ -265,7 +267,6 @@ class PartitionLog:
             return AppendInfo(self.log_end_offset, self.log_end_offset - 1, -1, -1, 0, 0)
         prepared: PreparedAppend | None = None
         bases: list[int] = []
-        buffers: list[list[Buffer]] = []
         epochs: list[tuple[int, int]] = []
         last_epoch = self._epochs.latest_epoch
         for position, header in batches:
@@ -279,8 +280,7 @@ class PartitionLog:
                 self._producers.prepare(
                     prepared, header, base, marker_in(view, position, header), from_client=False, replicated=True
                 )
-            buffers.append([view[position : position + header.batch_length + LOG_OVERHEAD]])
-        return self._write(batches, bases, buffers, prepared, epochs, -1)
+        return self._write(batches, bases, view, prepared, epochs, -1)
 
     def _duplicate(self, batches: list[tuple[int, BatchHeader]]) -> AppendInfo | None:
         """The answer to a retry of what is in the log already; None if any of it is new and nothing is known."""
@@ -298,12 +298,15 @@ class PartitionLog:
         self,
         batches: list[tuple[int, BatchHeader]],
         bases: list[int],
-        buffers: list[list[Buffer]],
+        buffers: list[list[Buffer]] | memoryview,
         prepared: PreparedAppend | None,
         epochs: tuple[tuple[int, int], ...] | list[tuple[int, int]],
         append_time: int,
     ) -> AppendInfo:
-        """Write the batches, one system call per segment they fall into (nearly always one), then account for them."""
+        """Write the batches, one system call per segment they fall into (nearly always one), then account for them.
+
+        `buffers`: per batch what to write, or the bytes in which all of them lie at their positions, ready to be written.
+        """
         start, max_timestamp, total = self.log_end_offset, -1, 0
         if epochs or self._epochs_unsaved:
             changed = self._epochs_unsaved
@@ -317,23 +320,24 @@ class PartitionLog:
         try:
             while first < len(batches):
                 segment, count = self._segment_for(batches, bases, first, append_time)
-                group = range(first, first + count)
+                after = first + count
                 if not segment.exists:
                     self._dir_dirty = True
                 try:
-                    if count == 1:
+                    if isinstance(buffers, memoryview):
+                        position, header = batches[after - 1]
+                        segment.append([buffers[batches[first][0] : position + header.batch_length + LOG_OVERHEAD]])
+                    elif count == 1:
                         segment.append(buffers[first])
                     else:
-                        segment.append([buffer for number in group for buffer in buffers[number]])
+                        segment.append([buffer for parts in buffers[first:after] for buffer in parts])
                 except OSError:
                     segment.cut()
                     raise
-                for number in group:
-                    header = batches[number][1]
-                    timestamp = append_time if append_time >= 0 else header.max_timestamp
-                    segment.appended(header, bases[number], timestamp, interval)
-                    max_timestamp = max(max_timestamp, timestamp)
-                    total += header.batch_length + LOG_OVERHEAD
+                before = segment.size
+                newest = segment.appended(batches, bases, first, after, append_time, interval)
+                max_timestamp = max(max_timestamp, newest)
+                total += segment.size - before
                 self.log_end_offset = Offset(segment.next_offset)
                 first += count
         except OSError as error:
@@ -356,18 +360,23 @@ class PartitionLog:
         """The segment for batch number `first`, rolled if need be, and how many batches from there fit into it."""
         config, segment = self.config, self._segments[-1]
         size, count = segment.size, 0
-        if size and first + 1 == len(batches):  # the usual case, in short
-            header = batches[first][1]
+        if size:  # the usual case, in short: all of them fit
+            position, last = batches[-1]
             oldest = segment.first_timestamp
-            timestamp = append_time if append_time >= 0 else header.max_timestamp
+            if append_time >= 0:
+                newest = append_time
+            elif first + 1 == len(batches):
+                newest = last.max_timestamp
+            else:
+                newest = max([header.max_timestamp for _, header in batches[first:]])
             if (
                 oldest is not None
-                and size + header.batch_length + LOG_OVERHEAD <= config.segment_bytes
+                and size + position + last.batch_length + LOG_OVERHEAD - batches[first][0] <= config.segment_bytes
                 and segment.index_bytes() + 12 <= config.segment_index_bytes
-                and bases[first] + header.last_offset_delta - segment.base_offset < 2**31
-                and timestamp - oldest <= config.segment_ms
+                and bases[-1] + last.last_offset_delta - segment.base_offset < 2**31
+                and newest - oldest <= config.segment_ms
             ):
-                return segment, 1
+                return segment, len(batches) - first
         index_bytes = segment.index_bytes() if size else 0
         oldest = segment.starting_timestamp() if size else None
         for number in range(first, len(batches)):
