@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import importlib
 from collections.abc import Sequence
 
 import click
@@ -13,14 +14,39 @@ from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId
 from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages import MetadataRequest, MetadataResponse, NewTopic, TopicMetadata, TopicResult
-from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 
 #: How long `create-topic` waits until every node knows the new leaders.
 SPREAD_TIMEOUT_S = 10.0
 
 
-@click.group()
-def admin() -> None:
+#: Verbs whose modules are imported when they are used.
+VERBS = {
+    "add-partitions": ("kafkalite_cli.partitions", "Add partitions to a topic."),
+    "remove-partitions": ("kafkalite_cli.partitions", "Remove a topic's last partitions."),
+    "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any leader at all."),
+    "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
+    "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
+}
+
+
+class AdminGroup(click.Group):
+    """The verbs of this module, and those of others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), *VERBS])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return super().get_command(ctx, cmd_name)
+        command = getattr(importlib.import_module(VERBS[cmd_name][0]), cmd_name.replace("-", "_"))
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=AdminGroup)
+@group_options
+def admin(bootstrap: str | None) -> None:
     """Look at the cluster and change it."""
 
 

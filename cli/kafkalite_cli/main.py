@@ -41,6 +41,8 @@ BAD_INPUT = frozenset(
         ErrorCode.OFFSET_OUT_OF_RANGE,
         ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
         ErrorCode.TOPIC_DELETION_DISABLED,
+        ErrorCode.REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
     }
 )
 

@@ -22,12 +22,28 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-def _bootstrap(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+def _bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Checked. What stands before the verb (`admin --bootstrap … verb`) counts if nothing stands after it."""
+    if ctx.get_parameter_source("bootstrap") is not click.core.ParameterSource.COMMANDLINE:
+        parent = ctx.parent
+        while parent is not None:
+            if parent.params.get("bootstrap") is not None:
+                return str(parent.params["bootstrap"])
+            parent = parent.parent
+    if value is None:
+        return None
     try:
         parse_bootstrap(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
     return value
+
+
+def group_options(command: F) -> F:
+    """--bootstrap for a group: its verbs take it over."""
+    return click.option("--bootstrap", metavar="HOST:PORT,…", callback=_bootstrap, help="RPC addresses of some nodes.")(
+        command
+    )
 
 
 def client_options(command: F) -> F:

@@ -479,6 +479,11 @@ class AsyncClient:
         results = of_kind(answer, DeleteTopicsResponse).topics
         return _forgive(results, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if again else results
 
+    async def order(self, request: Message, answer: type[M], *, timeout_s: float = 30.0) -> M:
+        """Give an order that does no harm twice to any node, and return its answer, which may be a refusal."""
+        found, _ = await self._ask_around(request, timeout_s=timeout_s, node_timeout_s=timeout_s)
+        return of_kind(found, answer)
+
     async def describe_cluster(self, *, timeout_s: float = 30.0) -> DescribeClusterResponse:
         """Brokers and controller, as one node sees them."""
         return of_kind(await self.call_any(DescribeClusterRequest(), timeout_s=timeout_s), DescribeClusterResponse)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from kafkalite.controller import restarts
+from kafkalite.controller import partition_orders, restarts
 from kafkalite.controller.commands import announce_brokers, initialise
 from kafkalite.controller.events import (
     BrokersChanged,
@@ -15,6 +15,7 @@ from kafkalite.controller.events import (
     DeletionsRequested,
     Effect,
     InitialisationDue,
+    LookAtMoves,
     Note,
     OpenChannel,
     Post,
@@ -43,6 +44,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
     state = dataclasses.replace(
         state, brokers=event.brokers, topics=event.topics, partitions=event.states, malformed=event.malformed
     )
+    state = dataclasses.replace(state, removals=partition_orders.under_way(state, event.removals))
     effects: list[Effect] = [OpenChannel(event.brokers[broker]) for broker in sorted(event.brokers)]
     effects += [Note("znode.malformed", path, event.malformed[path]) for path in sorted(event.malformed)]
     # Deletions first: a half-deleted topic has partitions without a state that must not be initialised again.
@@ -88,7 +90,12 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
     waiting = tuple(without_leader(state))
     if waiting:
         effects.append(ReadStates(waiting, Repair()))
-    return state, effects
+    return state, [*effects, *_look_at_moves(state)]
+
+
+def _look_at_moves(state: ControllerState) -> list[Effect]:
+    """Who comes may be what a reassignment waits for; who goes need not be waited for any more."""
+    return [LookAtMoves()] if any(topic.moves for topic in state.topics.values()) else []
 
 
 def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
@@ -121,7 +128,7 @@ def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
         effects.append(Post(InitialisationDue(bounced, "broker.bounced")))
     if now.keys() != remaining.keys():
         effects.append(Post(event))
-    return state, effects
+    return state, [*effects, *_look_at_moves(state)]
 
 
 def on_initialisation_due(state: ControllerState, event: InitialisationDue) -> Decision:

@@ -35,6 +35,7 @@ def _entry(
 ) -> PartitionState:
     topic = state.topics[partition.topic]
     number = partition.partition
+    move, removal = topic.moves.get(number), state.removals.get(partition)
     return PartitionState(
         topic=partition.topic,
         partition=number,
@@ -48,6 +49,8 @@ def _entry(
         adding_replicas=topic.adding.get(number, ()),
         removing_replicas=topic.removing.get(number, ()),
         is_new=is_new,
+        throttle=0 if move is None else move.throttle,
+        is_read_only=removal is not None,
     )
 
 
@@ -74,6 +77,7 @@ def _update_metadata(
     *,
     is_full: bool = False,
     deleted_topics: tuple[str, ...] = (),
+    deleted_partitions: tuple[TopicPartition, ...] = (),
 ) -> Send:
     request = UpdateMetadataRequest(
         controller_id=state.broker_id,
@@ -84,6 +88,7 @@ def _update_metadata(
         partitions=entries,
         deleted_topics=deleted_topics,
         cause=cause,
+        deleted_partitions=tuple((each.topic, each.partition) for each in deleted_partitions),
     )
     return Send(broker, request)
 
@@ -151,6 +156,7 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
             for topic in sorted(state.deletions)
             for stop in delete_replicas(state, topic, state.deletions[topic].waiting, [broker], cause)
         ]
+        effects += delete_partitions(state, broker, cause)
         effects.append(_leader_and_isr(state, broker, hosted[broker], cause, is_init=broker not in incomplete))
     everything = tuple(entries)
     gone = tuple(sorted(state.deletions))
@@ -185,6 +191,41 @@ def delete_replicas(
             cause,
         )
         for broker in sorted(by_broker)
+    ]
+
+
+def delete_partitions(state: ControllerState, broker: BrokerId, cause: str) -> list[Effect]:
+    """What a broker has to remove of topics that stay: partitions removed from them, replicas that a move took away."""
+    stops = [
+        StopPartition(each.topic, each.partition, _topic_id(state, each), EPOCH_DURING_DELETE, delete_files=True)
+        for each in sorted(state.removals)
+        if broker in (state.removals[each].waiting or ()) and each.topic in state.topics
+    ]
+    effects: list[Effect] = [_stop(state, broker, stops, cause)] if stops else []
+    dropping = [(each, broker) for each, move in state.moves() if broker in move.dropping]
+    return [*effects, *drop_replicas(state, dropping, cause)]
+
+
+def drop_replicas(state: ControllerState, drops: Iterable[tuple[TopicPartition, BrokerId]], cause: str) -> list[Effect]:
+    """StopReplica with deletion for (partition, broker) pairs that are not in the AR any more.
+
+    It carries the present leader epoch: a replica that has been commanded in a later one since is not removed by it.
+    """
+    by_broker: dict[BrokerId, list[StopPartition]] = {}
+    for partition, broker in drops:
+        known = state.partitions.get(partition)
+        if broker in state.brokers and known is not None and broker not in (state.replicas(partition) or ()):
+            stop = StopPartition(
+                partition.topic, partition.partition, _topic_id(state, partition), known.leader_epoch, delete_files=True
+            )
+            by_broker.setdefault(broker, []).append(stop)
+    return [_stop(state, broker, by_broker[broker], cause) for broker in sorted(by_broker)]
+
+
+def announce_removal(state: ControllerState, partitions: tuple[TopicPartition, ...], cause: str) -> list[Effect]:
+    """Tell every live broker that these partitions are gone for clients."""
+    return [
+        _update_metadata(state, broker, (), cause, deleted_partitions=partitions) for broker in sorted(state.brokers)
     ]
 
 

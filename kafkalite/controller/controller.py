@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 
@@ -11,7 +11,8 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.controller.candidate import Candidate, Won
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.events import Event
-from kafkalite.controller.leadership import Leadership
+from kafkalite.controller.leadership import Leadership, Source
+from kafkalite.controller.limits import limits_from
 from kafkalite.controller.problems import find_problems
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
@@ -41,6 +42,7 @@ class Controller:
         identity: this node's id and the broker epoch of its present registration.
         cluster_id: for the hello of our connections.
         topic_config: a topic's settings as last heard (unclean.leader.election.enable counts here).
+        cluster_settings: the dynamic settings of all brokers (the limits of reassignments count here).
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class Controller:
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         cluster_id: Callable[[], str],
         topic_config: Callable[[str], TopicConfig],
+        cluster_settings: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.stats = ControllerStats()
         self._config = config
@@ -60,6 +63,7 @@ class Controller:
         self._identity = identity
         self._cluster_id = cluster_id
         self._topic_config = topic_config
+        self._cluster_settings = cluster_settings
         self._leadership: Leadership | None = None
         self._candidate: Candidate | None = None
         #: (what, subject) of a problem -> wall time at which it was noticed.
@@ -141,6 +145,7 @@ class Controller:
             clock=self._env.clock,
             stats=self.stats,
             topic_config=self._topic_config,
+            limits=lambda: limits_from(self._cluster_settings()),
             phases=phases,
             on_ready=lambda: _log.info("controller.ready", epoch=won.epoch),
         )
@@ -176,6 +181,11 @@ class Controller:
             leadership.verify_incumbency()
         else:
             leadership.verify_brokers()
+
+    def settings_changed(self) -> None:
+        """The cluster's dynamic settings are others: a reassignment that waits for a slot may go on."""
+        if self._leadership is not None:
+            self._leadership.mark(Source.MOVES)
 
     # --- requests of brokers ---------------------------------------------------------------------------------
 

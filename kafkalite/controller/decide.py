@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from kafkalite.controller import broker_changes, partition_changes, restarts, topic_changes
+from kafkalite.controller import (
+    broker_changes,
+    partition_changes,
+    partition_orders,
+    reassignments,
+    restarts,
+    topic_changes,
+    topic_writes,
+)
 from kafkalite.controller.events import (
     BrokersChanged,
     ClusterRead,
@@ -14,7 +22,12 @@ from kafkalite.controller.events import (
     Event,
     InitialisationDue,
     IsrsChanged,
+    MovesDue,
+    PartitionOrders,
+    PartitionRemoved,
+    PartitionsDrained,
     PreferredElectionRequested,
+    ReassignmentRequested,
     ReplicasFailed,
     ReplicasStopped,
     RestartsRequested,
@@ -23,6 +36,7 @@ from kafkalite.controller.events import (
     Ticked,
     TopicRemoved,
     TopicsChanged,
+    TopicsWritten,
 )
 from kafkalite.controller.state import ControllerState
 
@@ -62,6 +76,18 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return restarts.on_restarts_requested(state, event)
         case ReplicasFailed():
             return restarts.on_replicas_failed(state, event)
+        case ReassignmentRequested():
+            return reassignments.on_reassignment_requested(state, event)
+        case MovesDue():
+            return reassignments.on_moves_due(state, event)
+        case PartitionOrders():
+            return partition_orders.on_partition_orders(state, event)
+        case PartitionsDrained():
+            return partition_orders.on_drained(state, event)
+        case TopicsWritten():
+            return topic_writes.on_topics_written(state, event)
+        case PartitionRemoved():
+            return partition_orders.on_partition_removed(state, event)
         case IsrsChanged():
             return partition_changes.on_isrs_changed(state, event)
         case StatesRead():

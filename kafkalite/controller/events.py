@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kafkalite.controller.state import Topic
+from kafkalite.controller.state import Replicas, Topic
+from kafkalite.coordination.znodes import PartitionRemoval
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages import (
     ControlledShutdownResponse,
@@ -17,6 +18,9 @@ from kafkalite.rpc.messages import (
     StopReplicaRequest,
     UpdateMetadataRequest,
 )
+
+#: No limit (Kafka's Int.MAX).
+UNLIMITED = 2**31 - 1
 
 Command = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
@@ -41,6 +45,8 @@ class PreferredElection:
     """The order in /admin/preferred_replica_election, whose znode goes when it is done."""
 
     order_version: int
+    #: Where nobody in sync is alive, a replica that is not may lead; records can be lost.
+    unclean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,46 @@ class TakeOffice:
     """The repairs at the beginning of a term; INIT commands follow, and tell their outcome too."""
 
 
-Purpose = Restart | Repair | TakeOffice | PreferredElection | ControlledShutdown
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """KIP-435's three, cluster-wide, meant by their names (C13): replicas added or dropped at once per partition,
+    partitions under way at once, and leader movements among these."""
+
+    replicas: int = UNLIMITED
+    partitions: int = UNLIMITED
+    leader_movements: int = UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Let reassignments go on. `min_insync`: min.insync.replicas by topic."""
+
+    limits: Limits
+    min_insync: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BeginDraining:
+    """Tell the leaders of these partitions, in a new epoch, to take no more records."""
+
+
+Purpose = Restart | Repair | TakeOffice | PreferredElection | ControlledShutdown | Advance | BeginDraining
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """One transaction: a topic's znode (on top of `topic.version`) with the states of some partitions.
+
+    `partitions`: those that it is about. `added`: orders in /admin/partitions_add that are carried out by it.
+    `removed`: partitions that leave the topic by it, with the replicas they had.
+    """
+
+    name: str
+    topic: Topic
+    partitions: tuple[TopicPartition, ...]
+    states: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    added: tuple[TopicPartition, ...] = ()
+    removed: Mapping[TopicPartition, PartitionRemoval] = field(default_factory=dict)
 
 
 # --- events ------------------------------------------------------------------------------------------------------
@@ -85,6 +130,7 @@ class ClusterRead:
     malformed: Mapping[str, str] = field(default_factory=dict)
     deletions: tuple[str, ...] = ()
     unclean_topics: frozenset[str] = frozenset()
+    removals: Mapping[TopicPartition, PartitionRemoval] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +163,40 @@ class PreferredElectionRequested:
     partitions: tuple[TopicPartition, ...]
     version: int
     malformed: str | None = None
+    unclean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentRequested:
+    """What /admin/reassign_partitions holds: targets in order, none to call it off; throttles in bytes/s."""
+
+    targets: Mapping[TopicPartition, Replicas]
+    throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
+    malformed: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MovesDue:
+    """Something that reassignments wait for may have come: `limits` as they are now (a change acts on the next step)."""
+
+    limits: Limits
+    min_insync: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOrders:
+    """All of /admin/partitions_add and /admin/partitions_remove; `malformed`: path -> reason."""
+
+    adds: Mapping[TopicPartition, Replicas]
+    removals: Mapping[TopicPartition, PartitionRemoval]
+    malformed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsDrained:
+    """Leaders say that nothing is left in these partitions, which take no more records."""
+
+    partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +291,22 @@ class StatesWritten:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicsWritten:
+    """`written` carries the new versions; of the topics in `failed` it is only known that they have to be read again."""
+
+    written: tuple[TopicChange, ...]
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRemoved:
+    """The znodes of a removed partition are gone; or not: try again later."""
+
+    partition: TopicPartition
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRemoved:
     """The znodes of a deleted topic are gone; or not (`removed` False): try again later."""
 
@@ -226,6 +322,10 @@ Event = (
     | PreferredElectionRequested
     | RestartsRequested
     | ReplicasFailed
+    | ReassignmentRequested
+    | MovesDue
+    | PartitionOrders
+    | PartitionsDrained
     | IsrsChanged
     | ControlledShutdownReceived
     | ReplicasStopped
@@ -233,6 +333,8 @@ Event = (
     | Ticked
     | StatesRead
     | StatesWritten
+    | TopicsWritten
+    | PartitionRemoved
     | TopicRemoved
 )
 
@@ -261,6 +363,47 @@ class WriteStates:
     chunk: int
     #: How many of the writes elect a replica that was not in sync.
     unclean: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTopics:
+    """Each change is a transaction of its own; ends as TopicsWritten."""
+
+    changes: tuple[TopicChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RereadTopics:
+    """What is known of these topics is not what is in ZooKeeper: read them again."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LookAtMoves:
+    """Hand in a MovesDue as soon as it is its turn; any number of these is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettleOrder:
+    """Take these entries out of /admin/reassign_partitions, unless they say something else by now."""
+
+    done: Mapping[TopicPartition, Replicas]
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitionOrders:
+    """Take orders that cannot be carried out, or that ask for what is so already, out of /admin/partitions_*."""
+
+    adds: tuple[TopicPartition, ...] = ()
+    removals: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RemovePartition:
+    """Remove a partition's znodes, the order for its removal last; ends as PartitionRemoved."""
+
+    partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,6 +490,12 @@ class Resign:
 Effect = (
     ReadStates
     | WriteStates
+    | WriteTopics
+    | RereadTopics
+    | LookAtMoves
+    | SettleOrder
+    | DropPartitionOrders
+    | RemovePartition
     | Send
     | OpenChannel
     | CloseChannel

@@ -24,27 +24,39 @@ from kafkalite.controller.events import (
     ControlledShutdownReceived,
     DeletionsRequested,
     DropDeletionOrders,
+    DropPartitionOrders,
     DropPreferredElection,
     DropRestartRequests,
     Effect,
     Event,
     IsrsChanged,
+    Limits,
+    LookAtMoves,
+    MovesDue,
     Note,
     OpenChannel,
+    PartitionRemoved,
+    PartitionsDrained,
     Post,
     PreferredElectionRequested,
     ReadStates,
+    ReassignmentRequested,
+    RemovePartition,
     RemoveTopic,
     Repair,
     ReplyShutdown,
+    RereadTopics,
     Resign,
     Send,
+    SettleOrder,
     StatesRead,
     StatesWritten,
     Ticked,
     TopicRemoved,
     TopicsChanged,
+    TopicsWritten,
     WriteStates,
+    WriteTopics,
 )
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
@@ -70,7 +82,10 @@ class Source(IntEnum):
     DELETIONS = 3
     RESTARTS = 4
     PREFERRED_ELECTION = 5
-    TICK = 6
+    PARTITION_ORDERS = 6
+    REASSIGNMENT = 7
+    MOVES = 8
+    TICK = 9
 
 
 class Leadership:
@@ -85,6 +100,7 @@ class Leadership:
         clock: Clock,
         stats: ControllerStats,
         topic_config: Callable[[str], TopicConfig],
+        limits: Callable[[], Limits],
         phases: FailoverPhases,
         on_ready: Callable[[], None],
     ) -> None:
@@ -97,6 +113,9 @@ class Leadership:
         self._clock = clock
         self._stats = stats
         self._topic_config = topic_config
+        self._limits = limits
+        self._stale_topics: set[str] = set()
+        self._drained: dict[TopicPartition, None] = {}
         self._on_ready = on_ready
         self._wake = asyncio.Event()
         #: What has to be read -> when (monotonic seconds) that became known first.
@@ -149,6 +168,8 @@ class Leadership:
             partition = TopicPartition(change.topic, change.partition)
             if self.state.replicas(partition) is not None:  # bounds the inbox: strangers are not remembered
                 self._isr_changes[partition] = None
+                if change.is_drained:
+                    self._drained[partition] = None
         self._wake.set()
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> ControlledShutdownResponse:
@@ -209,6 +230,9 @@ class Leadership:
         if self._isr_changes:
             changed, self._isr_changes = tuple(self._isr_changes), {}
             await self._handle(IsrsChanged(changed))
+        if self._drained:
+            drained, self._drained = tuple(sorted(self._drained)), {}
+            await self._handle(PartitionsDrained(drained))
         if self._posted:
             await self._handle(self._posted.pop(0))
 
@@ -220,6 +244,7 @@ class Leadership:
         # The order of reading is that of need: who is alive, what was ordered, what there is.
         brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
         order = await self._storage.read_order(paths.DELETE_TOPICS, self._watch(Source.DELETIONS))
+        partition_orders = await self._storage.read_partition_orders(self._watch(Source.PARTITION_ORDERS))
         topics, malformed = await self._storage.read_topics({}, self._watch(Source.TOPICS), again=True)
         assigned = [
             TopicPartition(name, number) for name in sorted(topics) for number in sorted(topics[name].assignment)
@@ -242,12 +267,19 @@ class Leadership:
                 malformed=malformed,
                 deletions=deletions,
                 unclean_topics=self._unclean(topics),
+                removals=partition_orders.removals,
             )
         )
         if order_error is not None:
             await self._handle(DeletionsRequested((), order_error))
-        self.mark(Source.RESTARTS)
-        self.mark(Source.PREFERRED_ELECTION)
+        for source in (
+            Source.RESTARTS,
+            Source.PREFERRED_ELECTION,
+            Source.PARTITION_ORDERS,
+            Source.REASSIGNMENT,
+            Source.MOVES,
+        ):
+            self.mark(source)
         self.ready = True
         self._on_ready()
 
@@ -279,6 +311,18 @@ class Leadership:
                 path = paths.PREFERRED_REPLICA_ELECTION
                 order = await self._storage.read_order(path, self._watch(Source.PREFERRED_ELECTION))
                 await self._handle(_preferred_election(order))
+            case Source.PARTITION_ORDERS:
+                await self._read_topics(again=False)
+                await self._handle(await self._storage.read_partition_orders(self._watch(Source.PARTITION_ORDERS)))
+            case Source.REASSIGNMENT:
+                await self._read_topics(again=False)
+                path = paths.REASSIGN_PARTITIONS
+                order = await self._storage.read_order(path, self._watch(Source.REASSIGNMENT))
+                await self._handle(_reassignment(order))
+            case Source.MOVES:
+                names = {partition.topic for partition, _ in self.state.moves()}
+                minimum = {name: self._topic_config(name).min_insync_replicas for name in sorted(names)}
+                await self._handle(MovesDue(self._limits(), minimum))
             case Source.TICK:
                 await self._handle(Ticked())
             case _:
@@ -286,6 +330,8 @@ class Leadership:
 
     async def _read_topics(self, *, again: bool) -> None:
         unreadable = {path.rpartition("/")[2] for path in self.state.malformed if path.startswith(paths.TOPICS + "/")}
+        unreadable |= self._stale_topics
+        self._stale_topics.clear()
         known = {name: topic for name, topic in self.state.topics.items() if name not in unreadable}
         topics, malformed = await self._storage.read_topics(known, self._watch(Source.TOPICS), again=again)
         vanished = sorted(name for name in self.state.topics if name not in topics and name not in self.state.deletions)
@@ -356,6 +402,22 @@ class Leadership:
                 return StatesRead(found.states, purpose, found.modified, found.malformed, unclean, chunk)
             case WriteStates():
                 return await self._write(effect)
+            case WriteTopics(changes):
+                written, failed = await self._storage.write_topics(changes)
+                return TopicsWritten(tuple(written), tuple(failed))
+            case RereadTopics(topics):
+                self._stale_topics |= set(topics)
+                self.mark(Source.TOPICS)
+                if self.state.removals:
+                    self.mark(Source.PARTITION_ORDERS)
+            case LookAtMoves():
+                self.mark(Source.MOVES)
+            case SettleOrder(done):
+                await self._storage.settle_order(done)
+            case DropPartitionOrders(adds, removals):
+                await self._storage.drop_partition_orders(adds, removals)
+            case RemovePartition(partition):
+                return PartitionRemoved(partition, await self._storage.remove_partition(partition))
             case OpenChannel(broker):
                 self.channels.open(broker)
             case CloseChannel(broker_id):
@@ -406,6 +468,16 @@ def _preferred_election(order: tuple[bytes, int] | None) -> PreferredElectionReq
         return PreferredElectionRequested((), -1)
     data, version = order
     try:
-        return PreferredElectionRequested(znodes.decode_preferred_election(data), version)
+        election = znodes.decode_preferred_election(data)
+        return PreferredElectionRequested(election.partitions, version, unclean=election.unclean)
     except znodes.ZnodeError as error:
         return PreferredElectionRequested((), version, error.reason)
+
+
+def _reassignment(order: tuple[bytes, int] | None) -> ReassignmentRequested:
+    if order is None:
+        return ReassignmentRequested({})
+    try:
+        return ReassignmentRequested(znodes.decode_reassignment(order[0]), znodes.decode_throttles(order[0]))
+    except znodes.ZnodeError as error:
+        return ReassignmentRequested({}, malformed=error.reason)

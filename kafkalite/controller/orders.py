@@ -60,7 +60,7 @@ ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class _Existing:
+class Existing:
     """What a new topic must not clash with, and where it can live."""
 
     topics: frozenset[str]
@@ -108,7 +108,7 @@ class Orders:
         #: How long an order to delete waits for its execution.
         self.deletion_wait_s = DELETION_WAIT_S
 
-    async def _repeating(self, call: Callable[[Coordinator], Awaitable[T]]) -> T:
+    async def repeating(self, call: Callable[[Coordinator], Awaitable[T]]) -> T:
         """Do what may be done twice until ZooKeeper answers, in the next session if need be."""
         while True:
             zk = await self._session()
@@ -124,7 +124,7 @@ class Orders:
         names = [topic.topic for topic in request.topics]
         results: list[TopicResult] = []
         try:
-            async with asyncio.timeout(_patience_s(request.timeout_ms)):
+            async with asyncio.timeout(patience_s(request.timeout_ms)):
                 await self._create_each(request, names, results)
         except TimeoutError:
             done = {result.topic for result in results}
@@ -134,7 +134,7 @@ class Orders:
     async def _create_each(
         self, request: CreateTopicsRequest, names: Sequence[str], results: list[TopicResult]
     ) -> None:
-        existing = await self._repeating(self._existing)
+        existing = await self.repeating(self.existing)
         for topic in request.topics:
             if names.count(topic.topic) > 1:
                 if all(result.topic != topic.topic for result in results):
@@ -143,10 +143,10 @@ class Orders:
                 continue
             result = await self._create(topic, existing, validate_only=request.validate_only)
             if result.error == ErrorCode.NONE:
-                existing = _Existing(existing.topics | {topic.topic}, existing.brokers)
+                existing = Existing(existing.topics | {topic.topic}, existing.brokers)
             results.append(result)
 
-    async def _existing(self, zk: Coordinator) -> _Existing:
+    async def existing(self, zk: Coordinator) -> Existing:
         topics, _ = await zk.children(paths.TOPICS)
         ids, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
         brokers: dict[BrokerId, str | None] = {}
@@ -160,15 +160,15 @@ class Orders:
                     _log.warning("znode.malformed", path=error.path, reason=error.reason)
         if len({rack is None for rack in brokers.values()}) > 1:
             brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
-        return _Existing(frozenset(topics), brokers)
+        return Existing(frozenset(topics), brokers)
 
-    async def _create(self, topic: NewTopic, existing: _Existing, *, validate_only: bool) -> TopicResult:
+    async def _create(self, topic: NewTopic, existing: Existing, *, validate_only: bool) -> TopicResult:
         try:
             assignment = self._validated(topic, existing)
             configs = self._validated_configs(topic)
             topic_id = self._new_topic_id()
             if not validate_only:
-                await self._repeating(lambda zk: self._write_topic(zk, topic.topic, topic_id, assignment, configs))
+                await self.repeating(lambda zk: self._write_topic(zk, topic.topic, topic_id, assignment, configs))
         except ApiError as refusal:
             return TopicResult(topic.topic, refusal.code, str(refusal))
         except CoordinatorError as error:
@@ -183,7 +183,7 @@ class Orders:
             replication_factor=replicas,
         )
 
-    def _validated(self, topic: NewTopic, existing: _Existing) -> dict[int, Replicas]:
+    def _validated(self, topic: NewTopic, existing: Existing) -> dict[int, Replicas]:
         """The assignment. Raises ApiError."""
         check_name(topic.topic)
         if topic.topic in existing.topics:
@@ -203,11 +203,9 @@ class Orders:
         partitions = config.num_partitions if topic.partitions == -1 else topic.partitions
         replicas = config.default_replication_factor if topic.replication_factor == -1 else topic.replication_factor
         check_partition_count(partitions, config)
-        return dict(enumerate(self._place(topic.placement, existing.brokers, partitions, replicas)))
+        return dict(enumerate(self.place(topic.placement, existing.brokers, partitions, replicas)))
 
-    def _place(
-        self, how: str, brokers: Mapping[BrokerId, str | None], partitions: int, replicas: int
-    ) -> list[Replicas]:
+    def place(self, how: str, brokers: Mapping[BrokerId, str | None], partitions: int, replicas: int) -> list[Replicas]:
         try:
             if how == "mod":
                 return placement.mod(sorted(brokers), partitions, replicas)
@@ -293,12 +291,12 @@ class Orders:
             return DeleteTopicsResponse(tuple(TopicResult(name, code, reason) for name in names))
         there: list[str] = []
         try:
-            async with asyncio.timeout(_patience_s(request.timeout_ms)):
+            async with asyncio.timeout(patience_s(request.timeout_ms)):
                 legal = [name for name in names if _NAME.fullmatch(name)]
-                found = await self._repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
+                found = await self.repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
                 there = [name for name, each in zip(legal, found, strict=True) if each is not None]
                 if there:
-                    await self._repeating(lambda zk: self._order_deletion(zk, there))
+                    await self.repeating(lambda zk: self._order_deletion(zk, there))
                     await self._wait_until_gone(there, min(self.deletion_wait_s, request.timeout_ms / 1000))
         except ApiError as refusal:
             return DeleteTopicsResponse(tuple(TopicResult(name, refusal.code, str(refusal)) for name in names))
@@ -320,7 +318,7 @@ class Orders:
             async with asyncio.timeout(wait_s):
                 for name in names:
                     changed.clear()
-                    while await self._repeating(lambda zk, name=name: zk.exists(paths.topic(name), changed.set)):  # type: ignore[misc]
+                    while await self.repeating(lambda zk, name=name: zk.exists(paths.topic(name), changed.set)):  # type: ignore[misc]
                         await changed.wait()
                         changed.clear()
         except TimeoutError:
@@ -375,7 +373,7 @@ def check_assignment(assignment: Mapping[int, Sequence[BrokerId]], brokers: Mapp
         raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
-def _patience_s(timeout_ms: int) -> float:
+def patience_s(timeout_ms: int) -> float:
     """How long ZooKeeper may take. An order of a client in a hurry is still placed (its work goes on anyway)."""
     return max(timeout_ms / 1000, MIN_PATIENCE_S)
 

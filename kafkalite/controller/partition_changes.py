@@ -8,11 +8,14 @@ from collections.abc import Mapping
 from kafkalite.controller import elections, restarts
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.events import (
+    Advance,
+    BeginDraining,
     ControlledShutdown,
     DropPreferredElection,
     DropRestartRequests,
     Effect,
     IsrsChanged,
+    LookAtMoves,
     Note,
     PreferredElection,
     PreferredElectionRequested,
@@ -28,6 +31,7 @@ from kafkalite.controller.events import (
     WriteStates,
 )
 from kafkalite.controller.partition_notes import note_malformed
+from kafkalite.controller.reassignments import advance_on
 from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
@@ -55,7 +59,7 @@ def on_preferred_election(state: ControllerState, event: PreferredElectionReques
     ]
     if not known:
         return state, [*effects, DropPreferredElection(event.version)]
-    return state, [*effects, ReadStates(known, PreferredElection(event.version))]
+    return state, [*effects, ReadStates(known, PreferredElection(event.version, event.unclean))]
 
 
 def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
@@ -98,9 +102,19 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     telling = not isinstance(event.purpose, TakeOffice)
     commands = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
     effects += commands
+    if isinstance(event.purpose, Advance):
+        settled = {partition: found for partition, found in adopted.items() if partition not in writes}
+        effects += advance_on(state, event.purpose, settled)
+    elif any(_is_moving(state, partition) for partition in adopted):
+        effects.append(LookAtMoves())
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
     return state, effects + _finished(state, event.purpose, told=bool(commands))
+
+
+def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
+    topic = state.topics.get(partition.topic)
+    return topic is not None and partition.partition in topic.moves
 
 
 def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
@@ -129,19 +143,25 @@ def _wanted(
         leaving,
         state.epoch,
         restarted=restarted,
-        unclean=partition.topic in event.unclean_topics,
+        unclean=partition.topic in event.unclean_topics or _is_unclean(event.purpose),
     )
     if repaired is not None:
         return repaired
     match event.purpose:
         case Restart():
             return restarts.restarted(state, partition, found, event.purpose)
-        case PreferredElection():
+        case PreferredElection(_, unclean) if not unclean:
             return elections.preferred(replicas, found, live, state.epoch)
         case ControlledShutdown(broker_id):
             if len(replicas) > 1 and broker_id in found.isr:
                 return elections.shut_down(replicas, found, live, leaving, state.epoch)
+        case BeginDraining() if found.leader in live:
+            return elections.with_epoch(found, found.leader, found.isr, state.epoch)
     return None
+
+
+def _is_unclean(purpose: Purpose) -> bool:
+    return isinstance(purpose, PreferredElection) and purpose.unclean
 
 
 def _skipped(replicas: Replicas, found: LeaderAndIsr, partition: TopicPartition) -> list[Effect]:
@@ -158,6 +178,8 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
     state = dataclasses.replace(state, partitions={**state.partitions, **event.written})
     telling = not isinstance(event.purpose, TakeOffice)
     effects = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
+    if any(_is_moving(state, partition) for partition in event.written):
+        effects.append(LookAtMoves())
     if event.conflicts:
         # Halving makes sure of progress: in the end each partition has a transaction of its own (F31).
         return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
@@ -173,7 +195,9 @@ def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[E
             return [DropRestartRequests(requests)]
         case TakeOffice():
             return initialise(state, state.brokers.keys(), "controller.failover")
-        case PreferredElection(version):
+        case Advance() | BeginDraining():
+            return []
+        case PreferredElection(version, _):
             return [DropPreferredElection(version)]
         case ControlledShutdown(broker_id, _, token):
             paused = pause_replicas(state, broker_id, "ControlledShutdown") if broker_id in state.brokers else []

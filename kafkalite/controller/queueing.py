@@ -69,10 +69,14 @@ def _merge_metadata(earlier: UpdateMetadataRequest, later: UpdateMetadataRequest
     known = {entry.topic for entry in earlier.partitions} | {entry.topic for entry in later.partitions}
     if not known.isdisjoint(earlier.deleted_topics) or not known.isdisjoint(later.deleted_topics):
         return None
+    removed = {*earlier.deleted_partitions, *later.deleted_partitions}
+    if any((entry.topic, entry.partition) in removed for entry in (*earlier.partitions, *later.partitions)):
+        return None
     states = {**_by_partition(earlier.partitions), **_by_partition(later.partitions)}
     return dataclasses.replace(
         later,
         partitions=tuple(states.values()),
         is_full=earlier.is_full,
         deleted_topics=tuple(dict.fromkeys([*earlier.deleted_topics, *later.deleted_topics])),
+        deleted_partitions=tuple(dict.fromkeys([*earlier.deleted_partitions, *later.deleted_partitions])),
     )

@@ -48,7 +48,10 @@ def next_step(
         return (new[0], *current, *new[1:])
     if addable and missing_in_sync:
         return _ordered(final, [*current, *addable[:missing_in_sync]])
-    leaving = [replica for replica in current if replica not in final]
+    # Who is not in sync costs nothing to let go.
+    leaving = sorted(
+        (replica for replica in current if replica not in final), key=lambda each: each in isr and each in live
+    )
     drop = min(max_replicas, len(leaving))
     add = min(max_replicas, len(addable), max(0, len(final) - (len(current) - drop)))
     # Where too few can be added, fewer go: a step must not cost redundancy.

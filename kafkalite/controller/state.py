@@ -7,9 +7,11 @@ as read for that decision (V3 A.3.1).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from kafkalite.coordination.znodes import Move
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicId, TopicPartition
 
 Replicas = tuple[BrokerId, ...]
@@ -23,6 +25,32 @@ class Topic:
     assignment: Mapping[int, Replicas]
     adding: Mapping[int, Replicas] = field(default_factory=dict)
     removing: Mapping[int, Replicas] = field(default_factory=dict)
+    #: Partition -> its reassignment under way (KIP-435).
+    moves: Mapping[int, Move] = field(default_factory=dict)
+    #: zkVersion of the topic's znode: what a change of it is based on.
+    version: int = 0
+
+    def with_partition(self, partition: int, replicas: Replicas, move: Move | None) -> Topic:
+        """The topic with another AR and move of one partition; KIP-455's maps follow from the move."""
+        moves = {number: each for number, each in self.moves.items() if number != partition}
+        adding = {number: each for number, each in self.adding.items() if number != partition}
+        removing = {number: each for number, each in self.removing.items() if number != partition}
+        if move is not None:
+            moves[partition] = move
+            coming = tuple(each for each in move.target if each not in move.origin)
+            leaving = tuple(each for each in move.origin if each not in move.target)
+            if coming:
+                adding[partition] = coming
+            if leaving:
+                removing[partition] = leaving
+        assignment = {**self.assignment, partition: replicas}
+        return dataclasses.replace(self, assignment=assignment, adding=adding, removing=removing, moves=moves)
+
+    def without_partition(self, partition: int) -> Topic:
+        """The topic without one partition."""
+        topic = self.with_partition(partition, (), None)
+        rest = {number: each for number, each in topic.assignment.items() if number != partition}
+        return dataclasses.replace(topic, assignment=rest)
 
     def hosted_by(self, broker_id: BrokerId) -> list[int]:
         """The partitions assigned to a broker."""
@@ -37,6 +65,19 @@ class Deletion:
     """
 
     waiting: frozenset[tuple[int, BrokerId]]
+    removing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A partition on its way out. `waiting`: brokers whose files are not known to be gone; None: still in the topic.
+
+    `draining`: its leader has been told to take no more records.
+    """
+
+    drain: bool = False
+    waiting: frozenset[BrokerId] | None = None
+    draining: bool = False
     removing: bool = False
 
 
@@ -57,6 +98,12 @@ class ControllerState:
     deletions: Mapping[str, Deletion] = field(default_factory=dict)
     #: Partition -> live brokers whose replica of it is on a dead disk.
     offline_replicas: Mapping[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
+    #: What /admin/reassign_partitions holds: its entries go when they are done.
+    order: Mapping[TopicPartition, Replicas] = field(default_factory=dict)
+    throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
+    #: (partition, broker) whose files a step of a reassignment wanted gone, and which are.
+    dropped: frozenset[tuple[TopicPartition, BrokerId]] = frozenset()
+    removals: Mapping[TopicPartition, Removal] = field(default_factory=dict)
     #: Path of a znode that holds what does not belong there -> the reason, in one line. Left alone, reported.
     malformed: Mapping[str, str] = field(default_factory=dict)
 
@@ -66,6 +113,15 @@ class ControllerState:
         if topic is None or topic_partition.topic in self.deletions:
             return None
         return topic.assignment.get(topic_partition.partition)
+
+    def moves(self) -> Iterator[tuple[TopicPartition, Move]]:
+        """Every reassignment under way, by topic and number; not of topics and partitions on their way out."""
+        for name in sorted(self.topics):
+            if self.topics[name].moves and name not in self.deletions:
+                for number in sorted(self.topics[name].moves):
+                    partition = TopicPartition(name, number)
+                    if partition not in self.removals:
+                        yield partition, self.topics[name].moves[number]
 
     def assigned(self) -> Iterator[tuple[TopicPartition, Replicas]]:
         """Every partition that is not being deleted, with its AR; by topic, then number as the znode orders them."""

@@ -8,6 +8,7 @@ reported as a conflict, and the caller reads before it decides again.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,8 +16,8 @@ from typing import TypeVar
 import structlog
 
 from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.events import RestartOrder, RestartsRequested
-from kafkalite.controller.state import Topic
+from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
+from kafkalite.controller.state import Replicas, Topic
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import (
@@ -34,6 +35,8 @@ from kafkalite.coordination.coordinator import (
     SessionExpiredError,
     SessionState,
     SetData,
+    Stat,
+    TooBigError,
     Watch,
 )
 from kafkalite.coordination.topic_configs import TOPICS, notification
@@ -112,11 +115,10 @@ class Storage:
             except (NotSentError, OutcomeUnknownError):
                 await self._connectivity.wait()
 
-    async def get_many(self, where: Sequence[str]) -> list[tuple[bytes, object] | None]:
+    async def get_many(self, where: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         """Data and stat by path, None where there is no znode."""
         self._stats.zk_ops["read"] += len(where)
-        found = await self.read(lambda: self._zk.get_many(where))
-        return [None if each is None else (each[0], each[1]) for each in found]
+        return await self.read(lambda: self._zk.get_many(where))
 
     # --- what there is ---------------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class Storage:
             if each is None:
                 continue
             try:
-                topics[name] = _topic(znodes.decode_topic(each[0], paths.topic(name)))
+                topics[name] = _topic(znodes.decode_topic(each[0], paths.topic(name)), each[1].version)
             except znodes.ZnodeError as error:
                 malformed[paths.topic(name)] = error.reason
         return dict(sorted(topics.items())), malformed
@@ -297,6 +299,130 @@ class Storage:
         """Raise DeposedError if there is a newer controller."""
         await self._fenced([])
 
+    # --- topics' znodes --------------------------------------------------------------------------------------
+
+    async def write_topics(self, changes: Sequence[TopicChange]) -> tuple[list[TopicChange], list[str]]:
+        """One fenced transaction per topic, pipelined.
+
+        Returns:
+            What was written, with the new versions; and the topics of transactions that failed, or whose outcome
+            is unknown.
+        """
+        transactions: list[list[Op]] = []
+        for change in changes:
+            ops: list[Op] = [
+                self._fence,
+                SetData(paths.topic(change.name), _topic_data(change.topic), change.topic.version),
+            ]
+            ops += [
+                SetData(paths.partition_state(partition), znodes.encode_partition_state(state), state.partition_epoch)
+                for partition, state in change.states.items()
+            ]
+            ops += [Delete(paths.partition_add(partition)) for partition in change.added]
+            ops += [
+                SetData(paths.partition_remove(partition), znodes.encode_partition_remove(order))
+                for partition, order in change.removed.items()
+            ]
+            transactions.append(ops)
+        self._stats.zk_ops["transaction"] += len(transactions)
+        self._stats.zk_ops["write"] += sum(len(transaction) - 1 for transaction in transactions)
+        results = await self._zk.multi_many(transactions)
+        written: list[TopicChange] = []
+        failed: list[str] = []
+        for change, result in zip(changes, results, strict=True):
+            if isinstance(result, CoordinatorError):
+                self._judge(result)
+                if isinstance(result, TooBigError):
+                    _log.error("controller.topic_too_big", topic=change.name, partitions=len(change.topic.assignment))
+                failed.append(change.name)
+                continue
+            version = result[1]
+            assert isinstance(version, int)
+            states = {
+                partition: _with_version(state, result[2 + at])
+                for at, (partition, state) in enumerate(change.states.items())
+            }
+            topic = dataclasses.replace(change.topic, version=version)
+            written.append(dataclasses.replace(change, topic=topic, states=states))
+            await self._remove_if_empty(paths.partitions_add(change.name) if change.added else None)
+        self._stats.zk_ops["conflict"] += len(failed)
+        return written, failed
+
+    async def _remove_if_empty(self, path: str | None) -> None:
+        """A topic's node below /admin/partitions_*; one that has got new children meanwhile stays."""
+        if path is not None and await self.read(lambda: self._zk.exists(path)) is not None:
+            await self._fenced([Delete(path)])
+
+    async def read_partition_orders(self, watch: Watch) -> PartitionOrders:
+        """Everything below /admin/partitions_add and /admin/partitions_remove; the watch fires at any change of names."""
+        adds: dict[TopicPartition, Replicas] = {}
+        removals: dict[TopicPartition, znodes.PartitionRemoval] = {}
+        malformed: dict[str, str] = {}
+        for root in (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE):
+            for topic in await self._children(root, watch):
+                names = await self._children_if_there(f"{root}/{topic}", watch)
+                where = [f"{root}/{topic}/{name}" for name in names]
+                for name, path, each in zip(names, where, await self.get_many(where), strict=True):
+                    if each is None:
+                        continue
+                    if not (name.isascii() and name.isdigit()) or str(int(name)) != name or len(name) > 9:
+                        malformed[path] = "not a partition"
+                        continue
+                    partition = TopicPartition(topic, int(name))
+                    try:
+                        if root == paths.PARTITIONS_ADD:
+                            adds[partition] = znodes.decode_partition_add(each[0], path)
+                        else:
+                            removals[partition] = znodes.decode_partition_remove(each[0], path)
+                    except znodes.ZnodeError as error:
+                        malformed[path] = error.reason
+        return PartitionOrders(adds, removals, malformed)
+
+    async def _children_if_there(self, path: str, watch: Watch) -> list[str]:
+        try:
+            self._stats.zk_ops["read"] += 1
+            return (await self.read(lambda: self._zk.children(path, watch)))[0]
+        except NoNodeError:
+            return []
+
+    async def drop_partition_orders(self, adds: Iterable[TopicPartition], removals: Iterable[TopicPartition]) -> None:
+        """Take orders away; the topics' nodes go with the last one."""
+        doomed = [(paths.partition_add(each), paths.partitions_add(each.topic)) for each in adds]
+        doomed += [(paths.partition_remove(each), paths.partitions_remove(each.topic)) for each in removals]
+        for path, _ in doomed:
+            await self._remove_if_empty(path)
+        for parent in dict.fromkeys(parent for _, parent in doomed):
+            await self._remove_if_empty(parent)
+
+    async def remove_partition(self, partition: TopicPartition) -> bool:
+        """Remove a partition's znodes and the order for its removal. If it stops half-way, the order still stands."""
+        doomed = [paths.partition_state(partition), paths.partition(partition), paths.partition_remove(partition)]
+        for _ in range(REMOVE_ATTEMPTS):
+            found = await self.get_many(doomed)
+            ops = [Delete(path) for path, each in zip(doomed, found, strict=True) if each is not None]
+            if not ops or await self._fenced(ops):
+                await self._remove_if_empty(paths.partitions_remove(partition.topic))
+                return True
+        _log.warning("controller.partition_not_removed", partition=str(partition))
+        return False
+
+    async def settle_order(self, done: Mapping[TopicPartition, Replicas]) -> None:
+        """Take entries out of /admin/reassign_partitions that still say the same; the znode goes with the last one."""
+        for _ in range(REMOVE_ATTEMPTS):
+            try:
+                data, stat = await self.read(lambda: self._zk.get(paths.REASSIGN_PARTITIONS))
+                ordered, throttles = znodes.decode_reassignment(data), znodes.decode_throttles(data)
+            except (NoNodeError, znodes.ZnodeError):
+                return
+            left = {partition: target for partition, target in ordered.items() if done.get(partition) != target}
+            if len(left) == len(ordered):
+                return
+            op: Op = Delete(paths.REASSIGN_PARTITIONS, stat.version)
+            if left:
+                op = SetData(paths.REASSIGN_PARTITIONS, znodes.encode_reassignment(left, throttles), stat.version)
+            if await self._fenced([op]):
+                return
+
     # --- orders ----------------------------------------------------------------------------------------------
 
     async def drop_preferred_election(self, version: int) -> None:
@@ -395,8 +521,13 @@ class Storage:
             await self._fenced([Delete(paths.config_topic(name))])
 
 
-def _topic(value: znodes.TopicZnode) -> Topic:
-    return Topic(value.topic_id, value.partitions, value.adding_replicas, value.removing_replicas)
+def _topic(value: znodes.TopicZnode, version: int) -> Topic:
+    return Topic(value.topic_id, value.partitions, value.adding_replicas, value.removing_replicas, value.moves, version)
+
+
+def _topic_data(topic: Topic) -> bytes:
+    value = znodes.TopicZnode(topic.topic_id, topic.assignment, topic.adding, topic.removing, topic.moves)
+    return znodes.encode_topic(value)
 
 
 def _size(op: Op) -> int:

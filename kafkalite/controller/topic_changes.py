@@ -12,11 +12,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from kafkalite.controller.commands import announce_deletion, delete_replicas, delete_unknown_topic
+from kafkalite.controller import partition_orders, reassignments
+from kafkalite.controller.commands import (
+    announce_deletion,
+    announce_removal,
+    delete_replicas,
+    delete_unknown_topic,
+    drop_replicas,
+)
 from kafkalite.controller.events import (
     DeletionsRequested,
     DropDeletionOrders,
     Effect,
+    LookAtMoves,
     Note,
     ReadStates,
     RemoveTopic,
@@ -51,17 +59,36 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         state, dropped = _drop_vanished(state, name)
         effects += dropped
     before = state.topics
+    shrunk = [
+        TopicPartition(name, number)
+        for name in sorted(before)
+        if name in event.topics and name not in unreadable
+        for number in before[name].assignment
+        if number not in event.topics[name].assignment
+    ]
     topics = {**event.topics, **{name: before[name] for name in sorted(unreadable)}}
     state = dataclasses.replace(state, topics=topics)
+    if shrunk:
+        # By a removal of ours whose outcome was not known (its order tells who had them), or by hand.
+        gone = frozenset(shrunk)
+        rest = {each: known for each, known in state.partitions.items() if each not in gone}
+        state = dataclasses.replace(state, partitions=rest)
+        effects += announce_removal(state, tuple(shrunk), "partition.removal")
     fresh = tuple(
         TopicPartition(name, partition)
         for name in sorted(event.topics)
         if name not in state.deletions
         for partition in event.topics[name].assignment
-        if name not in before or partition not in before[name].assignment
+        if name not in before
+        or partition not in before[name].assignment
+        or before[name].assignment[partition] != event.topics[name].assignment[partition]
+        or before[name].moves.get(partition) != event.topics[name].moves.get(partition)
     )
     if fresh:
+        # A partition that has changed unseen: by hand, or by a write of ours whose outcome was not known.
         effects.append(ReadStates(fresh, Repair()))
+    if any(topic.moves for topic in topics.values()) or state.order:
+        effects.append(LookAtMoves())
     return state, effects
 
 
@@ -84,6 +111,8 @@ def _forget(state: ControllerState, name: str) -> ControllerState:
         state,
         topics={each: topic for each, topic in state.topics.items() if each != name},
         deletions={each: deletion for each, deletion in state.deletions.items() if each != name},
+        removals={each: removal for each, removal in state.removals.items() if each.topic != name},
+        dropped=frozenset(each for each in state.dropped if each[0].topic != name),
         partitions=_without_topic(state, name),
         malformed={path: why for path, why in state.malformed.items() if not path.startswith(paths.topic(name) + "/")},
     )
@@ -111,11 +140,22 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
 def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) -> Decision:
     """Take a topic out of service; `to`: the brokers to tell at once."""
     topic = state.topics[name]
-    waiting = frozenset((partition, broker) for partition, replicas in topic.assignment.items() for broker in replicas)
+    hosts = {(partition, broker) for partition, replicas in topic.assignment.items() for broker in replicas}
+    # A reassignment under way, and a partition's removal, are over with this: their replicas go with the others.
+    hosts |= {(partition, broker) for partition, move in topic.moves.items() for broker in move.dropping}
+    hosts |= {
+        (each.partition, broker)
+        for each, removal in state.removals.items()
+        if each.topic == name
+        for broker in removal.waiting or ()
+    }
+    waiting = frozenset(hosts)
     state = dataclasses.replace(
         state,
         deletions={**state.deletions, name: Deletion(waiting, removing=not waiting)},
         partitions=_without_topic(state, name),
+        removals={each: removal for each, removal in state.removals.items() if each.topic != name},
+        dropped=frozenset(each for each in state.dropped if each[0].topic != name),
     )
     effects: list[Effect] = [Note("topic.deletion_started", name)]
     if to:
@@ -146,7 +186,10 @@ def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decis
     effects += [
         Note("replica.deletion_failed", str(partition), f"on broker {event.broker_id}") for partition in event.failed
     ]
-    return dataclasses.replace(state, deletions=deletions), effects
+    state = dataclasses.replace(state, deletions=deletions)
+    state, dropped = reassignments.on_replica_dropped(state, event.stopped, event.broker_id)
+    state, removed = partition_orders.on_replicas_removed(state, event.stopped, event.broker_id)
+    return state, [*effects, *dropped, *removed]
 
 
 def on_topic_removed(state: ControllerState, event: TopicRemoved) -> Decision:
@@ -157,7 +200,8 @@ def on_topic_removed(state: ControllerState, event: TopicRemoved) -> Decision:
     if not event.removed:
         deletions = {**state.deletions, event.topic: dataclasses.replace(deletion, removing=False)}
         return dataclasses.replace(state, deletions=deletions), []
-    return _forget(state, event.topic), [Note("topic.deleted", event.topic)]
+    effects: list[Effect] = [LookAtMoves()] if any(each.topic == event.topic for each in state.order) else []
+    return _forget(state, event.topic), [Note("topic.deleted", event.topic), *effects]
 
 
 def on_tick(state: ControllerState) -> Decision:
@@ -175,7 +219,11 @@ def on_tick(state: ControllerState) -> Decision:
     unled = tuple(without_leader(state))
     if unled:
         effects.append(ReadStates(unled, Repair()))
-    return dataclasses.replace(state, deletions=deletions), effects
+    effects += drop_replicas(state, reassignments.undropped(state, state.brokers.keys()), "Reassignment")
+    if state.order or any(topic.moves for topic in state.topics.values()):
+        effects.append(LookAtMoves())
+    state, removals = partition_orders.on_tick(dataclasses.replace(state, deletions=deletions))
+    return state, [*effects, *removals]
 
 
 def without_leader(state: ControllerState) -> list[TopicPartition]:

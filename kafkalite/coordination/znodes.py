@@ -69,13 +69,52 @@ class BrokerZnode:
 
 
 @dataclass(frozen=True, slots=True)
+class Move:
+    """A partition's reassignment under way, as durable as its replica list and beside it.
+
+    target: the replicas in the end, in order (FTR). `origin`: those before the first step, to which a cancel goes back.
+    step: the replicas (TR) when the step under way is over; empty between steps.
+    dropping: replicas that the step under way has taken out, whose files are not known to be gone yet.
+    moves_leader: whether the step under way moves leadership (counts against that limit).
+    throttle: bytes/s for replicas that are not in sync yet; 0 none.
+    """
+
+    target: Replicas
+    origin: Replicas
+    step: Replicas = ()
+    dropping: Replicas = ()
+    moves_leader: bool = False
+    throttle: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class TopicZnode:
-    """/brokers/topics/T: partition -> assigned replicas (the first is preferred); a reassignment's parts (KIP-455)."""
+    """/brokers/topics/T: partition -> assigned replicas (the first is preferred); a reassignment's parts (KIP-455).
+
+    `moves` is ours: what KIP-455's two maps cannot tell (the order of the target, the step of KIP-435 under way).
+    """
 
     topic_id: TopicId
     partitions: Mapping[int, Replicas]
     adding_replicas: Mapping[int, Replicas] = field(default_factory=dict)
     removing_replicas: Mapping[int, Replicas] = field(default_factory=dict)
+    moves: Mapping[int, Move] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRemoval:
+    """/admin/partitions_remove/T/P. `replicas`: who had it, written when it has left the topic (C20)."""
+
+    drain: bool = False
+    replicas: Replicas = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """/admin/preferred_replica_election; `unclean` elects replicas that are not in sync where nobody else is alive."""
+
+    partitions: tuple[TopicPartition, ...]
+    unclean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +360,22 @@ def encode_topic(topic: TopicZnode) -> bytes:
     value["partitions"] = _ordered(topic.partitions)
     value["adding_replicas"] = _ordered(topic.adding_replicas)
     value["removing_replicas"] = _ordered(topic.removing_replicas)
+    if topic.moves:
+        value["moves"] = {str(partition): _move_value(topic.moves[partition]) for partition in sorted(topic.moves)}
     return _write(value)
+
+
+def _move_value(move: Move) -> dict[str, object]:
+    value: dict[str, object] = {"target": list(move.target), "origin": list(move.origin)}
+    if move.step:
+        value["step"] = list(move.step)
+    if move.dropping:
+        value["dropping"] = list(move.dropping)
+    if move.moves_leader:
+        value["moves_leader"] = True
+    if move.throttle:
+        value["throttle"] = move.throttle
+    return value
 
 
 def decode_topic(data: bytes, path: str = "") -> TopicZnode:
@@ -329,12 +383,53 @@ def decode_topic(data: bytes, path: str = "") -> TopicZnode:
     reader = _read(data, path)
     version = reader.version(1, 2, 3)
     topic_id = reader.optional_text("topic_id") if version >= 3 else None
+    partitions = reader.replica_map("partitions", required=True)
+    adding = reader.replica_map("adding_replicas", required=False, empty_lists=True)
+    removing = reader.replica_map("removing_replicas", required=False, empty_lists=True)
     return TopicZnode(
         topic_id=NO_TOPIC_ID if topic_id is None else TopicId(topic_id),
-        partitions=reader.replica_map("partitions", required=True),
-        adding_replicas=reader.replica_map("adding_replicas", required=False, empty_lists=True),
-        removing_replicas=reader.replica_map("removing_replicas", required=False, empty_lists=True),
+        partitions=partitions,
+        adding_replicas=adding,
+        removing_replicas=removing,
+        moves=_moves(reader, partitions, adding, removing),
     )
+
+
+def _moves(
+    reader: _Reader,
+    partitions: Mapping[int, Replicas],
+    adding: Mapping[int, Replicas],
+    removing: Mapping[int, Replicas],
+) -> dict[int, Move]:
+    """The moves that are told, and those that somebody has ordered through KIP-455's maps alone."""
+    value = reader.fields.get("moves", {})
+    if not isinstance(value, dict):
+        raise reader.fail("moves", "not a JSON object")
+    moves: dict[int, Move] = {}
+    names = {str(partition) for partition in partitions} if value else set()
+    for key, item in value.items():
+        if key not in names:
+            raise reader.fail("moves", f"{key!r} is not a partition of the topic")
+        entry = _Reader(reader.path, item, f"moves.{key}.")
+        moves_leader = entry.fields.get("moves_leader", False)
+        if not isinstance(moves_leader, bool):
+            raise entry.fail("moves_leader", "not a boolean")
+        moves[int(key)] = Move(
+            target=entry.replicas("target"),
+            origin=entry.replicas("origin"),
+            step=entry.replicas("step") if "step" in entry.fields else (),
+            dropping=entry.replicas("dropping") if "dropping" in entry.fields else (),
+            moves_leader=moves_leader,
+            throttle=entry.integer("throttle", 0, _INT64_MAX, 0),
+        )
+    for partition in sorted((adding.keys() | removing.keys()) & partitions.keys() - moves.keys()):
+        replicas, leaving = partitions[partition], removing.get(partition, ())
+        coming = adding.get(partition, ())
+        target = tuple(r for r in (*replicas, *(c for c in coming if c not in replicas)) if r not in leaving)
+        origin = tuple(replica for replica in replicas if replica not in coming)
+        if target and target != replicas:
+            moves[partition] = Move(target, origin or replicas)
+    return dict(sorted(moves.items()))
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
@@ -370,21 +465,24 @@ def decode_partition_state(data: bytes, zk_version: int, path: str = "") -> Lead
 # --- orders of the administrator ---------------------------------------------------------------------------------
 
 
-def encode_reassignment(targets: Mapping[TopicPartition, Sequence[BrokerId]]) -> bytes:
-    """/admin/reassign_partitions."""
-    return _write(
-        {
-            "version": 1,
-            "partitions": [
-                {"topic": each.topic, "partition": each.partition, "replicas": list(targets[each])}
-                for each in sorted(targets)
-            ],
-        }
-    )
+def encode_reassignment(
+    targets: Mapping[TopicPartition, Sequence[BrokerId]], throttles: Mapping[TopicPartition, int] | None = None
+) -> bytes:
+    """/admin/reassign_partitions. No replicas: call it off. `throttles` in bytes/s is ours, beside Kafka's fields."""
+    items: list[dict[str, object]] = []
+    for each in sorted(targets):
+        item: dict[str, object] = {"topic": each.topic, "partition": each.partition, "replicas": list(targets[each])}
+        if throttles and throttles.get(each):
+            item["throttle"] = throttles[each]
+        items.append(item)
+    return _write({"version": 1, "partitions": items})
 
 
 def decode_reassignment(data: bytes, path: str = "/admin/reassign_partitions") -> dict[TopicPartition, Replicas]:
-    """Partition -> target replicas, in the order given. Raises ZnodeError, also if a partition is there twice."""
+    """Partition -> target replicas, in the order given; () calls a reassignment off (null or an empty list).
+
+    Raises ZnodeError, also if a partition is there twice.
+    """
     reader = _read(data, path)
     reader.version()
     targets: dict[TopicPartition, Replicas] = {}
@@ -393,19 +491,33 @@ def decode_reassignment(data: bytes, path: str = "/admin/reassign_partitions") -
         partition = entry.topic_partition()
         if partition in targets:
             raise entry.fail("partition", f"{partition} is there twice")
-        targets[partition] = entry.replicas("replicas")
+        is_cancel = "replicas" in entry.fields and entry.fields["replicas"] in (None, [])
+        targets[partition] = () if is_cancel else entry.replicas("replicas")
     return targets
 
 
-def encode_preferred_election(partitions: Iterable[TopicPartition]) -> bytes:
+def decode_throttles(data: bytes) -> dict[TopicPartition, int]:
+    """Bytes/s by partition, of an order that `decode_reassignment` accepts; 0 or absent: none. Never raises for those."""
+    reader = _read(data, "/admin/reassign_partitions")
+    throttles: dict[TopicPartition, int] = {}
+    for item in reader.items("partitions"):
+        entry = _Reader(reader.path, item)
+        value = entry.fields.get("throttle", 0)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            throttles[entry.topic_partition()] = value
+    return throttles
+
+
+def encode_preferred_election(partitions: Iterable[TopicPartition], *, unclean: bool = False) -> bytes:
     """/admin/preferred_replica_election."""
     items = [{"topic": each.topic, "partition": each.partition} for each in partitions]
-    return _write({"version": 1, "partitions": items})
+    value: dict[str, object] = {"version": 1, "partitions": items}
+    if unclean:
+        value["unclean"] = True
+    return _write(value)
 
 
-def decode_preferred_election(
-    data: bytes, path: str = "/admin/preferred_replica_election"
-) -> tuple[TopicPartition, ...]:
+def decode_preferred_election(data: bytes, path: str = "/admin/preferred_replica_election") -> Election:
     """The partitions, each once, in the order given. Raises ZnodeError."""
     reader = _read(data, path)
     reader.version()
@@ -413,7 +525,10 @@ def decode_preferred_election(
         _Reader(path, item, f"partitions[{index}].").topic_partition()
         for index, item in enumerate(reader.items("partitions"))
     ]
-    return tuple(dict.fromkeys(partitions))
+    unclean = reader.fields.get("unclean", False)
+    if not isinstance(unclean, bool):
+        raise reader.fail("unclean", "not a boolean")
+    return Election(tuple(dict.fromkeys(partitions)), unclean)
 
 
 def encode_delete_topics(topics: Iterable[str]) -> bytes:
@@ -443,20 +558,25 @@ def decode_partition_add(data: bytes, path: str = "") -> Replicas:
     return _replicas(_parse(data, path), lambda reason: ZnodeError(path, reason))
 
 
-def encode_partition_remove(*, drain: bool = False) -> bytes:
-    """/admin/partitions_remove/T/P: empty, unless the partition is to be drained first."""
-    return _write({"version": 1, "drain": True}) if drain else b""
+def encode_partition_remove(removal: PartitionRemoval) -> bytes:
+    """/admin/partitions_remove/T/P: empty as it is ordered, unless the partition is to be drained first."""
+    if not removal.drain and not removal.replicas:
+        return b""
+    value: dict[str, object] = {"version": 1, "drain": removal.drain}
+    if removal.replicas:
+        value["replicas"] = list(removal.replicas)
+    return _write(value)
 
 
-def decode_partition_remove(data: bytes, path: str = "") -> bool:
-    """Whether to drain first. Raises ZnodeError."""
+def decode_partition_remove(data: bytes, path: str = "") -> PartitionRemoval:
+    """The order, and how far it has come. Raises ZnodeError."""
     if not data:
-        return False
+        return PartitionRemoval()
     reader = _read(data, path)
     drain = reader.fields.get("drain", False)
     if not isinstance(drain, bool):
         raise reader.fail("drain", "not a boolean")
-    return drain
+    return PartitionRemoval(drain, reader.replicas("replicas") if "replicas" in reader.fields else ())
 
 
 def encode_restart_request(request: RestartRequest) -> bytes:

@@ -29,6 +29,8 @@ _log = structlog.get_logger(__name__)
 
 #: Of a StreamReader: it stops reading from the socket at twice this. A replica fetch of 1 MiB fits whole.
 STREAM_LIMIT_BYTES = 4 * 1024 * 1024
+#: The same for accepted connections: there may be thousands, and what waits here no listener's bound counts.
+ACCEPTED_LIMIT_BYTES = 256 * 1024
 #: Buffers per pwritev (Linux's UIO_MAXIOV).
 _IOV_MAX = 1024
 #: Threads that wait for fdatasync: one per disk would do; a few more, so that one slow disk delays no other.
@@ -96,7 +98,7 @@ class RealNetwork:
             _no_delay(writer.transport)
             self._supervisor.spawn("connection", serve(reader, writer), Policy.ISOLATED)
 
-        return RealListener(await start_stream_server(accepted, host, port, STREAM_LIMIT_BYTES))
+        return RealListener(await start_stream_server(accepted, host, port, ACCEPTED_LIMIT_BYTES))
 
     async def listen_protocol(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
         # asyncio's and uvloop's transports set TCP_NODELAY themselves.

@@ -6,30 +6,42 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from kafkalite.controller.controller import Controller
+from kafkalite.controller.partition_admin import PartitionAdmin
+from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
+from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.topic_orders import TopicOrders
+from kafkalite.node.transaction_api import TransactionApi
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.messages import (
+    AddPartitionsRequest,
+    AlterConfigsRequest,
+    AlterReassignmentsRequest,
     ControlledShutdownRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeConfigsRequest,
+    ElectLeadersRequest,
     HealthProblem,
     HealthRequest,
     HealthResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     IsrChangedRequest,
+    ListReassignmentsRequest,
     Message,
     MetadataRequest,
     MetadataResponse,
     NewTopic,
+    RemovePartitionsRequest,
 )
 from kafkalite.rpc.server import Handler, Reply, Request
 
@@ -46,6 +58,10 @@ class Host(Protocol):
     metadata: MetadataCache
     controller: Controller
     orders: TopicOrders
+    partition_admin: PartitionAdmin
+    reassignment_admin: ReassignmentAdmin
+    config_orders: ConfigOrders
+    kafka: KafkaSide
     auto_create_topics: bool
 
     @property
@@ -64,18 +80,27 @@ class Api:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._answers = MetadataAnswers(host.metadata)
+        self._transactions = TransactionApi(lambda: host.kafka, host.metadata)
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         """For RpcServer."""
         host = self._host
         return {
             **rpc_handlers.handlers(host.replicas),
+            **self._transactions.handlers(),
             IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
             ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
             MetadataRequest: self._metadata,
             InitProducerIdRequest: self._init_producer_id,
             CreateTopicsRequest: _answer(host.orders.create_topics),
             DeleteTopicsRequest: _answer(host.orders.delete_topics),
+            AddPartitionsRequest: _answer(host.partition_admin.add),
+            RemovePartitionsRequest: _answer(host.partition_admin.remove),
+            ElectLeadersRequest: _answer(host.partition_admin.elect),
+            AlterReassignmentsRequest: _answer(host.reassignment_admin.alter),
+            ListReassignmentsRequest: _answer(host.reassignment_admin.list),
+            DescribeConfigsRequest: _answer(host.config_orders.describe),
+            AlterConfigsRequest: _answer(host.config_orders.alter),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
         }
@@ -111,8 +136,7 @@ class Api:
         message = request.message
         assert isinstance(message, InitProducerIdRequest)
         if message.transactional_id is not None:
-            # Transactions are spoken on the Kafka listener.
-            return Reply(InitProducerIdResponse(ErrorCode.UNSUPPORTED_VERSION, ProducerId(-1), -1))
+            return await self._transactions.init_producer(message)
         try:
             producer_id = await self._host.allocate_producer_id()
         except CoordinatorError:

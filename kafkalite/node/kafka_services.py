@@ -25,14 +25,22 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.messages import (
+    AddPartitionsRequest,
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
     MetadataResponse,
+    NewPartitions,
     TopicResult,
 )
 
@@ -163,9 +171,21 @@ class NodeServices:
     async def create_partitions(
         self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, validate_only: bool
     ) -> TopicResult:
-        if self._node.metadata.topic(topic) is None:
-            return TopicResult(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
-        return TopicResult(topic, ErrorCode.UNSUPPORTED_VERSION, "partitions cannot be added yet")
+        wanted = NewPartitions(topic, count, tuple(tuple(each) for each in assignments or ()))
+        answer = await self._node.partition_admin.add(AddPartitionsRequest((wanted,), validate_only=validate_only))
+        return answer.topics[0]
+
+    async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
+        """See ReassignmentAdmin.alter."""
+        return await self._node.reassignment_admin.alter(request)
+
+    async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse:
+        """See ReassignmentAdmin.list: the whole plan; entries with a step or dropping replicas are the current batch."""
+        return await self._node.reassignment_admin.list(request)
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """See PartitionAdmin.elect."""
+        return await self._node.partition_admin.elect(request)
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if self._node.metadata.topic(topic) is None:

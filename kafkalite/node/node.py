@@ -17,6 +17,8 @@ import structlog
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
+from kafkalite.controller.partition_admin import PartitionAdmin
+from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination import registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
@@ -29,6 +31,7 @@ from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId
 from kafkalite.node.api import Api
+from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.http_server import HttpServer
@@ -130,8 +133,13 @@ class Node:
             identity=self.identity,
             cluster_id=lambda: self.cluster_id,
             topic_config=self.topic_config,
+            cluster_settings=lambda: self.configs.broker(None),
         )
-        self.orders = TopicOrders(Orders(self.session.wait, lambda: self.config, env.random), self.metadata)
+        orders = Orders(self.session.wait, lambda: self.config, env.random)
+        self.orders = TopicOrders(orders, self.metadata)
+        self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
+        self.reassignment_admin = ReassignmentAdmin(orders)
+        self.config_orders = ConfigOrders(self.session.wait, lambda: self.config)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.rpc = RpcServer(
             network=env.network,
@@ -330,6 +338,8 @@ class Node:
     def _config_changed(self, entity_type: str, name: str, settings: dict[str, str]) -> None:
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
+        else:
+            self.controller.settings_changed()
 
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:
         self.replicas.on_dir_failed(error)

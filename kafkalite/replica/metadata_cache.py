@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from kafkalite.model import (
     NO_BROKER_EPOCH,
@@ -53,6 +53,8 @@ class MetadataCache:
         for topic in request.deleted_topics:
             for state in self._topics.pop(topic, {}).values():
                 self._names.pop(state.topic_id, None)
+        for topic, number in request.deleted_partitions:
+            self._topics.get(topic, {}).pop(number, None)
         for state in request.partitions:
             partitions = self._topics.setdefault(state.topic, {})
             known = partitions.get(state.partition)
@@ -82,13 +84,6 @@ class MetadataCache:
         if is_changed:
             self._tell()
         return is_changed
-
-    def remove_partitions(self, partitions: Mapping[str, frozenset[int]]) -> None:
-        """Partitions that are no more while their topic stays."""
-        for topic, numbers in partitions.items():
-            for number in sorted(numbers):
-                self._topics.get(topic, {}).pop(number, None)
-        self._tell()
 
     def brokers(self) -> tuple[Broker, ...]:
         """The live ones, by id."""

@@ -207,6 +207,11 @@ class _Writer:
         raise TypeError(f"{where}: cannot decode {hint}")
 
 
+def _on_the_wire(default: Any) -> Any:
+    """A field's default as msgpack would have read it: it goes through the same checks."""
+    return [_on_the_wire(each) for each in default] if isinstance(default, tuple) else default
+
+
 def _compile(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Any], Any]]:
     """Encoder and decoder of a dataclass, compiled at first use."""
     if cls in _encoders:
@@ -221,7 +226,7 @@ def _compile(cls: type) -> tuple[Callable[[Any], Fields], Callable[[Any], Any]]:
         required = sum(spec.default is dataclasses.MISSING for spec in specs)
         assert all(s.default is dataclasses.MISSING for s in specs[:required]), f"{cls.__name__}: defaults go last"
         names = [f"v_{spec.name}" for spec in specs]
-        tail = writer.bind("tail", tuple(spec.default for spec in specs[required:]))
+        tail = writer.bind("tail", tuple(_on_the_wire(spec.default) for spec in specs[required:]))
         lines += [
             f"    if len(f) != {len(specs)}:",
             f"        if len(f) < {required}:",

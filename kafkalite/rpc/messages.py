@@ -133,6 +133,10 @@ class PartitionState:
     adding_replicas: tuple[BrokerId, ...] = ()
     removing_replicas: tuple[BrokerId, ...] = ()
     is_new: bool = False
+    #: Bytes/s that the leader gives to replicas which a reassignment adds and which are not in sync yet; 0: no limit.
+    throttle: int = 0
+    #: The partition is about to be removed: the leader takes no more records.
+    is_read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +218,7 @@ class UpdateMetadataRequest(Message):
     partitions: tuple[PartitionState, ...]
     deleted_topics: tuple[str, ...] = ()
     cause: str = ""
+    deleted_partitions: tuple[tuple[str, int], ...] = ()
 
 
 @_kind(15)
@@ -232,6 +237,8 @@ class IsrChange:
     leader_epoch: LeaderEpoch
     isr: tuple[BrokerId, ...]
     partition_epoch: PartitionEpoch
+    #: The partition is read-only, and nothing is left in it.
+    is_drained: bool = False
 
 
 @_kind(16)
@@ -497,14 +504,96 @@ class InitProducerIdRequest(Message):
     transaction_timeout_ms: int = 60_000
     producer_id: ProducerId = ProducerId(-1)
     producer_epoch: int = -1
+    #: For a transaction of a group: the decision that is to commit it.
+    group_owner: str = ""
+    group_version: int = -1
 
 
 @_kind(39)
 @dataclass(frozen=True, slots=True)
 class InitProducerIdResponse(Message):
+    """`is_decided`: the group has that decision already, no producer was made (id -1): write nothing."""
+
     error: int
     producer_id: ProducerId
     producer_epoch: int
+    is_decided: bool = False
+    message: str = ""
+
+
+# --- transactions, asked of their coordinator (NOT_COORDINATOR: find it again) -------------------
+
+
+@_kind(70)
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorRequest(Message):
+    """Which node coordinates a transactional id or a transaction group; any node answers."""
+
+    key: str
+
+
+@_kind(71)
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorResponse(Message):
+    error: int
+    node_id: BrokerId = BrokerId(-1)
+    message: str = ""
+
+
+@_kind(72)
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnRequest(Message):
+    """Before the first records for these (topic, partition) in a transaction. All or nothing; safe to repeat."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    partitions: tuple[tuple[str, int], ...]
+
+
+@_kind(73)
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnResponse(Message):
+    error: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMember:
+    """A transaction of a group, under the producer that has opened it."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+
+
+@_kind(74)
+@dataclass(frozen=True, slots=True)
+class EndTxnGroupRequest(Message):
+    """Decide a version of a group: commit exactly `members`, all or none, and abort what else the group has open.
+
+    Repeated, or asked for a version that is decided, it commits nothing more; those of `members` that are still open
+    are aborted. Without `is_commit`: abort `members` where they are open and not decided.
+    `wait_ms`: how long to wait until readers see the outcome; the answer comes at the latest then.
+    """
+
+    group: str
+    owner: str
+    version: int
+    members: tuple[TransactionMember, ...]
+    is_commit: bool
+    wait_ms: int = 0
+
+
+@_kind(75)
+@dataclass(frozen=True, slots=True)
+class EndTxnGroupResponse(Message):
+    """`was_decided`: by an earlier request. `is_complete`: every partition has its end-of-transaction marker."""
+
+    error: int
+    was_decided: bool = False
+    is_complete: bool = False
+    message: str = ""
 
 
 # --- admin: one per verb of the command line -----------------------------------------------------
@@ -645,6 +734,192 @@ class HealthResponse(Message):
 
     broker_id: BrokerId
     problems: tuple[HealthProblem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """Partitions until there are `count` of them; `assignment` has the replicas of each new one, or is empty."""
+
+    topic: str
+    count: int
+    assignment: tuple[tuple[BrokerId, ...], ...] = ()
+
+
+@_kind(50)
+@dataclass(frozen=True, slots=True)
+class AddPartitionsRequest(Message):
+    """Add partitions to topics; safe to repeat, because `count` is what there is to be in the end."""
+
+    topics: tuple[NewPartitions, ...]
+    timeout_ms: int = 30_000
+    validate_only: bool = False
+
+
+@_kind(51)
+@dataclass(frozen=True, slots=True)
+class AddPartitionsResponse(Message):
+    topics: tuple[TopicResult, ...]
+
+
+@_kind(52)
+@dataclass(frozen=True, slots=True)
+class RemovePartitionsRequest(Message):
+    """Remove the last partitions of a topic until `count` remain; with `drain` only when nothing is left in them."""
+
+    topic: str
+    count: int
+    drain: bool = False
+    timeout_ms: int = 30_000
+
+
+@_kind(53)
+@dataclass(frozen=True, slots=True)
+class RemovePartitionsResponse(Message):
+    """`is_done` False: the order stands and goes on (records to drain, a dead replica to return)."""
+
+    error: int
+    message: str = ""
+    partitions: tuple[int, ...] = ()
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WantedReassignment:
+    """`replicas` None calls the partition's reassignment off. `throttle` in bytes/s, 0 none."""
+
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...] | None
+    throttle: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    topic: str
+    partition: int
+    error: int
+    message: str = ""
+
+
+@_kind(54)
+@dataclass(frozen=True, slots=True)
+class AlterReassignmentsRequest(Message):
+    """Order, replace or call off reassignments.
+
+    `is_atomic`: one bad partition, and nothing is ordered. Not `may_replace`: a partition that is being reassigned is
+    refused.
+    """
+
+    partitions: tuple[WantedReassignment, ...]
+    timeout_ms: int = 30_000
+    allow_replication_factor_change: bool = True
+    is_atomic: bool = False
+    may_replace: bool = True
+
+
+@_kind(55)
+@dataclass(frozen=True, slots=True)
+class AlterReassignmentsResponse(Message):
+    error: int
+    message: str = ""
+    partitions: tuple[PartitionResult, ...] = ()
+
+
+@_kind(56)
+@dataclass(frozen=True, slots=True)
+class ListReassignmentsRequest(Message):
+    """(topic, partition) pairs; None: all."""
+
+    partitions: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """One that is under way or waits for its turn.
+
+    `replicas` now, `target` in the end, `origin` before. `step` (KIP-435's current batch): the replicas after the
+    step under way, empty between steps; `dropping`: replicas whose files are being removed.
+    """
+
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    target: tuple[BrokerId, ...]
+    origin: tuple[BrokerId, ...]
+    step: tuple[BrokerId, ...] = ()
+    dropping: tuple[BrokerId, ...] = ()
+    isr: tuple[BrokerId, ...] = ()
+    leader: BrokerId = BrokerId(-1)
+    throttle: int = 0
+
+
+@_kind(57)
+@dataclass(frozen=True, slots=True)
+class ListReassignmentsResponse(Message):
+    """The whole plan; entries with a `step` or `dropping` are the current batch."""
+
+    error: int
+    message: str = ""
+    reassignments: tuple[Reassignment, ...] = ()
+
+
+@_kind(58)
+@dataclass(frozen=True, slots=True)
+class ElectLeadersRequest(Message):
+    """Preferred leaders, or with `unclean` whoever is alive where nobody in sync is. None: all partitions that need it."""
+
+    partitions: tuple[tuple[str, int], ...] | None
+    unclean: bool = False
+    timeout_ms: int = 30_000
+
+
+@_kind(59)
+@dataclass(frozen=True, slots=True)
+class ElectLeadersResponse(Message):
+    """With all partitions asked for, those that needed no election are left out."""
+
+    error: int
+    message: str = ""
+    partitions: tuple[PartitionResult, ...] = ()
+
+
+@_kind(60)
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsRequest(Message):
+    """The dynamic settings of a topic ("topics", name), a broker ("brokers", id) or the cluster ("brokers", "<default>")."""
+
+    entity_type: str
+    entity_name: str
+
+
+@_kind(61)
+@dataclass(frozen=True, slots=True)
+class DescribeConfigsResponse(Message):
+    """`settings` are the entity's own; `effective` all that hold for it, as text."""
+
+    error: int
+    message: str = ""
+    settings: dict[str, str] | None = None
+    effective: dict[str, str] | None = None
+
+
+@_kind(62)
+@dataclass(frozen=True, slots=True)
+class AlterConfigsRequest(Message):
+    entity_type: str
+    entity_name: str
+    changes: dict[str, str]
+    deletions: tuple[str, ...] = ()
+
+
+@_kind(63)
+@dataclass(frozen=True, slots=True)
+class AlterConfigsResponse(Message):
+    """`settings`: the entity's own afterwards."""
+
+    error: int
+    message: str = ""
+    settings: dict[str, str] | None = None
 
 
 __all__ = ["NO_BROKER_EPOCH", "PROTOCOL_VERSION", "Message", "by_kind", "response_kind"]

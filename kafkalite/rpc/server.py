@@ -58,6 +58,8 @@ HELLO_TIMEOUT_S = 10.0
 #: ... and the rest of any frame that has begun, and room for answers.
 STALL_TIMEOUT_S = 30.0
 SWEEP_INTERVAL_S = 1.0
+#: While others wait for memory that half received frames hold, such a frame has only this long.
+MEMORY_GRACE_S = 1.0
 _FETCHES = (FetchRequest, ReplicaFetchRequest)
 
 
@@ -170,6 +172,19 @@ class RpcServer:
             now = loop.time()
             for connection in list(self.connections.values()):
                 connection.check_deadlines(now)
+            self._evict(now)
+
+    def _evict(self, now: float) -> None:
+        """Cut half received frames, the largest first, while they take the room that others wait for."""
+        excess = self.memory.shortage_of_incomplete
+        if excess <= 0:
+            return
+        late = [c for c in self.connections.values() if c.held_by_frame_since(now - MEMORY_GRACE_S)]
+        for connection in sorted(late, key=lambda c: c.incomplete_bytes, reverse=True):
+            excess -= connection.incomplete_bytes
+            connection.shut("a frame came too slowly while memory was short", at_once=True)
+            if excess <= 0:
+                return
 
 
 @dataclass(slots=True)
@@ -426,6 +441,15 @@ class _Connection:
         memory.give_back(self._charged)
         memory.end_overdraft(self)
         self._charged = self._incomplete = 0
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """Of the frame that is half received."""
+        return self._incomplete
+
+    def held_by_frame_since(self, moment: float) -> bool:
+        """Whether it has held memory for a half received frame since then."""
+        return self._incomplete > 0 and self._frame_since is not None and self._frame_since <= moment
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if it has used up somebody's patience."""

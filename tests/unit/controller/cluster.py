@@ -75,6 +75,7 @@ class Cluster:
         self.tasks: dict[int, asyncio.Task[None]] = {}
         self.sessions: dict[int, Coordinator] = {}
         self.topic_configs: dict[str, TopicConfig] = {}
+        self.cluster_settings: dict[str, str] = {}
         self.network = RealNetwork()
         self.disk = RealDisk()
         for path in paths.PERSISTENT:
@@ -162,6 +163,8 @@ class Cluster:
                 if not code:
                     if command.is_full:
                         broker.metadata.clear()
+                    for topic, number in command.deleted_partitions:
+                        broker.metadata.pop(TopicPartition(topic, number), None)
                     for name in command.deleted_topics:
                         for partition in [each for each in broker.metadata if each.topic == name]:
                             del broker.metadata[partition]
@@ -189,6 +192,7 @@ class Cluster:
             identity=lambda: (BrokerId(number), BrokerEpoch(1)),
             cluster_id=lambda: CLUSTER_ID,
             topic_config=lambda name: self.topic_configs.get(name, TopicConfig()),
+            cluster_settings=lambda: self.cluster_settings,
         )
         self.controllers[number] = controller
         session = await self.connect(host)

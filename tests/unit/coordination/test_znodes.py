@@ -11,7 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.coordination import znodes
-from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, RestartRequest, TopicZnode, ZnodeError
+from kafkalite.coordination.znodes import (
+    BrokerZnode,
+    Election,
+    Move,
+    PartitionRemoval,
+    ProducerIdBlock,
+    RestartRequest,
+    TopicZnode,
+    ZnodeError,
+)
 from kafkalite.model import (
     NO_LEADER,
     NO_TOPIC_ID,
@@ -75,7 +84,35 @@ GOLDEN = [
         ),
         (b'{"version":3,"topic_id":"id","partitions":{"9":[1,2],"10":[2]},"adding_replicas":{"9":[3]},'
         b'"removing_replicas":{"9":[1]}}'),
-        TopicZnode(TopicId("id"), {9: brokers(1, 2), 10: brokers(2)}, {9: brokers(3)}, {9: brokers(1)}),
+        TopicZnode(
+            TopicId("id"),
+            {9: brokers(1, 2), 10: brokers(2)},
+            {9: brokers(3)},
+            {9: brokers(1)},
+            {9: Move(brokers(2, 3), brokers(1, 2))},
+        ),
+    ),
+    (
+        "topic",
+        znodes.encode_topic(
+            TopicZnode(
+                TopicId("id"),
+                {0: brokers(2, 1)},
+                {0: brokers(2)},
+                {0: brokers(1)},
+                {0: Move(brokers(2), brokers(1), brokers(2), brokers(3), moves_leader=True, throttle=9)},
+            )
+        ),
+        (b'{"version":3,"topic_id":"id","partitions":{"0":[2,1]},"adding_replicas":{"0":[2]},'
+        b'"removing_replicas":{"0":[1]},"moves":{"0":{"target":[2],"origin":[1],"step":[2],"dropping":[3],'
+        b'"moves_leader":true,"throttle":9}}}'),
+        TopicZnode(
+            TopicId("id"),
+            {0: brokers(2, 1)},
+            {0: brokers(2)},
+            {0: brokers(1)},
+            {0: Move(brokers(2), brokers(1), brokers(2), brokers(3), moves_leader=True, throttle=9)},
+        ),
     ),
     (
         "state",
@@ -95,12 +132,35 @@ GOLDEN = [
         "preferred",
         znodes.encode_preferred_election([TopicPartition("t", 0)]),
         b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
-        (TopicPartition("t", 0),),
+        Election((TopicPartition("t", 0),)),
     ),
     ("delete_topics", znodes.encode_delete_topics(["a", "b"]), b'{"version":1,"topics":["a","b"]}', ("a", "b")),
     ("partition_add", znodes.encode_partition_add(brokers(1, 2)), b"[1,2]", brokers(1, 2)),
-    ("partition_remove", znodes.encode_partition_remove(), b"", False),
-    ("partition_remove", znodes.encode_partition_remove(drain=True), b'{"version":1,"drain":true}', True),
+    ("partition_remove", znodes.encode_partition_remove(PartitionRemoval()), b"", PartitionRemoval()),
+    (
+        "partition_remove",
+        znodes.encode_partition_remove(PartitionRemoval(drain=True)),
+        b'{"version":1,"drain":true}',
+        PartitionRemoval(drain=True),
+    ),
+    (
+        "partition_remove",
+        znodes.encode_partition_remove(PartitionRemoval(replicas=(BrokerId(1), BrokerId(2)))),
+        b'{"version":1,"drain":false,"replicas":[1,2]}',
+        PartitionRemoval(replicas=(BrokerId(1), BrokerId(2))),
+    ),
+    (
+        "preferred",
+        znodes.encode_preferred_election([TopicPartition("t", 0)], unclean=True),
+        b'{"version":1,"partitions":[{"topic":"t","partition":0}],"unclean":true}',
+        Election((TopicPartition("t", 0),), unclean=True),
+    ),
+    (
+        "reassignment",
+        znodes.encode_reassignment({TopicPartition("t", 0): ()}),
+        b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[]}]}',
+        {TopicPartition("t", 0): ()},
+    ),
     (
         "restart",
         znodes.encode_restart_request(
@@ -156,7 +216,7 @@ def test_the_articles_other_examples_are_read() -> None:
     )
     assert moves == {TopicPartition("Foo", 1): brokers(0, 1, 3)}
     elections = b'{"version":1,"partitions":[{"topic":"Foo","partition":1},{"topic":"Bar","partition":0}]}'
-    assert znodes.decode_preferred_election(elections) == (TopicPartition("Foo", 1), TopicPartition("Bar", 0))
+    assert znodes.decode_preferred_election(elections) == Election((TopicPartition("Foo", 1), TopicPartition("Bar", 0)))
     assert znodes.decode_delete_topics(b'{ "version": 1, "topics": ["foo", "bar"] }') == ("foo", "bar")
 
 

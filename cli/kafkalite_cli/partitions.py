@@ -1,0 +1,165 @@
+"""`kafkalite admin add-partitions | remove-partitions | elect`."""
+
+from __future__ import annotations
+
+import click
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.client import error_code
+from kafkalite.rpc.messages import (
+    AddPartitionsRequest,
+    AddPartitionsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    NewPartitions,
+    RemovePartitionsRequest,
+    RemovePartitionsResponse,
+)
+from kafkalite_cli.output import Output, client_options, connect, run_async
+
+
+def parse_partition(text: str) -> TopicPartition:
+    """ "t-0". Raises click.BadParameter."""
+    topic, dash, number = text.rpartition("-")
+    if not dash or not topic or not (number.isascii() and number.isdigit()):
+        raise click.BadParameter(f"{text!r} is not TOPIC-PARTITION")
+    return TopicPartition(topic, int(number))
+
+
+def parse_brokers(text: str, hint: str) -> tuple[BrokerId, ...]:
+    """ "1,2,3", each once. Raises click.BadParameter."""
+    try:
+        brokers = tuple(BrokerId(int(each)) for each in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not BROKER,…", param_hint=hint) from None
+    if len(set(brokers)) != len(brokers):
+        raise click.BadParameter(f"{text!r}: a broker twice", param_hint=hint)
+    return brokers
+
+
+def refuse(code: int, message: str) -> None:
+    """Raise the refusal that an answer carries, if any."""
+    if code:
+        raise api_error(error_code(code), message or error_code(code).name)
+
+
+async def partition_count(client: AsyncClient, topic: str, timeout_s: float) -> int:
+    """How many partitions a topic has. Raises ApiError."""
+    answer = await client.metadata([topic], timeout_s=timeout_s)
+    for found in answer.topics:
+        if found.topic == topic and not found.error:
+            return len(found.partitions)
+    raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
+
+
+@click.command("add-partitions")
+@click.argument("topic")
+@click.option("--count", type=click.IntRange(1), help="How many to add.")
+@click.option("--assignment", metavar='"1,2;2,3"', help="Replicas of each new one, preferred leader first.")
+@client_options
+def add_partitions(
+    topic: str, count: int | None, assignment: str | None, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Add partitions to a topic; keyed records may go elsewhere from then on."""
+    if (count is None) == (assignment is None):
+        raise click.UsageError("give --count, or --assignment")
+    given = ()
+    if assignment is not None:
+        pieces = [piece.rpartition("=")[2] for piece in assignment.split(";") if piece.strip()]
+        given = tuple(parse_brokers(piece, "--assignment") for piece in pieces)  # type: ignore[assignment]
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            have = await partition_count(client, topic, timeout_s)
+            total = have + (count if count is not None else len(given))
+            request = AddPartitionsRequest((NewPartitions(topic, total, given),), int(timeout_s * 1000))
+            answer = await client.order(request, AddPartitionsResponse, timeout_s=timeout_s + 5)
+            refuse(answer.topics[0].error, f"{topic}: {answer.topics[0].message}")
+            told = {"topic": topic, "added": total - have, "partitions": total}
+            Output(as_json).value(told, f"added {total - have} partitions to {topic}, which has {total} now")
+
+    run_async(work())
+
+
+@click.command("remove-partitions")
+@click.argument("topic")
+@click.option("--count", type=click.IntRange(1), required=True, help="How many to remove, from the end.")
+@click.option("--drain", is_flag=True, help="Take no more records now; remove when retention has emptied them.")
+@client_options
+def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Remove a topic's last partitions with their records."""
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            have = await partition_count(client, topic, timeout_s)
+            request = RemovePartitionsRequest(topic, have - count, drain, int(timeout_s * 1000))
+            answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
+            refuse(answer.error, f"{topic}: {answer.message}")
+            told = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
+            names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
+            if answer.is_done:
+                text = f"removed {names}"
+            elif drain:
+                text = f"draining {names}: no more records are taken; removed when they are empty"
+            else:
+                text = f"removing {names}: goes on in the background (a dead replica has to return first)"
+            Output(as_json).value(told, text)
+
+    run_async(work())
+
+
+@click.command("elect")
+@click.option("--preferred", "kind", flag_value="preferred", help="Give leadership to the first replicas.")
+@click.option("--unclean", "kind", flag_value="unclean", help="Where nobody in sync is alive: anybody. Loses records.")
+@click.option("--all", "everything", is_flag=True, help="Every partition that needs it.")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
+@client_options
+def elect(
+    kind: str | None,
+    everything: bool,
+    partitions: tuple[str, ...],
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Hold elections; exits 1 if one of them could not be held."""
+    if kind is None:
+        raise click.UsageError("give --preferred or --unclean")
+    if everything == bool(partitions):
+        raise click.UsageError("give --all, or partitions as TOPIC-P")
+    wanted = None if everything else tuple(tuple(parse_partition(each)) for each in partitions)
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            request = ElectLeadersRequest(wanted, kind == "unclean", int(timeout_s * 1000))  # type: ignore[arg-type]
+            answer = await client.order(request, ElectLeadersResponse, timeout_s=timeout_s + 5)
+        refuse(answer.error, answer.message)
+        out = Output(as_json)
+        results = [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "result": "elected" if not each.error else error_code(each.error).name,
+                "message": each.message,
+            }
+            for each in answer.partitions
+        ]
+        failed = [each for each in answer.partitions if each.error not in (0, ErrorCode.ELECTION_NOT_NEEDED)]
+        if as_json:
+            out.value({"elections": results, "failed": len(failed)}, "")
+        elif not results:
+            click.echo(
+                "every partition is led by its preferred leader" if kind == "preferred" else "no partition needs it"
+            )
+        rows = [(f"{each['topic']}-{each['partition']}", each["result"], each["message"]) for each in results]
+        if rows:
+            out.table("", ("partition", "result", "detail"), rows)
+        if any(each.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in failed):
+            return 2
+        return 1 if failed else 0
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)

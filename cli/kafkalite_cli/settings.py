@@ -1,0 +1,123 @@
+"""`kafkalite admin config get | set | delete`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from kafkalite.rpc.messages import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+)
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.partitions import refuse
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: The entity whose settings hold for every broker.
+CLUSTER = "<default>"
+
+
+@click.group("config")
+@group_options
+def config(bootstrap: str | None) -> None:
+    """Dynamic settings of topics, brokers and the cluster."""
+
+
+def entity_options(command: F) -> F:
+    """--topic T | --broker N | --cluster."""
+    command = click.option("--cluster", "is_cluster", is_flag=True, help="Settings that hold for all brokers.")(command)
+    command = click.option("--broker", type=click.IntRange(0), help="A broker's settings.")(command)
+    return click.option("--topic", help="A topic's settings.")(command)
+
+
+def _entity(topic: str | None, broker: int | None, is_cluster: bool) -> tuple[str, str]:
+    if (topic is not None) + (broker is not None) + is_cluster != 1:
+        raise click.UsageError("give one of --topic, --broker and --cluster")
+    if topic is not None:
+        return "topics", topic
+    return "brokers", CLUSTER if broker is None else str(broker)
+
+
+@config.command("get")
+@click.argument("keys", nargs=-1)
+@entity_options
+@client_options
+def get(
+    keys: tuple[str, ...],
+    topic: str | None,
+    broker: int | None,
+    is_cluster: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """What is set; with KEYS also what holds without being set (topics)."""
+    request = DescribeConfigsRequest(*_entity(topic, broker, is_cluster))
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await client.order(request, DescribeConfigsResponse, timeout_s=timeout_s)
+        refuse(answer.error, answer.message)
+        own, effective = answer.settings or {}, answer.effective or {}
+        shown = {key: own.get(key, effective.get(key)) for key in keys} if keys else own
+        out = Output(as_json)
+        if as_json:
+            out.value({"settings": shown, "own": own, "effective": effective}, "")
+        rows = [(key, shown[key] or "", "set" if key in own else "default") for key in sorted(shown)]
+        out.table("", ("key", "value", "source"), rows)
+
+    run_async(work())
+
+
+def _alter(entity: tuple[str, str], changes: dict[str, str], deletions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:  # fmt: skip
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            request = AlterConfigsRequest(*entity, changes, deletions)
+            answer = await client.order(request, AlterConfigsResponse, timeout_s=timeout_s)
+        refuse(answer.error, answer.message)
+        settings = answer.settings or {}
+        text = "\n".join(f"{key}={value}" for key, value in sorted(settings.items())) or "nothing is set"
+        Output(as_json).value({"settings": settings}, text)
+
+    run_async(work())
+
+
+@config.command("set")
+@click.argument("pairs", nargs=-1, required=True, metavar="KEY=VALUE…")
+@entity_options
+@client_options
+def set_(
+    pairs: tuple[str, ...],
+    topic: str | None,
+    broker: int | None,
+    is_cluster: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Set keys; all of them, or none if one is wrong."""
+    from kafkalite_cli.admin import parse_settings
+
+    _alter(_entity(topic, broker, is_cluster), parse_settings(pairs), (), bootstrap, timeout_s, as_json)
+
+
+@config.command("delete")
+@click.argument("keys", nargs=-1, required=True)
+@entity_options
+@client_options
+def delete(
+    keys: tuple[str, ...],
+    topic: str | None,
+    broker: int | None,
+    is_cluster: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Take keys away, so that the defaults hold again."""
+    _alter(_entity(topic, broker, is_cluster), {}, keys, bootstrap, timeout_s, as_json)
