@@ -15,25 +15,34 @@ from .conftest import CLUSTER_SETTINGS, run_client, seen_by
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
 
+_TOOLS = "org.apache.kafka.tools"
 CLIENTS = Path(__file__).parent / "clients"
 
 
 async def test_console_tools(kafka_classes: str, cluster: LoopbackCluster) -> None:
     async def tool(main: str, *arguments: str, stdin: bytes = b"") -> str:
-        command = tool_command(kafka_classes, "org.apache.kafka.tools." + main, *arguments)
+        command = tool_command(kafka_classes, main, *arguments)
         return (await run_client(command, stdin=stdin)).decode()
 
     boot = ("--bootstrap-server", cluster.bootstrap)
     await tool(
-        "TopicCommand", *boot, "--create", "--topic", "console", "--partitions", "3", "--config", "retention.ms=123456"
+        f"{_TOOLS}.TopicCommand",
+        *boot,
+        "--create",
+        "--topic",
+        "console",
+        "--partitions",
+        "3",
+        "--config",
+        "retention.ms=123456",
     )
-    described = await tool("TopicCommand", *boot, "--describe", "--topic", "console")
+    described = await tool(f"{_TOOLS}.TopicCommand", *boot, "--describe", "--topic", "console")
     assert "PartitionCount: 3" in described and "retention.ms=123456" in described
     assert len(re.findall(r"Isr: \d,\d,\d", described)) == 3
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         lines = "".join(f"codec:{codec}\tkey-{number}\t{codec}-{number}\n" for number in range(20)).encode()
         flags = ("--property", "parse.key=true", "--property", "parse.headers=true", "--compression-codec", codec)
-        await tool("ConsoleProducer", *boot, "--topic", "console", *flags, stdin=lines)
+        await tool("kafka.tools.ConsoleProducer", *boot, "--topic", "console", *flags, stdin=lines)
     show = ("--property", "print.key=true", "--property", "print.headers=true")
     arguments = (
         *boot,
@@ -46,22 +55,24 @@ async def test_console_tools(kafka_classes: str, cluster: LoopbackCluster) -> No
         "100",
         *show,
     )
-    out = await tool("consumer.ConsoleConsumer", *arguments)
+    out = await tool(f"{_TOOLS}.consumer.ConsoleConsumer", *arguments)
     assert sorted(out.splitlines()) == sorted(
         f"codec:{codec}\tkey-{number}\t{codec}-{number}"
         for codec in ("none", "gzip", "snappy", "lz4", "zstd")
         for number in range(20)
     )
-    groups = await tool("consumer.group.ConsumerGroupCommand", *boot, "--describe", "--group", "console-group")
+    groups = await tool(
+        f"{_TOOLS}.consumer.group.ConsumerGroupCommand", *boot, "--describe", "--group", "console-group"
+    )
     rows = [line.split() for line in groups.splitlines() if line.startswith("console-group")]
     assert sum(int(row[3]) for row in rows) == 100 and [row[5] for row in rows] == ["0", "0", "0"]
-    ends = await tool("GetOffsetShell", *boot, "--topic", "console")
+    ends = await tool(f"{_TOOLS}.GetOffsetShell", *boot, "--topic", "console")
     assert sum(int(line.rsplit(":", 1)[1]) for line in ends.split()) == 100
 
 
 async def test_performance_tools(kafka_classes: str, cluster: LoopbackCluster) -> None:
     async def tool(main: str, *arguments: str) -> str:
-        return (await run_client(tool_command(kafka_classes, "org.apache.kafka.tools." + main, *arguments))).decode()
+        return (await run_client(tool_command(kafka_classes, f"{_TOOLS}.{main}", *arguments))).decode()
 
     props = f"bootstrap.servers={cluster.bootstrap}"
     size = ("--topic", "perf", "--num-records", "20000", "--record-size", "100", "--throughput", "-1")
