@@ -105,7 +105,10 @@ def write_prepared(
             attempt.version, attempt.member, transaction_timeout_ms=options.transaction_timeout_ms
         )
     except (KafkaliteError, OSError) as error:
-        raise WriteFailed(f"no transaction could be begun for {attempt.version}: {error}") from error
+        hint = ""
+        if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            hint = " (kafkalite.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"
+        raise WriteFailed(f"no transaction could be begun for {attempt.version}: {error}{hint}") from error
     if member is None:
         log.info("%s is decided already: nothing is written", attempt.version)
         for _ in rest:  # Spark's side of the pipe wants to be read to its end

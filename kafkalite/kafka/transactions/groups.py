@@ -9,7 +9,7 @@ import structlog
 
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.services import Services
+from kafkalite.kafka.services import TRANSACTION_TOPIC, Services
 from kafkalite.kafka.transactions import decisions
 from kafkalite.kafka.transactions import state as rules
 from kafkalite.kafka.transactions.coordinator import Slot, TransactionCoordinator, TransactionPartition
@@ -139,7 +139,7 @@ class TransactionGroups:
             except ApiError as error:
                 is_ours = self._transactions.log.ready_state(partition.index) is partition
                 if error.code in _NOT_WRITTEN or not is_ours:
-                    failure = error if is_ours else api_error(ErrorCode.NOT_COORDINATOR)
+                    failure = _too_large(len(moves)) if is_ours else api_error(ErrorCode.NOT_COORDINATOR)
                     break
                 _log.info("transaction_group.decision_delayed", group=group, error=error.code.name)
                 await asyncio.sleep(_RETRY_S)
@@ -171,3 +171,11 @@ class TransactionGroups:
         except TimeoutError:
             pass
         return done()
+
+
+def _too_large(transactions: int) -> ApiError:
+    return api_error(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"{transactions} transactions do not fit into one batch of {TRANSACTION_TOPIC} (its max.message.bytes): "
+        "let fewer tasks write",
+    )
