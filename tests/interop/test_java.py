@@ -134,18 +134,19 @@ async def test_the_dump_tool_reads_our_files(kafka_classes: str, python_clients:
 
     [snapshot] = sorted(partition.glob("*.snapshot"))[-1:]
     states = dump_log(kafka_classes, [snapshot])
-    assert f"producerId: {next(iter(ids))}" in states and "currentTxnFirstOffset: None" in states
+    mine = re.search(rf"producerId: {next(iter(ids))} .*currentTxnFirstOffset: (\S+)", states)
+    assert mine is not None and mine[1].rstrip(",") in ("None", "OptionalLong.empty"), states
     aborted = dump_log(kafka_classes, sorted(partition.glob("*.txnindex")))
-    assert re.findall(r"firstOffset: (\d+), lastOffset: (\d+)", aborted) == [(str(offsets[3]), str(offsets[5] + 1))]
+    assert re.findall(r"firstOffset: (\d+) lastOffset: (\d+)", aborted) == [(str(offsets[3]), str(offsets[5] + 1))]
     checkpoint = (partition / "leader-epoch-checkpoint").read_text().split("\n")
     assert checkpoint[0] == "0" and int(checkpoint[1]) == len(checkpoint[2:-1])
     starts = [tuple(map(int, line.split())) for line in checkpoint[2:-1]]
     first_of_epoch = {int(batch["partitionLeaderEpoch"]): int(batch["baseOffset"]) for batch in reversed(batches)}
     assert {epoch: start for epoch, start in starts if epoch in first_of_epoch} == first_of_epoch
 
-    groups = [next(each.glob("*.log")) for each in sorted(survivor.glob("__consumer_offsets-*"))]
-    decoded = dump_log(kafka_classes, groups, "--offsets-decoder")
-    assert re.search(r'"group":"dumped-group".*"topic":"dumped".*"offset":7', decoded), decoded
-    states_log = [next(each.glob("*.log")) for each in sorted(survivor.glob("__transaction_state-*"))]
-    decoded = dump_log(kafka_classes, states_log, "--transaction-log-decoder")
-    assert "dumped" in decoded and "CompleteAbort" in decoded, decoded
+    for topic, flag, found in (
+        ("__consumer_offsets", "--offsets-decoder", r'"group":"dumped-group","topic":"dumped".*"offset":7'),
+        ("__transaction_state", "--transaction-log-decoder", r"transactionalId=dumped .*state=CompleteAbort"),
+    ):
+        logs = sorted(file for file in survivor.glob(f"{topic}-*/*.log") if file.stat().st_size)
+        assert re.search(found, dump_log(kafka_classes, logs, flag))
