@@ -13,11 +13,12 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalite.env.lanes import Lane
 from kafkalite.env.seams import Buffer, Clock, ConnectionHandler, Disk, Env, Listener, Network
 from kafkalite.env.streams import open_stream, start_stream_server
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -33,9 +34,9 @@ STREAM_LIMIT_BYTES = 4 * 1024 * 1024
 ACCEPTED_LIMIT_BYTES = 256 * 1024
 #: Buffers per pwritev (Linux's UIO_MAXIOV).
 _IOV_MAX = 1024
-#: Threads that wait for fdatasync: one per disk would do; a few more, so that one slow disk delays no other.
+#: Threads per disk that wait for fdatasync.
 _SYNC_THREADS = 8
-#: Threads for recovery and deletion, apart from the others: hours of recovery must not delay an fsync.
+#: Threads per disk for recovery and deletion, apart from the others: hours of recovery must not delay an fsync.
 _BLOCKING_THREADS = 4
 
 
@@ -114,13 +115,13 @@ def _no_delay(transport: asyncio.BaseTransport) -> None:
 class RealFile:
     """A file descriptor and the length that we know the file to have: we are its only writer."""
 
-    __slots__ = ("_closed", "_descriptor", "_lock", "_pool", "_size", "_syncing", "path")
+    __slots__ = ("_closed", "_descriptor", "_lane", "_lock", "_size", "_syncing", "path")
 
-    def __init__(self, path: str, descriptor: int, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, path: str, descriptor: int, lane: Lane) -> None:
         self.path = path
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
-        self._pool = pool
+        self._lane = lane
         #: Guards the two below: a sync ends in its thread, and a descriptor closed under it may be somebody else's next.
         self._lock = threading.Lock()
         self._syncing = 0
@@ -185,7 +186,7 @@ class RealFile:
         self._assert_open()
         with self._lock:
             self._syncing += 1
-        future = self._pool.submit(os.fdatasync, self._descriptor)
+        future: Future[None] = self._lane.syncs.submit(lambda: os.fdatasync(self._descriptor))
         # On the thread's future, not asyncio's: a cancelled waiter does not stop the thread.
         future.add_done_callback(self._synced)
         await asyncio.wrap_future(future)
@@ -203,7 +204,9 @@ class RealFile:
                 return
             self._closed = True
             now = self._syncing == 0
-        if now:
+        if now and self._lane.is_abandoned:
+            self._lane.works.submit(lambda: os.close(self._descriptor))
+        elif now:
             os.close(self._descriptor)
 
     def _assert_open(self) -> None:
@@ -229,15 +232,32 @@ def _without_head(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
 
 
 class RealDisk:
-    """POSIX files. Two small thread pools do what must not block the loop."""
+    """POSIX files. A few threads per disk do what must not block the loop."""
 
     def __init__(self) -> None:
-        self._sync_pool = ThreadPoolExecutor(_SYNC_THREADS, "disk-sync")
-        self._blocking_pool = ThreadPoolExecutor(_BLOCKING_THREADS, "disk-work")
+        self._common = self._new_lane("")
+        #: Directory with a slash at the end -> the threads of its disk.
+        self._lanes: dict[str, Lane] = {}
+
+    def _new_lane(self, name: str) -> Lane:
+        return Lane(name, sync_threads=_SYNC_THREADS, work_threads=_BLOCKING_THREADS)
+
+    def separate(self, path: str) -> None:
+        # Threads that hang from an earlier time stay with the lane that is replaced.
+        self._lanes[f"{path.rstrip('/')}/"] = self._new_lane(os.path.basename(path.rstrip("/")))
+
+    def abandon(self, path: str) -> None:
+        self._lane(path).is_abandoned = True
+
+    def _lane(self, path: str) -> Lane:
+        for prefix, lane in self._lanes.items():
+            if path.startswith(prefix) or path == prefix[:-1]:
+                return lane
+        return self._common
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(path, os.open(path, flags, 0o644), self._sync_pool)
+        return RealFile(path, os.open(path, flags, 0o644), self._lane(path))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -317,13 +337,13 @@ class RealDisk:
 
         return release
 
-    async def run_blocking(self, function: Callable[[], object]) -> object:
-        return await asyncio.wrap_future(self._blocking_pool.submit(function))
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        return await asyncio.wrap_future(self._lane(at).works.submit(function))
 
     def close(self) -> None:
         """End the threads when their work is done. The disk cannot be used after this."""
-        self._sync_pool.shutdown(wait=False)
-        self._blocking_pool.shutdown(wait=False)
+        for lane in (self._common, *self._lanes.values()):
+            lane.close()
 
 
 def real_env(

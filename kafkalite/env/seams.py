@@ -139,8 +139,19 @@ class Disk(Protocol):
         """Take an exclusive lock on the file, creating it; returns the release. Raises BlockingIOError if taken."""
         ...
 
-    async def run_blocking(self, function: Callable[[], object]) -> object:
-        """Run a function that does slow file work (recovery, deletion) off the loop; in a simulation, inline."""
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        """Run a function that does slow file work (recovery, deletion) off the loop; in a simulation, inline.
+
+        `at`: a path on the disk that it works on; see `separate`.
+        """
+        ...
+
+    def separate(self, path: str) -> None:
+        """Work below this directory has threads of its own from now on (new ones at each call)."""
+        ...
+
+    def abandon(self, path: str) -> None:
+        """The disk of this directory is given up: files on it are let go without waiting for it."""
         ...
 
 

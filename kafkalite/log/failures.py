@@ -73,7 +73,7 @@ async def probe(disk: Disk, directory: str, deadline_s: float = PROBE_DEADLINE_S
 
     try:
         async with asyncio.timeout(deadline_s):
-            await disk.run_blocking(attempt_twice)
+            await disk.run_blocking(attempt_twice, directory)
     except TimeoutError:
         return TimeoutError(errno.ETIMEDOUT, f"no answer within {deadline_s:g} s", path)
     except OSError as error:

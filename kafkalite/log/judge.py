@@ -145,4 +145,4 @@ class Judge:
 
     async def off_loop(self, log_dir: LogDir, function: Callable[[], object]) -> None:
         """Run it in a thread. Raises OSError; also as soon as the directory is offline, whatever the thread does."""
-        await log_dir.unless_gone(self._disk.run_blocking(function))
+        await log_dir.unless_gone(self._disk.run_blocking(function, log_dir.path))

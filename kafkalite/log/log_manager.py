@@ -70,6 +70,8 @@ class LogManager:
         self.hw_of = hw_of or self.high_watermark
         capacity = max(16, handle_capacity // len(config.log_dirs))
         self._dirs = {path: LogDir(disk, path, capacity) for path in config.log_dirs}
+        for path in config.log_dirs:
+            disk.separate(path)
         self._logs: dict[TopicPartition, PartitionLog] = {}
         #: Partitions that went offline, alone or with their directory -> that directory.
         self.offline_partitions: dict[TopicPartition, str] = {}
@@ -179,7 +181,7 @@ class LogManager:
 
         for first in range(0, len(found), _LOAD_CHUNK):
             chunk = found[first : first + _LOAD_CHUNK]
-            await self._disk.run_blocking(lambda chunk=chunk: load(chunk))  # type: ignore[misc]
+            await self._disk.run_blocking(lambda chunk=chunk: load(chunk), log_dir.path)  # type: ignore[misc]
         if failed:
             await self._give_up(log_dir, failed)
         log_dir.unmark_clean()
@@ -410,6 +412,7 @@ class LogManager:
         log_dir = self._dirs.get(error.directory)
         if log_dir is None or not log_dir.online:
             return []
+        self._disk.abandon(log_dir.path)
         lost = sorted(tp for tp, log in self._logs.items() if log.directory == log_dir.path)
         for tp in lost:
             self._lose(tp, log_dir)
@@ -506,6 +509,7 @@ class LogManager:
         if directory in self._returning:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is being opened already")
         self._returning.add(directory)
+        self._disk.separate(directory)
         log_dir = LogDir(self._disk, directory, before.handles.capacity)
         log_dir.failures = before.failures
         try:
@@ -545,7 +549,7 @@ class LogManager:
                 log_dir.mark_incomplete()
 
         async with asyncio.timeout(_REOPEN_TIMEOUT_S):
-            await self._disk.run_blocking(reopen)
+            await self._disk.run_blocking(reopen, log_dir.path)
         failure = await self._judge.check(log_dir)
         if failure:
             raise OSError(failure)

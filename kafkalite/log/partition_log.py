@@ -839,9 +839,9 @@ class PartitionLog:
         try:
             for name in names:
                 await self._sync_path(f"{self.path}/{name}")
-            await self.disk.run_blocking(lambda: self.disk.sync_dir(self.path))
+            await self.disk.run_blocking(lambda: self.disk.sync_dir(self.path), self.path)
             if metadata_dirty:
-                await self.disk.run_blocking(lambda: self.disk.sync_dir(self.directory))
+                await self.disk.run_blocking(lambda: self.disk.sync_dir(self.directory), self.path)
         except BaseException:
             self._epochs_dirty, self._metadata_dirty = epochs_dirty or self._epochs_dirty, metadata_dirty
             self._snapshots_dirty = snapshots + self._snapshots_dirty

@@ -185,14 +185,15 @@ class Commands:
             self._on_brokers_changed()
         broker_id = self._identity()[0]
         own = [state for state in partitions if broker_id in state.replicas]
+        # Also what it must not lead yet is no stray.
+        assigned = {TopicPartition(state.topic, state.partition) for state in own}
         own = [state for state in own if state.leader != broker_id or self._may_lead_unasked(state)]
         if self.count != since:
             is_complete = False
             own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
         refusals = await self._apply_all(own)
         if is_complete:
-            named = {TopicPartition(state.topic, state.partition) for state in own}
-            await self._set_strays_aside(named, include_hosted=False)
+            await self._set_strays_aside(assigned, include_hosted=False)
         self._fetchers.drop_idle()
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)

@@ -345,7 +345,13 @@ class SimDisk:
 
         return release
 
-    async def run_blocking(self, function: Callable[[], object]) -> object:
+    def separate(self, path: str) -> None:
+        """Nothing blocks here."""
+
+    def abandon(self, path: str) -> None:
+        """Nothing blocks here."""
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         await self.pause()
         return function()
 

@@ -185,7 +185,13 @@ class MemoryDisk:
         self.locks.add(path)
         return lambda: self.locks.discard(path)
 
-    async def run_blocking(self, function: Callable[[], object]) -> object:
+    def separate(self, path: str) -> None:
+        """Nothing blocks here."""
+
+    def abandon(self, path: str) -> None:
+        """Nothing blocks here."""
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         return function()
 
     # --- faults -----------------------------------------------------------------------------------

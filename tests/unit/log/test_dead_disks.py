@@ -106,7 +106,7 @@ async def test_a_disk_that_does_not_answer_is_dead() -> None:
     disk = MemoryDisk()
     disk.makedirs("/d1")
 
-    async def never(function: object) -> object:
+    async def never(function: object, at: str) -> object:
         return await asyncio.Event().wait()
 
     assert await probe(disk, "/d1") is None
