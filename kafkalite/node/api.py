@@ -36,6 +36,8 @@ from kafkalite.rpc.messages import (
     HealthProblem,
     HealthRequest,
     HealthResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     IsrChangedRequest,
@@ -109,6 +111,7 @@ class Api:
             HealthRequest: self._health,
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
+            HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
 
     # --- metadata ------------------------------------------------------------

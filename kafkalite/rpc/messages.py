@@ -971,4 +971,19 @@ class AlterConfigsResponse(Message):
     settings: dict[str, str] | None = None
 
 
+# --- liveness --------------------------------------------------------------------------------------
+
+
+@_kind(64)
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest(Message):
+    """Are you there? Asked by the controller of brokers, and by brokers of the controller."""
+
+
+@_kind(65)
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse(Message):
+    pass
+
+
 __all__ = ["NO_BROKER_EPOCH", "PROTOCOL_VERSION", "Message", "by_kind", "response_kind"]
