@@ -10,7 +10,7 @@ JOBS ?= 2
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test check setup lint format types imports sim contract chaos bench rewrite docs checklist clean
+.PHONY: help demo test check setup lint format types imports sim contract interop chaos bench peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -53,12 +53,18 @@ simfirst: $(VENV)/.complete
 contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and on the simulated one
 	$(PY) -m pytest tests/contract
 
+interop: $(VENV)/.complete ## every foreign client that can be had here: Python, kcat, JavaScript, Java's own tools, Go
+	KAFKALITE_INTEROP=all $(PY) -m pytest tests/interop
+
 chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, restarts, a ZooKeeper restart
 	$(PY) -m kafkalite.testing.chaos --seconds 120
 
 bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions
 	$(PY) -m bench.throughput
 	$(PY) -m bench.failover
+
+peer: $(VENV)/.complete ## the same load on kafkalite and on Apache Kafka, side by side (needs Java and Maven)
+	$(PY) -m bench.kafka_peer
 
 rewrite: $(VENV)/.complete ## write the present results into the scenario files; explain the diff in the commit
 	$(PY) -m pytest tests/unit tests/property --rewrite

@@ -89,6 +89,9 @@ class BrokerConfig:
 
     log_flush_offset_checkpoint_interval_ms: int = _key(60_000, "how often recovery points are saved", low=1)
     log_retention_check_interval_ms: int = _key(300_000, "how often old segments are looked for", low=1)
+    log_dir_probe_interval_ms: int = _key(
+        5_000, "how often a small file is written, synced and read on every disk, to find a dead one", low=100
+    )
     producer_id_expiration_ms: int = _key(86_400_000, "a silent producer's state is forgotten after", low=1)
     stray_delete_delay_ms: int = _key(60_000, "a stray replica directory is renamed, and removed after", low=0)
     stray_max_fraction_percent: int = _key(

@@ -14,6 +14,7 @@ from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId
 from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages import MetadataRequest, MetadataResponse, NewTopic, TopicMetadata, TopicResult
+from kafkalite_cli.disk import disk
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 
 #: How long `create-topic` waits until every node knows the new leaders.
@@ -365,3 +366,6 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
     code = run_async(work())
     if code:
         raise click.exceptions.Exit(code)
+
+
+admin.add_command(disk)

@@ -145,7 +145,9 @@ def spark_session(directory: Path) -> Any:
         os.environ["JAVA_HOME"] = str(home)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.level=ERROR"
+    quiet = directory / "log4j2.properties"
+    quiet.write_text("status = off\nrootLogger.level = off\n")
+    options = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={quiet}"
     builder = (
         SparkSession.builder.master("local[2]")
         .appName("kafkalite demo")
@@ -157,7 +159,6 @@ def spark_session(directory: Path) -> Any:
         .config("spark.driver.extraJavaOptions", options)
         .config("spark.local.dir", str(directory / "spark"))
         .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
-        .config("spark.log.level", "ERROR")
     )
     return builder.getOrCreate()
 

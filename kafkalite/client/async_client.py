@@ -501,6 +501,14 @@ class AsyncClient:
         ]
         return {node: await task for node, task in zip(nodes, tasks, strict=True)}
 
+    async def ask_node(self, node: BrokerId, message: Message, *, timeout_s: float = 10.0) -> Message | KafkaliteError:
+        """Ask one live broker; an error if there is no such broker."""
+        if not self.view.brokers:
+            await self.metadata((), timeout_s=timeout_s)
+        if node not in self.view.brokers:
+            return api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node} is not alive")
+        return await self._ask_one(node, message, timeout_s)
+
     async def _ask_one(self, node: BrokerId, message: Message, timeout_s: float) -> Message | KafkaliteError:
         try:
             return (await self.call_node(node, message, timeout_s=timeout_s))[0]

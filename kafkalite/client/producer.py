@@ -125,6 +125,8 @@ class Producer:
         """
         if self._closed:
             raise api_error(ErrorCode.INVALID_REQUEST, "the producer is closed")
+        # Also when somebody else has asked for the topic before: its leaders are ours to follow from now on.
+        self._client.follow(topic)
         if not (count := self._client.view.partition_count(topic)):
             count = await self._client.known_topic(topic, timeout_s=self._max_block_s)
             self._wake.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from kafkalite.controller import partition_orders
+from kafkalite.controller import partition_orders, restarts
 from kafkalite.controller.commands import announce_brokers, initialise
 from kafkalite.controller.events import (
     BrokerCleared,
@@ -147,6 +147,7 @@ def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
         if known.leader in lost or not lost.isdisjoint(known.isr)
     )
     remaining = {id_: now[id_] for id_ in sorted(before) if id_ in now}
+    state = restarts.forget_brokers(state, lost)
     state = dataclasses.replace(state, brokers=remaining, shutting_down=state.shutting_down - lost)
     effects: list[Effect] = [
         Note("broker.bounced" if id_ in bounced else "broker.gone", str(id_)) for id_ in sorted(lost)

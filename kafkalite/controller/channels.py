@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.events import Command, Event, InitialisationDue, ReplicasStopped
+from kafkalite.controller.events import Command, Event, InitialisationDue, ReplicasFailed, ReplicasStopped
 from kafkalite.controller.queueing import enqueue
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
@@ -24,6 +24,7 @@ from kafkalite.rpc.client import RpcConnection, RpcError
 from kafkalite.rpc.messages import (
     HealthProblem,
     HelloRequest,
+    LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     Message,
     StopReplicaRequest,
@@ -256,6 +257,9 @@ class Channels:
                 partitions=sorted(refused.items())[:10],
                 count=len(refused),
             )
+        dead = [TopicPartition(*each) for each in sorted(refused) if refused[each] == ErrorCode.KAFKA_STORAGE_ERROR]
+        if dead and isinstance(command, LeaderAndIsrRequest):
+            self._post(ReplicasFailed(broker.broker_id, broker.broker_epoch, tuple(dead)))
         if isinstance(command, StopReplicaRequest):
             deleted = [TopicPartition(stop.topic, stop.partition) for stop in command.partitions if stop.delete_files]
             failed = tuple(each for each in deleted if refused.get((each.topic, each.partition)))

@@ -9,6 +9,7 @@ from kafkalite.controller import (
     partition_changes,
     partition_orders,
     reassignments,
+    restarts,
     topic_changes,
     topic_writes,
 )
@@ -29,7 +30,9 @@ from kafkalite.controller.events import (
     PartitionsDrained,
     PreferredElectionRequested,
     ReassignmentRequested,
+    ReplicasFailed,
     ReplicasStopped,
+    RestartsRequested,
     StatesRead,
     StatesWritten,
     Ticked,
@@ -75,6 +78,10 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return topic_changes.on_topic_removed(state, event)
         case PreferredElectionRequested():
             return partition_changes.on_preferred_election(state, event)
+        case RestartsRequested():
+            return restarts.on_restarts_requested(state, event)
+        case ReplicasFailed():
+            return restarts.on_replicas_failed(state, event)
         case ReassignmentRequested():
             return reassignments.on_reassignment_requested(state, event)
         case MovesDue():

@@ -59,6 +59,14 @@ class ControlledShutdown:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """Replicas on dead disks. `failed`: partition -> brokers; `requests`: the znodes that go when it is done."""
+
+    failed: Mapping[TopicPartition, frozenset[BrokerId]]
+    requests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TakeOffice:
     """The repairs at the beginning of a term; INIT commands follow, and tell their outcome too."""
 
@@ -86,7 +94,7 @@ class BeginDraining:
     """Tell the leaders of these partitions, in a new epoch, to take no more records."""
 
 
-Purpose = Repair | TakeOffice | PreferredElection | ControlledShutdown | Advance | BeginDraining
+Purpose = Restart | Repair | TakeOffice | PreferredElection | ControlledShutdown | Advance | BeginDraining
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +217,34 @@ class PartitionsDrained:
 
 
 @dataclass(frozen=True, slots=True)
+class RestartOrder:
+    """One /restart_partitions/req-N. `made_at`: its czxid; `online`: the replicas are sound again."""
+
+    name: str
+    broker_id: BrokerId
+    partitions: tuple[TopicPartition, ...]
+    made_at: int
+    online: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartsRequested:
+    """What waits under /restart_partitions. `malformed`: path -> reason, left alone."""
+
+    requests: tuple[RestartOrder, ...]
+    malformed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasFailed:
+    """A broker has refused commands for these replicas: their disk is dead."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class IsrsChanged:
     """Leaders say that they have changed these ISRs in ZooKeeper (F7)."""
 
@@ -303,6 +339,8 @@ Event = (
     | TopicsChanged
     | DeletionsRequested
     | PreferredElectionRequested
+    | RestartsRequested
+    | ReplicasFailed
     | ReassignmentRequested
     | MovesDue
     | PartitionOrders
@@ -431,6 +469,13 @@ class DropPreferredElection:
 
 
 @dataclass(frozen=True, slots=True)
+class DropRestartRequests:
+    """Remove these requests: they are done."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyShutdown:
     """Answer the controlled shutdown request `token`."""
 
@@ -476,6 +521,7 @@ Effect = (
     | RemoveTopic
     | DropDeletionOrders
     | DropPreferredElection
+    | DropRestartRequests
     | ReplyShutdown
     | Post
     | Note

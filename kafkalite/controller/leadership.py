@@ -27,6 +27,7 @@ from kafkalite.controller.events import (
     DropDeletionOrders,
     DropPartitionOrders,
     DropPreferredElection,
+    DropRestartRequests,
     Effect,
     Event,
     IsrsChanged,
@@ -81,11 +82,12 @@ class Source(IntEnum):
     BROKERS = 1
     TOPICS = 2
     DELETIONS = 3
-    PREFERRED_ELECTION = 4
-    PARTITION_ORDERS = 5
-    REASSIGNMENT = 6
-    MOVES = 7
-    TICK = 8
+    RESTARTS = 4
+    PREFERRED_ELECTION = 5
+    PARTITION_ORDERS = 6
+    REASSIGNMENT = 7
+    MOVES = 8
+    TICK = 9
 
 
 class Leadership:
@@ -209,6 +211,7 @@ class Leadership:
                     self._read_again = ticks % TICKS_PER_FULL_READ == 0
                     if self._read_again:
                         self.mark(Source.TOPICS)
+                        self.mark(Source.RESTARTS)
                     self.mark(Source.TICK)
             self._wake.clear()
             await self._turn()
@@ -277,7 +280,13 @@ class Leadership:
         )
         if order_error is not None:
             await self._handle(DeletionsRequested((), order_error))
-        for source in (Source.PREFERRED_ELECTION, Source.PARTITION_ORDERS, Source.REASSIGNMENT, Source.MOVES):
+        for source in (
+            Source.RESTARTS,
+            Source.PREFERRED_ELECTION,
+            Source.PARTITION_ORDERS,
+            Source.REASSIGNMENT,
+            Source.MOVES,
+        ):
             self.mark(source)
         self.ready = True
         self._on_ready()
@@ -303,6 +312,8 @@ class Leadership:
                 await self._read_topics(again=False)
                 order = await self._storage.read_order(paths.DELETE_TOPICS, self._watch(Source.DELETIONS))
                 await self._handle(DeletionsRequested(*_deletions(order)))
+            case Source.RESTARTS:
+                await self._handle(await self._storage.read_restarts(self._watch(Source.RESTARTS)))
             case Source.PREFERRED_ELECTION:
                 await self._read_topics(again=False)
                 path = paths.PREFERRED_REPLICA_ELECTION
@@ -426,6 +437,8 @@ class Leadership:
                 await self._storage.drop_deletion_orders(topics)
             case DropPreferredElection(version):
                 await self._storage.drop_preferred_election(version)
+            case DropRestartRequests(names):
+                await self._storage.drop_restarts(names)
             case ReplyShutdown(token, response):
                 future = self._shutdowns.get(token)
                 if future is not None and not future.done():

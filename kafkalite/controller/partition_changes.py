@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from kafkalite.controller import elections
+from kafkalite.controller import elections, restarts
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.events import (
     Advance,
     BeginDraining,
     ControlledShutdown,
     DropPreferredElection,
+    DropRestartRequests,
     Effect,
     IsrsChanged,
     LookAtMoves,
@@ -23,6 +24,7 @@ from kafkalite.controller.events import (
     Repair,
     ReplyShutdown,
     Resign,
+    Restart,
     StatesRead,
     StatesWritten,
     TakeOffice,
@@ -67,7 +69,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         if found is not None and found.controller_epoch > state.epoch:
             return state, [Resign(f"{partition} was written by controller epoch {found.controller_epoch}")]
     state, effects = _note_states(state, event)
-    live = state.brokers.keys()
+    state = restarts.forget_recovered(state, event)
     adopted: dict[TopicPartition, LeaderAndIsr] = {}
     writes: dict[TopicPartition, LeaderAndIsr] = {}
     unclean = 0
@@ -77,7 +79,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
             continue  # removed, or being deleted, since the read was decided
         found = event.states[partition]
         if found is None:
-            wanted = elections.first_state(replicas, live, state.epoch)
+            wanted = elections.first_state(replicas, state.live(partition), state.epoch)
         else:
             adopted[partition] = found
             wanted = _wanted(state, partition, replicas, found, event)
@@ -129,7 +131,7 @@ def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerS
 def _wanted(
     state: ControllerState, partition: TopicPartition, replicas: Replicas, found: LeaderAndIsr, event: StatesRead
 ) -> LeaderAndIsr | None:
-    live, leaving = live_for(state, found), state.shutting_down
+    live, leaving = live_for(state, partition, found), state.shutting_down
     modified = event.modified.get(partition)
     restarted = {
         id_
@@ -150,6 +152,8 @@ def _wanted(
     if repaired is not None:
         return repaired
     match event.purpose:
+        case Restart():
+            return restarts.restarted(state, partition, found, event.purpose)
         case PreferredElection(_, unclean) if not unclean:
             return elections.preferred(replicas, found, live, state.epoch)
         case ControlledShutdown(broker_id):
@@ -160,12 +164,12 @@ def _wanted(
     return None
 
 
-def live_for(state: ControllerState, found: LeaderAndIsr) -> Collection[BrokerId]:
+def live_for(state: ControllerState, partition: TopicPartition, found: LeaderAndIsr) -> Collection[BrokerId]:
     """Who may lead. Where nobody in sync is heard of, those who are registered and silent count too: only the end of
     their sessions takes from them what nobody else has."""
-    live = state.brokers.keys()
+    live = state.live(partition)
     if state.suspects and not any(replica in live for replica in found.isr):
-        return live | state.suspects.keys()
+        return frozenset(live) | (state.suspects.keys() - state.offline_replicas.get(partition, frozenset()))
     return live
 
 
@@ -200,6 +204,8 @@ def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[E
     match purpose:
         case Repair(announce, _):
             return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
+        case Restart(_, requests):
+            return [DropRestartRequests(requests)] if requests else []
         case TakeOffice():
             return initialise(state, state.brokers.keys(), "controller.failover")
         case Advance() | BeginDraining():

@@ -8,7 +8,7 @@ as read for that decision (V3 A.3.1).
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from kafkalite.coordination.znodes import Move
@@ -98,6 +98,8 @@ class ControllerState:
     topics: Mapping[str, Topic] = field(default_factory=dict)
     partitions: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     deletions: Mapping[str, Deletion] = field(default_factory=dict)
+    #: Partition -> live brokers whose replica of it is on a dead disk.
+    offline_replicas: Mapping[TopicPartition, frozenset[BrokerId]] = field(default_factory=dict)
     #: What /admin/reassign_partitions holds: its entries go when they are done.
     order: Mapping[TopicPartition, Replicas] = field(default_factory=dict)
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -129,6 +131,11 @@ class ControllerState:
             if name not in self.deletions:
                 for partition, replicas in self.topics[name].assignment.items():
                     yield TopicPartition(name, partition), replicas
+
+    def live(self, topic_partition: TopicPartition) -> Collection[BrokerId]:
+        """The brokers that can serve this partition: alive, and not with a dead disk under it."""
+        offline = self.offline_replicas.get(topic_partition)
+        return self.brokers.keys() - offline if offline else self.brokers.keys()
 
     def has_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
         """Whether this life of the broker is the live one."""

@@ -16,7 +16,7 @@ from typing import TypeVar
 import structlog
 
 from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.events import PartitionOrders, TopicChange
+from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
 from kafkalite.controller.state import Replicas, Topic
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.coordination import paths, znodes
@@ -50,6 +50,8 @@ T = TypeVar("T")
 #: Operations and bytes of one transaction (F31: larger ones cut the connection for everybody).
 MAX_OPS = 500
 MAX_BYTES = 512 * 1024
+#: Requests under /restart_partitions that are read at once.
+MAX_RESTARTS = 200
 #: How long a read that found no connection waits at most before it is tried again.
 RETRY_S = 0.25
 #: Attempts to remove a topic's znodes before the next tick takes it up again.
@@ -431,6 +433,30 @@ class Storage:
             stat = await self.read(lambda: self._zk.exists(paths.PREFERRED_REPLICA_ELECTION))
             if stat is None or stat.version != version:
                 return
+
+    async def read_restarts(self, watch: Watch) -> RestartsRequested:
+        """The oldest requests under /restart_partitions; those that are left over come with the watch."""
+        names = (await self._children(paths.RESTART_PARTITIONS, watch))[:MAX_RESTARTS]
+        where = [f"{paths.RESTART_PARTITIONS}/{name}" for name in names]
+        self._stats.zk_ops["read"] += len(names)
+        found = await self.read(lambda: self._zk.get_many(where))
+        orders: list[RestartOrder] = []
+        malformed: dict[str, str] = {}
+        for name, path, each in zip(names, where, found, strict=True):
+            if each is None:
+                continue
+            try:
+                request = znodes.decode_restart_request(each[0], path)
+            except znodes.ZnodeError as error:
+                malformed[path] = error.reason
+                continue
+            orders.append(RestartOrder(name, request.broker_id, request.partitions, each[1].czxid, request.online))
+        return RestartsRequested(tuple(orders), malformed)
+
+    async def drop_restarts(self, names: Iterable[str]) -> None:
+        """Remove requests. One that is not removed comes again with the next reading: handling it twice does no harm."""
+        for name in names:
+            await self._fenced([Delete(f"{paths.RESTART_PARTITIONS}/{name}")])
 
     async def drop_deletion_orders(self, names: Iterable[str]) -> None:
         """Take names out of /admin/delete_topics; the znode goes with the last one."""

@@ -119,10 +119,14 @@ class Election:
 
 @dataclass(frozen=True, slots=True)
 class RestartRequest:
-    """/restart_partitions/req-N: a broker asks to restart its replicas of these partitions (KIP-18)."""
+    """/restart_partitions/req-N: a broker asks to restart its replicas of these partitions (KIP-18).
+
+    `online`: they are sound again (ours; absent in KIP-18): the controller may let them lead.
+    """
 
     broker_id: BrokerId
     partitions: tuple[TopicPartition, ...]
+    online: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -581,7 +585,10 @@ def encode_restart_request(request: RestartRequest) -> bytes:
     for topic, partition in request.partitions:
         by_topic.setdefault(topic, []).append(partition)
     items = [{"topic": topic, "partitions": partitions} for topic, partitions in by_topic.items()]
-    return _write({"version": 1, "broker": request.broker_id, "partitions": items})
+    value: dict[str, object] = {"version": 1, "broker": request.broker_id, "partitions": items}
+    if request.online:
+        value["online"] = True
+    return _write(value)
 
 
 def decode_restart_request(data: bytes, path: str = "") -> RestartRequest:
@@ -594,7 +601,10 @@ def decode_restart_request(data: bytes, path: str = "") -> RestartRequest:
         entry = _Reader(path, item, f"partitions[{index}].")
         topic = entry.topic_name()
         partitions += [TopicPartition(topic, number) for number in entry.integers("partitions")]
-    return RestartRequest(broker, tuple(dict.fromkeys(partitions)))
+    online = reader.fields.get("online", False)
+    if not isinstance(online, bool):
+        raise reader.fail("online", "not a boolean")
+    return RestartRequest(broker, tuple(dict.fromkeys(partitions)), online)
 
 
 # --- settings, producer ids --------------------------------------------------------------------------------------

@@ -13,12 +13,14 @@ import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalite.env.lanes import Lane
 from kafkalite.env.seams import Buffer, Clock, ConnectionHandler, Disk, Env, Listener, Network
+from kafkalite.env.streams import open_stream, start_stream_server
 from kafkalite.env.supervisor import Policy, Supervisor
 
 if TYPE_CHECKING:
@@ -28,11 +30,13 @@ _log = structlog.get_logger(__name__)
 
 #: Of a StreamReader: it stops reading from the socket at twice this. A replica fetch of 1 MiB fits whole.
 STREAM_LIMIT_BYTES = 4 * 1024 * 1024
+#: The same for accepted connections: there may be thousands, and what waits here no listener's bound counts.
+ACCEPTED_LIMIT_BYTES = 256 * 1024
 #: Buffers per pwritev (Linux's UIO_MAXIOV).
 _IOV_MAX = 1024
-#: Threads that wait for fdatasync: one per disk would do; a few more, so that one slow disk delays no other.
+#: Threads per disk that wait for fdatasync.
 _SYNC_THREADS = 8
-#: Threads for recovery and deletion, apart from the others: hours of recovery must not delay an fsync.
+#: Threads per disk for recovery and deletion, apart from the others: hours of recovery must not delay an fsync.
 _BLOCKING_THREADS = 4
 
 
@@ -80,7 +84,7 @@ class RealNetwork:
         self._supervisor = Supervisor(on_fatal)
 
     async def dial(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await asyncio.open_connection(host, port, limit=STREAM_LIMIT_BYTES)
+        reader, writer = await open_stream(host, port, STREAM_LIMIT_BYTES)
         _no_delay(writer.transport)
         return reader, writer
 
@@ -95,7 +99,7 @@ class RealNetwork:
             _no_delay(writer.transport)
             self._supervisor.spawn("connection", serve(reader, writer), Policy.ISOLATED)
 
-        return RealListener(await asyncio.start_server(accepted, host, port, limit=STREAM_LIMIT_BYTES))
+        return RealListener(await start_stream_server(accepted, host, port, ACCEPTED_LIMIT_BYTES))
 
     async def listen_protocol(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
         # asyncio's and uvloop's transports set TCP_NODELAY themselves.
@@ -111,13 +115,13 @@ def _no_delay(transport: asyncio.BaseTransport) -> None:
 class RealFile:
     """A file descriptor and the length that we know the file to have: we are its only writer."""
 
-    __slots__ = ("_closed", "_descriptor", "_lock", "_pool", "_size", "_syncing", "path")
+    __slots__ = ("_closed", "_descriptor", "_lane", "_lock", "_size", "_syncing", "path")
 
-    def __init__(self, path: str, descriptor: int, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, path: str, descriptor: int, lane: Lane) -> None:
         self.path = path
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
-        self._pool = pool
+        self._lane = lane
         #: Guards the two below: a sync ends in its thread, and a descriptor closed under it may be somebody else's next.
         self._lock = threading.Lock()
         self._syncing = 0
@@ -182,7 +186,7 @@ class RealFile:
         self._assert_open()
         with self._lock:
             self._syncing += 1
-        future = self._pool.submit(os.fdatasync, self._descriptor)
+        future: Future[None] = self._lane.syncs.submit(lambda: os.fdatasync(self._descriptor))
         # On the thread's future, not asyncio's: a cancelled waiter does not stop the thread.
         future.add_done_callback(self._synced)
         await asyncio.wrap_future(future)
@@ -200,7 +204,9 @@ class RealFile:
                 return
             self._closed = True
             now = self._syncing == 0
-        if now:
+        if now and self._lane.is_abandoned:
+            self._lane.works.submit(lambda: os.close(self._descriptor))
+        elif now:
             os.close(self._descriptor)
 
     def _assert_open(self) -> None:
@@ -226,15 +232,32 @@ def _without_head(buffers: Sequence[Buffer], size: int) -> list[Buffer]:
 
 
 class RealDisk:
-    """POSIX files. Two small thread pools do what must not block the loop."""
+    """POSIX files. A few threads per disk do what must not block the loop."""
 
     def __init__(self) -> None:
-        self._sync_pool = ThreadPoolExecutor(_SYNC_THREADS, "disk-sync")
-        self._blocking_pool = ThreadPoolExecutor(_BLOCKING_THREADS, "disk-work")
+        self._common = self._new_lane("")
+        #: Directory with a slash at the end -> the threads of its disk.
+        self._lanes: dict[str, Lane] = {}
+
+    def _new_lane(self, name: str) -> Lane:
+        return Lane(name, sync_threads=_SYNC_THREADS, work_threads=_BLOCKING_THREADS)
+
+    def separate(self, path: str) -> None:
+        # Threads that hang from an earlier time stay with the lane that is replaced.
+        self._lanes[f"{path.rstrip('/')}/"] = self._new_lane(os.path.basename(path.rstrip("/")))
+
+    def abandon(self, path: str) -> None:
+        self._lane(path).is_abandoned = True
+
+    def _lane(self, path: str) -> Lane:
+        for prefix, lane in self._lanes.items():
+            if path.startswith(prefix) or path == prefix[:-1]:
+                return lane
+        return self._common
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(path, os.open(path, flags, 0o644), self._sync_pool)
+        return RealFile(path, os.open(path, flags, 0o644), self._lane(path))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -290,6 +313,10 @@ class RealDisk:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
+    def total_bytes(self, path: str) -> int:
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize
+
     def modified_ms(self, path: str) -> int:
         return os.stat(path).st_mtime_ns // 1_000_000
 
@@ -310,13 +337,13 @@ class RealDisk:
 
         return release
 
-    async def run_blocking(self, function: Callable[[], object]) -> object:
-        return await asyncio.wrap_future(self._blocking_pool.submit(function))
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        return await asyncio.wrap_future(self._lane(at).works.submit(function))
 
     def close(self) -> None:
         """End the threads when their work is done. The disk cannot be used after this."""
-        self._sync_pool.shutdown(wait=False)
-        self._blocking_pool.shutdown(wait=False)
+        for lane in (self._common, *self._lanes.values()):
+            lane.close()
 
 
 def real_env(

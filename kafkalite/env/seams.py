@@ -129,14 +129,29 @@ class Disk(Protocol):
 
     def free_bytes(self, path: str) -> int: ...
 
+    def total_bytes(self, path: str) -> int:
+        """Size of the file system that the path is on."""
+        ...
+
     def modified_ms(self, path: str) -> int: ...
 
     def lock(self, path: str) -> Callable[[], None]:
         """Take an exclusive lock on the file, creating it; returns the release. Raises BlockingIOError if taken."""
         ...
 
-    async def run_blocking(self, function: Callable[[], object]) -> object:
-        """Run a function that does slow file work (recovery, deletion) off the loop; in a simulation, inline."""
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        """Run a function that does slow file work (recovery, deletion) off the loop; in a simulation, inline.
+
+        `at`: a path on the disk that it works on; see `separate`.
+        """
+        ...
+
+    def separate(self, path: str) -> None:
+        """Work below this directory has threads of its own from now on (new ones at each call)."""
+        ...
+
+    def abandon(self, path: str) -> None:
+        """The disk of this directory is given up: files on it are let go without waiting for it."""
         ...
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import structlog
 
+from kafkalite.errors import StartupRefused
+
 _log = structlog.get_logger(__name__)
 
 
@@ -49,7 +51,9 @@ class Supervisor:
         error = task.exception()
         if error is None:
             return
-        _log.error("task.failed", task=task.get_name(), policy=policy.value, error=repr(error), exc_info=error)
+        # A refusal is no bug: whoever started the node tells it in one line, and where it was raised helps nobody.
+        trace = None if isinstance(error, StartupRefused) else error
+        _log.error("task.failed", task=task.get_name(), policy=policy.value, error=repr(error), exc_info=trace)
         if policy is Policy.FATAL or isinstance(error, AssertionError):
             self._on_fatal(error)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from kafkalite.env.supervisor import Policy
 from kafkalite.kafka.apis import Api, make_apis
 from kafkalite.kafka.groups.coordinator import GroupCoordinator
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
@@ -13,17 +16,23 @@ from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
 from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
+from kafkalite.kafka.transactions.groups import TransactionGroups
 from kafkalite.kafka.transactions.markers import LocalMarkers, MarkerChannels
 from kafkalite.model import Endpoint
 
 
 class KafkaSide:
-    """What the node starts and stops. `groups.topics_deleted` wants to be told about deleted topics."""
+    """What the node starts and stops."""
 
     def __init__(self, services: Services) -> None:
+        self._services = services
         self.groups = GroupCoordinator(services)
         local = LocalMarkers(services, self.groups)
-        self.transactions = TransactionCoordinator(services, MarkerChannels(services, local))
+        self._channels = MarkerChannels(services, local)
+        self.transactions = TransactionCoordinator(services, self._channels)
+        self.transaction_groups = TransactionGroups(services, self.transactions)
+        #: Whether this node coordinates what it leads.
+        self.is_coordinating = False
         handlers = {
             **ClusterHandlers(services).table(),
             **DataHandlers(services).table(),
@@ -40,7 +49,13 @@ class KafkaSide:
         endpoint = await self.listener.start(host, port)
         self.groups.start()
         self.transactions.start()
+        self.is_coordinating = True
         return endpoint
+
+    def topics_deleted(self, topics: Iterable[str]) -> None:
+        """Offsets committed for them are purged, on the nodes that coordinate the groups."""
+        self._services.supervisor.spawn("groups.purge", self.groups.topics_deleted(topics), Policy.ISOLATED)
 
     async def close(self) -> None:
         await self.listener.close()
+        self._channels.close()

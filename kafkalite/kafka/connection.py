@@ -192,7 +192,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _grow(self, data: memoryview, need: int) -> None:
         have = len(data)
-        size = max(_MIN_OWN_BUFFER, min(need, 4 * have), have + 1)
+        # Every connection may grow once more when memory is full: by little then, or all together exceed it manyfold.
+        factor = 4 if self.listener.has_ample_memory else 2
+        size = max(_MIN_OWN_BUFFER, min(need, factor * have), have + 1)
         self.listener.take_memory(self, size - (len(self._own) if self._own is not None else 0))
         own = bytearray(size)
         own[:have] = data
@@ -268,9 +270,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         if version in api.flexible_requests:
             position = _skip_tags(view, position)
-        message, used = api.decoder(version)(view[position:])
-        if used != len(view) - position:
-            raise WireError(f"{api.name} v{version}: {len(view) - position - used} bytes are left over")
+        # Bytes behind the message are let pass, as by Kafka: librdkafka's Metadata v12 for all topics has three.
+        message, _ = api.decoder(version)(view[position:])
         request = Request(self, api, version, correlation_id, client_id)
         self._waiting.append(request)
         self.listener.handle(request, message)

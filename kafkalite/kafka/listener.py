@@ -91,6 +91,10 @@ class KafkaListener:
     def closed(self, connection: KafkaConnection) -> None:
         self.connections.pop(connection, None)
 
+    @property
+    def has_ample_memory(self) -> bool:
+        return self.memory_bytes < self._memory_max // 4
+
     def take_memory(self, connection: KafkaConnection, size: int) -> None:
         """A connection's buffer grows; beyond the limit that connection reads no further for now."""
         self.memory_bytes += size

@@ -21,6 +21,8 @@ PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
+#: Ours: logs that this node had may be missing: the directory was empty when it came, or a log in it was given up (F28).
+INCOMPLETE = ".kafkalite-incomplete"
 
 
 class MalformedCheckpoint(ValueError):
@@ -81,7 +83,8 @@ def decode_partition_metadata(data: bytes) -> TopicId:
     """Raises MalformedCheckpoint."""
     fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
     topic_id = fields.get("topic_id", "")
-    if fields.get("version") != "0" or not topic_id:
+    # A torn file can hold a part of the id, which would be another topic's (F18): ids are 16 bytes in base64.
+    if fields.get("version") != "0" or len(topic_id) != 22:
         raise MalformedCheckpoint(f"{data[:80]!r}")
     return TopicId(topic_id)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -324,14 +325,15 @@ async def compact(
             nonlocal offsets
             offsets = build_map(disk, work, aborted, map_bytes)
 
-        await disk.run_blocking(build)
+        await disk.run_blocking(build, log.path)
         rewriter = Rewriter(
             offsets, Transactions(aborted), producers, now_ms=now_ms, delete_retention_ms=config.delete_retention_ms
         )
         for sources in groups_of(work.sources, config):
             group = CleanedGroup(sources, f"{sources[0].log_path}{CLEANED}")
             files: list[File] = []
-            await disk.run_blocking(lambda group=group, files=files: files.append(write_group(disk, group, rewriter)))  # type: ignore[misc]
+            write = partial(write_group, disk, group, rewriter)
+            await disk.run_blocking(lambda write=write, files=files: files.append(write()), log.path)  # type: ignore[misc]
             try:
                 await files[0].sync()
             finally:

@@ -25,7 +25,7 @@ class HandleCache:
     def __init__(self, disk: Disk, capacity: int = DEFAULT_CAPACITY) -> None:
         assert capacity >= 1
         self._disk = disk
-        self._capacity = capacity
+        self.capacity = capacity
         self._open: OrderedDict[str, tuple[File, Unloadable | None]] = OrderedDict()
         self._pins: dict[File, int] = {}
         self._close_when_unpinned: set[File] = set()
@@ -41,7 +41,7 @@ class HandleCache:
             return found[0]
         file = self._disk.open(path, create=create)
         self._open[path] = (file, owner)
-        if len(self._open) > self._capacity:
+        if len(self._open) > self.capacity:
             _, (oldest, its_owner) = self._open.popitem(last=False)
             self._close(oldest)
             if its_owner is not None:

@@ -133,6 +133,28 @@ def new_log(
     return log
 
 
+def no_log(
+    topic_partition: TopicPartition,
+    config: TopicConfig,
+    topic_id: TopicId,
+    *,
+    disk: Disk,
+    handles: HandleCache,
+    directory: str,
+    path: str,
+    now_ms: Callable[[], int],
+) -> PartitionLog:
+    """Stands for a log that cannot be reached: empty, closed; every use of it raises StorageError. Touches no disk."""
+    parts = LogParts(
+        [Segment(disk, handles, path, 0)], LeaderEpochCache(), ProducerStates(), [], 0, 0, topic_id, clean=True
+    )
+    log = PartitionLog(
+        topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
+    )
+    log.close()
+    return log
+
+
 def _tidy(disk: Disk, path: str, names: list[str]) -> list[str]:
     """Finish or drop what was under way; the names that count, sorted."""
     for name in [name for name in names if name.endswith(_LEFTOVERS)]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 import structlog
 
 from kafkalite.env.seams import Disk
-from kafkalite.errors import StartupRefused
+from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.log import checkpoints
+from kafkalite.log.failures import FailureBudget
 from kafkalite.log.handles import HandleCache
 from kafkalite.model import TopicPartition
 
 _log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 DELETE_SUFFIX, STRAY_SUFFIX = "-delete", "-stray"
 _PARTITION = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,9})$")
@@ -47,7 +51,46 @@ class LogDir:
         self.log_starts: dict[TopicPartition, int] = {}
         #: First offset that compaction has not been over yet.
         self.cleaned_to: dict[TopicPartition, int] = {}
+        #: Why, and since when (wall ms), it is offline.
+        self.offline_reason = ""
+        self.offline_since_ms = 0
+        #: Logs that have failed while the directory is online -> their paths, until they are out of the way.
+        self.failed: dict[TopicPartition, str] = {}
+        #: Errors that the judge has yet to look at, and whether it is at work.
+        self.suspicions: list[StorageError] = []
+        self.is_judged = True
+        self.failures = FailureBudget()
+        #: The last probe found no room; what is there can be read.
+        self.is_full = False
+        #: Who waits for the disk; cut short when the directory goes offline.
+        self._waiting: dict[asyncio.Timeout, None] = {}
+        #: Logs in it that are in service.
+        self.log_count = 0
+        #: It had no identity when it was opened.
+        self.was_empty = False
+        #: Logs may be missing: it was empty when it came to a node that had others, or a log was given up. Until all
+        #: that the node should have is there again.
+        self.is_incomplete = False
         self._release: Callable[[], None] | None = None
+
+    async def unless_gone(self, work: Awaitable[T]) -> T:
+        """The outcome of `work`; OSError as soon as the directory is offline, so that nobody waits for a dead disk."""
+        async with asyncio.timeout(None) as scope:
+            self._waiting[scope] = None
+            try:
+                return await work
+            finally:
+                del self._waiting[scope]
+
+    def go_offline(self, reason: str, now_ms: int) -> None:
+        """No operation on it from now on, but for those under way in threads."""
+        self.online = False
+        self.offline_reason, self.offline_since_ms = reason, now_ms
+        self.suspicions.clear()
+        self.failed.clear()
+        for scope in self._waiting:
+            if not scope.expired():
+                scope.reschedule(asyncio.get_running_loop().time())
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
@@ -78,7 +121,9 @@ class LogDir:
                     f"log.dirs: {self.path} belongs to broker {found_broker}, this is broker {broker_id}"
                 )
         else:
+            self.was_empty = True
             self._disk.write_file_atomic(meta, checkpoints.encode_meta_properties(cluster_id, broker_id))
+        self.is_incomplete = self._disk.exists(self._file(checkpoints.INCOMPLETE))
         self.clean = self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN))
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
@@ -104,6 +149,17 @@ class LogDir:
         if self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN)):
             self._disk.remove(self._file(checkpoints.CLEAN_SHUTDOWN))
             self._disk.sync_dir(self.path)
+
+    def mark_incomplete(self) -> None:
+        """A log is about to be given up: the next start must not take its absence for novelty. Raises OSError."""
+        if not self.is_incomplete:
+            self._disk.write_file_atomic(self._file(checkpoints.INCOMPLETE), b"")
+            self.is_incomplete = True
+
+    def confirm_complete(self) -> None:
+        """Every replica that this node should have, it has. Raises OSError."""
+        self._disk.remove(self._file(checkpoints.INCOMPLETE))
+        self.is_incomplete = False
 
     def mark_clean(self, broker_epoch: int) -> None:
         """Raises OSError."""

@@ -88,7 +88,7 @@ class PartitionLog:
     """
 
     __slots__ = (
-        "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
+        "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_epochs_unsaved", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
         "_segments", "_snapshots", "_snapshots_dirty", "_sync_ceiling", "clean_start", "config", "damaged_at", "directory",
         "disk", "log_end_offset", "log_start_offset", "needs_checkpoint", "on_recovery_point_lowered", "path",
         "recovery_point", "synced_offset", "topic_id", "topic_partition", "unflushed_since_ms",
@@ -139,6 +139,8 @@ class PartitionLog:
         #: After an unclean shutdown nobody knows what of it was synced.
         self._metadata_dirty = is_new or not parts.clean
         self._epochs_dirty = not parts.clean
+        #: The epoch file lacks an epoch that has begun here and has no batch yet.
+        self._epochs_unsaved = False
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
         self._dir_dirty = not parts.clean
         self._snapshots_dirty: list[int] = [] if parts.clean else list(parts.snapshots)
@@ -233,19 +235,21 @@ class PartitionLog:
                 )  # fmt: skip
             offset = Offset(offset + header.last_offset_delta + 1)
         append_time = self._now_ms() if config.message_timestamp_type == "LogAppendTime" else -1
-        buffers: list[list[Buffer]] = []
-        for (position, header), base in zip(batches, bases):
-            size = header.batch_length + LOG_OVERHEAD
-            if append_time >= 0:
-                head = stamped_header(view, position, header, append_time)
-                rest = view[position + HEADER_SIZE : position + size]
-                buffers.append([assigned_head(header, base, leader_epoch), head[ASSIGNED_SIZE:], rest])
-            elif view.readonly:
-                rest = view[position + ASSIGNED_SIZE : position + size]
-                buffers.append([assigned_head(header, base, leader_epoch), rest])
-            else:
+        buffers: list[list[Buffer]] | memoryview
+        if append_time < 0 and not view.readonly:
+            for (position, _), base in zip(batches, bases):
                 assign_in_place(view, position, base, leader_epoch)
-                buffers.append([view[position : position + size]])
+            buffers = view
+        else:
+            buffers = []
+            for (position, header), base in zip(batches, bases):
+                end = position + header.batch_length + LOG_OVERHEAD
+                assigned = assigned_head(header, base, leader_epoch)
+                if append_time >= 0:
+                    head = stamped_header(view, position, header, append_time)
+                    buffers.append([assigned, head[ASSIGNED_SIZE:], view[position + HEADER_SIZE : end]])
+                else:
+                    buffers.append([assigned, view[position + ASSIGNED_SIZE : end]])
         epochs = ((leader_epoch, bases[0]),)
         return self._write(batches, bases, buffers, prepared, epochs, append_time)
 
@@ -263,7 +267,6 @@ class PartitionLog:
             return AppendInfo(self.log_end_offset, self.log_end_offset - 1, -1, -1, 0, 0)
         prepared: PreparedAppend | None = None
         bases: list[int] = []
-        buffers: list[list[Buffer]] = []
         epochs: list[tuple[int, int]] = []
         last_epoch = self._epochs.latest_epoch
         for position, header in batches:
@@ -277,8 +280,7 @@ class PartitionLog:
                 self._producers.prepare(
                     prepared, header, base, marker_in(view, position, header), from_client=False, replicated=True
                 )
-            buffers.append([view[position : position + header.batch_length + LOG_OVERHEAD]])
-        return self._write(batches, bases, buffers, prepared, epochs, -1)
+        return self._write(batches, bases, view, prepared, epochs, -1)
 
     def _duplicate(self, batches: list[tuple[int, BatchHeader]]) -> AppendInfo | None:
         """The answer to a retry of what is in the log already; None if any of it is new and nothing is known."""
@@ -296,15 +298,18 @@ class PartitionLog:
         self,
         batches: list[tuple[int, BatchHeader]],
         bases: list[int],
-        buffers: list[list[Buffer]],
+        buffers: list[list[Buffer]] | memoryview,
         prepared: PreparedAppend | None,
         epochs: tuple[tuple[int, int], ...] | list[tuple[int, int]],
         append_time: int,
     ) -> AppendInfo:
-        """Write the batches, one system call per segment they fall into (nearly always one), then account for them."""
+        """Write the batches, one system call per segment they fall into (nearly always one), then account for them.
+
+        `buffers`: per batch what to write, or the bytes in which all of them lie at their positions, ready to be written.
+        """
         start, max_timestamp, total = self.log_end_offset, -1, 0
-        if epochs:
-            changed = False
+        if epochs or self._epochs_unsaved:
+            changed = self._epochs_unsaved
             for epoch, offset in epochs:
                 changed = self._epochs.assign(epoch, offset) or changed
             if changed:
@@ -315,23 +320,24 @@ class PartitionLog:
         try:
             while first < len(batches):
                 segment, count = self._segment_for(batches, bases, first, append_time)
-                group = range(first, first + count)
+                after = first + count
                 if not segment.exists:
                     self._dir_dirty = True
                 try:
-                    if count == 1:
+                    if isinstance(buffers, memoryview):
+                        position, header = batches[after - 1]
+                        segment.append([buffers[batches[first][0] : position + header.batch_length + LOG_OVERHEAD]])
+                    elif count == 1:
                         segment.append(buffers[first])
                     else:
-                        segment.append([buffer for number in group for buffer in buffers[number]])
+                        segment.append([buffer for parts in buffers[first:after] for buffer in parts])
                 except OSError:
                     segment.cut()
                     raise
-                for number in group:
-                    header = batches[number][1]
-                    timestamp = append_time if append_time >= 0 else header.max_timestamp
-                    segment.appended(header, bases[number], timestamp, interval)
-                    max_timestamp = max(max_timestamp, timestamp)
-                    total += header.batch_length + LOG_OVERHEAD
+                before = segment.size
+                newest = segment.appended(batches, bases, first, after, append_time, interval)
+                max_timestamp = max(max_timestamp, newest)
+                total += segment.size - before
                 self.log_end_offset = Offset(segment.next_offset)
                 first += count
         except OSError as error:
@@ -354,18 +360,23 @@ class PartitionLog:
         """The segment for batch number `first`, rolled if need be, and how many batches from there fit into it."""
         config, segment = self.config, self._segments[-1]
         size, count = segment.size, 0
-        if size and first + 1 == len(batches):  # the usual case, in short
-            header = batches[first][1]
+        if size:  # the usual case, in short: all of them fit
+            position, last = batches[-1]
             oldest = segment.first_timestamp
-            timestamp = append_time if append_time >= 0 else header.max_timestamp
+            if append_time >= 0:
+                newest = append_time
+            elif first + 1 == len(batches):
+                newest = last.max_timestamp
+            else:
+                newest = max([header.max_timestamp for _, header in batches[first:]])
             if (
                 oldest is not None
-                and size + header.batch_length + LOG_OVERHEAD <= config.segment_bytes
+                and size + position + last.batch_length + LOG_OVERHEAD - batches[first][0] <= config.segment_bytes
                 and segment.index_bytes() + 12 <= config.segment_index_bytes
-                and bases[first] + header.last_offset_delta - segment.base_offset < 2**31
-                and timestamp - oldest <= config.segment_ms
+                and bases[-1] + last.last_offset_delta - segment.base_offset < 2**31
+                and newest - oldest <= config.segment_ms
             ):
-                return segment, 1
+                return segment, len(batches) - first
         index_bytes = segment.index_bytes() if size else 0
         oldest = segment.starting_timestamp() if size else None
         for number in range(first, len(batches)):
@@ -418,6 +429,13 @@ class PartitionLog:
 
     # --- read -------------------------------------------------------------------------------------
 
+    def is_flush_due(self, now_ms: int) -> bool:
+        """By flush.ms or flush.messages."""
+        since, config = self.unflushed_since_ms, self.config
+        return (since is not None and now_ms - since >= config.flush_ms) or (
+            self.log_end_offset - self.synced_offset >= config.flush_messages
+        )
+
     @property
     def has_rolled(self) -> bool:
         """Whether `flush_rolled` has anything to do."""
@@ -451,7 +469,13 @@ class PartitionLog:
         if offset >= limit:
             return ReadInfo(offset, [], 0)
         try:
-            data = self._read_segments(offset, max_bytes, limit, min_one_batch)
+            try:
+                data = self._read_segments(offset, max_bytes, limit, min_one_batch)
+            except OSError:
+                # Once more with fresh handles: a stale one, or a disk that stumbled, is no reason to give up the log.
+                for segment in self._segments:
+                    segment.close()
+                data = self._read_segments(offset, max_bytes, limit, min_one_batch)
             if verify and data:
                 data = self._sound_prefix(data, offset)
         except OSError as error:
@@ -472,8 +496,14 @@ class PartitionLog:
         return b""
 
     def _sound_prefix(self, data: bytes | memoryview, offset: int) -> bytes | memoryview:
-        """`data` up to the first damaged batch. Raises ApiError CORRUPT_MESSAGE if that is the first one."""
+        """`data` up to the first damaged batch. Raises ApiError CORRUPT_MESSAGE if that is the first one.
+
+        The base offset lies outside the CRC: it must continue where the batch before ended, and the first batch must
+        hold `offset`. (Compaction leaves gaps: there offsets can only be seen to go back.)
+        """
+        gaps = "compact" in self.config.cleanup_policy
         position, end = 0, len(data)
+        lowest, highest = 0, offset
         while position < end:
             header = HEADER.unpack_from(data, position) if end - position >= HEADER_SIZE else None
             size = header[1] + LOG_OVERHEAD if header is not None else 0
@@ -482,12 +512,16 @@ class PartitionLog:
                 or size < HEADER_SIZE
                 or position + size > end
                 or crc_of(data, position, size) != header[4]
+                or header[0] < lowest
+                or (header[0] > highest and not gaps)
+                or header[0] + header[6] < offset
             ):
                 if position:
                     return memoryview(data)[:position]
                 raise api_error(
                     ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: damaged bytes on disk at offset {offset}"
                 )
+            lowest = highest = header[0] + header[6] + 1
             position += size
         return data
 
@@ -530,14 +564,19 @@ class PartitionLog:
         return self._epochs.end_offset_for(requested_epoch, self.log_end_offset)
 
     def assign_epoch_start(self, leader_epoch: int, start_offset: int) -> None:
-        """This replica became the leader of `leader_epoch`, which starts here; kept across restarts (KAFKA-6361)."""
+        """This replica became the leader of `leader_epoch`, which starts here; kept across clean restarts (KAFKA-6361).
+
+        The file gets it before the first batch of that epoch. Until then a crash forgets it, which changes no answer:
+        without batches the epoch ends where the one before does. Thousands of files written at once would hold up a
+        failover.
+        """
         self._check_usable()
         if self._epochs.assign(leader_epoch, start_offset):
-            with self._io("writing the leader epochs"):
-                self._save_epochs()
+            self._epochs_unsaved = True
 
     def _save_epochs(self) -> None:
         """Into the page cache now; the next flush makes it durable before it calls any record of the epoch durable."""
+        self._epochs_unsaved = False
         self.disk.write_file_atomic(
             f"{self.path}/{checkpoints.LEADER_EPOCHS}", checkpoints.encode_epochs(self._epochs.entries()), durable=False
         )
@@ -800,9 +839,9 @@ class PartitionLog:
         try:
             for name in names:
                 await self._sync_path(f"{self.path}/{name}")
-            await self.disk.run_blocking(lambda: self.disk.sync_dir(self.path))
+            await self.disk.run_blocking(lambda: self.disk.sync_dir(self.path), self.path)
             if metadata_dirty:
-                await self.disk.run_blocking(lambda: self.disk.sync_dir(self.directory))
+                await self.disk.run_blocking(lambda: self.disk.sync_dir(self.directory), self.path)
         except BaseException:
             self._epochs_dirty, self._metadata_dirty = epochs_dirty or self._epochs_dirty, metadata_dirty
             self._snapshots_dirty = snapshots + self._snapshots_dirty
@@ -898,6 +937,8 @@ class PartitionLog:
     def prepare_clean_close(self) -> None:
         """Write what makes the next start fast: the producers at the log's end, the indexes. Flush before and after."""
         with self._io("close"):
+            if self._epochs_unsaved:
+                self._save_epochs()
             if self.log_end_offset > self.log_start_offset or len(self._producers):
                 self._take_snapshot(self.log_end_offset)
             for segment in self._segments:

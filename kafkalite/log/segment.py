@@ -164,16 +164,62 @@ class Segment:
         if self.exists:
             self._log().truncate(self.size)
 
-    def appended(self, header: BatchHeader, base_offset: int, max_timestamp: int, interval: int) -> None:
-        """Account for a batch that `append` has written."""
-        if self._offsets is None:
-            self._offset_index()
-        if self._times is None:
-            self._time_index()
-        self._note(header, base_offset, max_timestamp, self.size, interval)
-        size = header.batch_length + LOG_OVERHEAD
-        self.size += size
-        self.next_offset = base_offset + header.last_offset_delta + 1
+    def appended(
+        self,
+        batches: Sequence[tuple[int, BatchHeader]],
+        bases: Sequence[int],
+        first: int,
+        after: int,
+        append_time: int,
+        interval: int,
+    ) -> int:
+        """Account for the batches from number `first` on and before `after`, which `append` has written.
+
+        The same as `_note` for each, in one go: an append may hold thousands. Returns the largest timestamp of them.
+
+        Args:
+            bases: of each batch, its base offset as assigned.
+            append_time: their timestamp, or -1: each has its own.
+        """
+        offsets, times = self._offset_index(), self._time_index()
+        if self.max_timestamp is None:
+            self._timestamps()
+        assert self.max_timestamp is not None
+        if self._tail_last is None or self._tail_positions is None:
+            self._tail_last, self._tail_positions = array("q"), array("I")
+        tail_last, tail_positions = self._tail_last, self._tail_positions
+        start, position, since = self.base_offset, self.size, self.bytes_since_index
+        largest, largest_offset = self.max_timestamp, self.max_timestamp_offset
+        newest = -1
+        last_offset = self.next_offset - 1
+        for number in range(first, after):
+            header = batches[number][1]
+            last_offset = bases[number] + header.last_offset_delta
+            timestamp = append_time if append_time >= 0 else header.max_timestamp
+            if timestamp > newest:
+                newest = timestamp
+            if timestamp > largest:
+                largest, largest_offset = timestamp, last_offset
+            if position == 0 and self.first_timestamp is None:
+                self.first_timestamp = timestamp
+            if since > interval:
+                offsets.append(last_offset - start, position)
+                times.maybe_append(largest, largest_offset - start)
+                since = 0
+            tail_last.append(last_offset)
+            tail_positions.append(position)
+            size = header.batch_length + LOG_OVERHEAD
+            since += size
+            position += size
+        self.max_timestamp, self.max_timestamp_offset = largest, largest_offset
+        self.bytes_since_index = since
+        self.size = position
+        self.next_offset = last_offset + 1
+        if len(tail_last) > _TAIL_BATCHES:
+            surplus = len(tail_last) - _TAIL_BATCHES // 2
+            del tail_last[:surplus]
+            del tail_positions[:surplus]
+        return newest
 
     def _note(self, header: BatchHeader, base_offset: int, max_timestamp: int, position: int, interval: int) -> None:
         last_offset = base_offset + header.last_offset_delta

@@ -95,18 +95,13 @@ def batches_for_follower(view: memoryview, log_end_offset: int, *, gaps: bool) -
     batches = list(split_batches(view))
     expected = log_end_offset
     for position, header in batches:
-        size = header.batch_length + LOG_OVERHEAD
-        if crc32c(view[position + CRC_START : position + size]) != header.crc:
-            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch at {header.base_offset} is wrong")
-        if (
-            header.last_offset_delta < 0
-            or header.base_offset < expected
-            or (header.base_offset > expected and not gaps)
-        ):
-            raise api_error(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {header.base_offset}, the log ends at {expected}"
-            )
-        expected = header.base_offset + header.last_offset_delta + 1
+        base = header.base_offset
+        if crc32c(view[position + CRC_START : position + header.batch_length + LOG_OVERHEAD]) != header.crc:
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch at {base} is wrong")
+        delta = header.last_offset_delta
+        if delta < 0 or base < expected or (base > expected and not gaps):
+            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {base}, the log ends at {expected}")
+        expected = base + delta + 1
     return batches
 
 

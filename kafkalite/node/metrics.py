@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkalite.node.node import Node
 
 #: Those of ReplicaManager.counts that only grow.
-_COUNTERS = frozenset({"IsrShrinks", "IsrExpands", "FailedIsrUpdates"})
+_COUNTERS = frozenset({"IsrShrinks", "IsrExpands", "FailedIsrUpdates", "ReplicaRestarts"})
 
 
 class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has no types

@@ -33,6 +33,8 @@ from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, Pr
 from kafkalite.node.api import Api
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.controller_link import ControllerLink
+from kafkalite.node.disk_care import DiskCare, disk_problems
+from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
@@ -86,7 +88,6 @@ class Node:
         self._stop = asyncio.Event()
         self._fatal: BaseException | None = None
         self._link_connection: RpcConnection | None = None
-        self._storage_problems: dict[str, HealthProblem] = {}
         self._dead_sessions: frozenset[int] = frozenset()
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
@@ -101,8 +102,15 @@ class Node:
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms)
         self.metadata = MetadataCache()
+        self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
         self.logs = LogManager(
-            config, env.disk, env.clock, supervisor=self.supervisor, on_dir_failed=self._on_dir_failed
+            config,
+            env.disk,
+            env.clock,
+            supervisor=self.supervisor,
+            on_dir_failed=self._on_dir_failed,
+            on_log_failed=lambda tp, error: self.replicas.on_log_failed(tp, error),
+            on_judged=lambda directory: self.disk_care.look(),
         )
         self.link = ControllerLink(self._call_controller, self.identity)
         self.replicas = ReplicaManager(
@@ -116,7 +124,8 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             metadata=self.metadata,
             notify_isr=self.link.notify_isr,
-            on_storage_error=self._on_storage_error,
+            on_storage_error=self.logs.log_failed,
+            request_restart=self.disk_care.report,
         )
         self.logs.hw_of = self.replicas.high_watermark
         self.controller = Controller(
@@ -127,6 +136,14 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_config=self.topic_config,
             cluster_settings=lambda: self.configs.broker(None),
+        )
+        self.disks = DiskOrders(
+            self.logs,
+            env.disk,
+            self.disk_care,
+            broker_id=self.broker_id,
+            cluster_id=lambda: self.cluster_id,
+            topic_configs=self.configs.topics,
         )
         orders = Orders(self.session.wait, lambda: self.config, env.random)
         self.orders = TopicOrders(orders, self.metadata)
@@ -142,6 +159,7 @@ class Node:
             handlers=Api(self).handlers(),
         )
         self.kafka = KafkaSide(NodeServices(self))
+        self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.http = HttpServer(env.network, StatusPages(self).pages())
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -172,7 +190,7 @@ class Node:
         return (
             *self.replicas.problems(),
             *self.controller.problems(),
-            *(self._storage_problems[directory] for directory in sorted(self._storage_problems)),
+            *disk_problems(self.logs),
             *malformed,
         )
 
@@ -228,6 +246,8 @@ class Node:
         self.replicas.start()
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
+        self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
+        self.supervisor.spawn("disks.care", self.disk_care.run())
         self.supervisor.spawn("controller.link", self.link.run())
         self.supervisor.spawn("controller.watch", self._incumbent_watch().run())
         self.session.on_lost(self.replicas.on_session_lost)
@@ -345,17 +365,8 @@ class Node:
         else:
             self.controller.settings_changed()
 
-    def _on_storage_error(self, error: StorageError) -> None:
-        self.logs.dir_failed(error)  # the rest of that disk follows
-
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:
-        if directory in self._storage_problems:
-            return
         self.replicas.on_dir_failed(error)
-        _log.error("disk.offline", directory=directory, error=str(error))
-        self._storage_problems[directory] = HealthProblem(
-            "disk.offline", self.env.clock.wall_ms(), str(error), directory
-        )
 
     # --- the controller, wherever it is ---------------------------------------------
 

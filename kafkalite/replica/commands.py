@@ -32,6 +32,7 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import new_leader
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
+from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages import (
     Broker,
     LeaderAndIsrRequest,
@@ -71,8 +72,10 @@ class Commands:
         topic_configs: Callable[[str], TopicConfig],
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         on_brokers_changed: Callable[[], None],
+        restarting: Restarting,
         on_read_only: Callable[[], None] = lambda: None,
     ) -> None:
+        self._restarting = restarting
         self._config = config
         self._hosted = hosted
         self._logs = logs
@@ -162,6 +165,8 @@ class Commands:
         if request.is_init:
             named = {TopicPartition(state.topic, state.partition) for state in request.partitions}
             await self._set_strays_aside(named, include_hosted=True)
+            if not any(partition.storage_error is not None for partition in self._hosted.all()):
+                self._logs.confirm_complete()
         self._fetchers.drop_idle()
         _log.info(
             "replica.commanded",
@@ -180,14 +185,15 @@ class Commands:
             self._on_brokers_changed()
         broker_id = self._identity()[0]
         own = [state for state in partitions if broker_id in state.replicas]
+        # Also what it must not lead yet is no stray.
+        assigned = {TopicPartition(state.topic, state.partition) for state in own}
         own = [state for state in own if state.leader != broker_id or self._may_lead_unasked(state)]
         if self.count != since:
             is_complete = False
             own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
         refusals = await self._apply_all(own)
         if is_complete:
-            named = {TopicPartition(state.topic, state.partition) for state in own}
-            await self._set_strays_aside(named, include_hosted=False)
+            await self._set_strays_aside(assigned, include_hosted=False)
         self._fetchers.drop_idle()
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)
@@ -228,12 +234,15 @@ class Commands:
                 self._stop(partition)
                 self._logs.set_stray(key)
                 partition = None
+            if partition is not None and state.leader_epoch < partition.leader_epoch:
+                return ErrorCode.STALE_CONTROLLER_EPOCH
+            if partition is not None and partition.storage_error is not None:
+                partition = self._begin_again(partition, state)
             if partition is None:
                 partition = self._start_replica(key, state)
             if partition.storage_error is not None:
+                self._restarting.note(partition, state)
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            if state.leader_epoch < partition.leader_epoch:
-                return ErrorCode.STALE_CONTROLLER_EPOCH
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
                 self._take_move(partition, state)
                 return ErrorCode.NONE  # said before: nothing is truncated, no fetcher starts anew (statement 30)
@@ -241,14 +250,50 @@ class Commands:
                 return self._become_leader(partition, state)
             self._become_follower(partition, state)
         except StorageError as error:
-            if partition is not None:
-                self._hosted.fail_storage(partition, error)
-            else:
+            if partition is None:
                 _log.error("replica.not_started", partition=str(key), directory=error.directory, error=str(error))
+                partition = self._host_offline(key, state, error)
+            else:
+                self._hosted.fail_storage(partition, error)
+            self._restarting.note(partition, state)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
+
+    def _begin_again(self, partition: Partition, state: PartitionState) -> Partition | None:
+        """An offline replica is let go (None), so that it starts anew, if it may; else it stays."""
+        if self._restarting.refusal(partition, state):
+            return partition
+        key = partition.topic_partition
+        _log.warning(
+            "replica.restarted", partition=str(key), lost=partition.log.directory, leader_epoch=state.leader_epoch
+        )
+        self._stop(partition)
+        self._restarting.restarts += 1
+        return None
+
+    def _host_offline(self, key: TopicPartition, state: PartitionState, error: StorageError) -> Partition:
+        """A replica of ours whose log cannot be reached: it says so to all who ask, and waits."""
+        log = self._logs.unusable(key, state.topic_id, self._topic_configs(key.topic))
+        partition = Partition(key, state.topic_id, log, log.config, Offset(0))
+        self._hosted.add(partition)
+        self._hosted.fail_storage(partition, error)
+        return partition
+
+    def retry_offline(self) -> Awaitable[None]:
+        """Carry out what was commanded for offline replicas, as far as that has become possible."""
+        return self._place(self._retry_offline)
+
+    async def _retry_offline(self) -> None:
+        for position, (key, state) in enumerate(sorted(self._restarting.commanded.items())):
+            partition = self._hosted.get(key)
+            if partition is None or partition.storage_error is None:
+                self._restarting.forget(key)
+            elif self._restarting.commanded.get(key) is state and not self._restarting.refusal(partition, state):
+                self._apply(state)
+            if position % SLICE == SLICE - 1:
+                await asyncio.sleep(0)
 
     def _start_replica(self, key: TopicPartition, state: PartitionState) -> Partition:
         """Host the partition: its log as it is on disk, or a new one. Raises StorageError."""
@@ -260,6 +305,9 @@ class Commands:
             self._logs.set_stray(key)
             log = None
         mark = Offset(0)
+        lost = self._restarting.may_have_lost(key, state) if log is None else None
+        if lost is not None:
+            return self._host_offline(key, state, lost)
         if log is None:
             self.stopped_marks.pop(key, None)
             log = self._logs.create(key, state.topic_id, config)
@@ -270,6 +318,7 @@ class Commands:
         mark = max(min(mark, log.log_end_offset), log.log_start_offset)
         partition = Partition(key, state.topic_id, log, config, mark)
         self._hosted.add(partition)
+        self._restarting.forget(key)
         return partition
 
     def _take_state(self, partition: Partition, state: PartitionState) -> None:
@@ -331,6 +380,8 @@ class Commands:
         self._take_state(partition, state)
         if state.leader == NO_LEADER:
             self._fetchers.stop(partition.topic_partition)
+            if self._identity()[0] in state.isr:
+                self._restarting.can_lead(partition)
         else:
             self._fetchers.follow(partition, state.leader)
 
@@ -340,6 +391,7 @@ class Commands:
         self._fetchers.stop(partition.topic_partition)
         self._hosted.demote(partition)
         self._hosted.remove(partition)
+        self._restarting.forget(partition.topic_partition)
 
     async def _stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         error = self.fence(request.controller_epoch, request.broker_epoch)

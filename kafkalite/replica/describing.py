@@ -11,6 +11,7 @@ from kafkalite.replica.commands import Commands
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
 from kafkalite.replica.partition import Partition
+from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages import DescribeReplicasResponse, HealthProblem, ReplicaDescription, ReplicaProgress
 
 #: Problems of one sort that are told one by one; the rest is counted.
@@ -24,11 +25,13 @@ class Describing:
         self,
         hosted: HostedPartitions,
         commands: Commands,
+        restarting: Restarting,
         clock: Clock,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
     ) -> None:
         self._hosted = hosted
         self._commands = commands
+        self._restarting = restarting
         self._clock = clock
         self._identity = identity
         self._since: dict[tuple[str, str], int] = {}
@@ -98,6 +101,7 @@ class Describing:
                 counts["UnderMinIsrPartitionCount"] += leader.is_under_min_isr
                 counts["AtMinIsrPartitionCount"] += in_sync == leader.effective_min_insync_replicas
         counters = self._hosted.counters
+        counts["ReplicaRestarts"] = self._restarting.restarts
         counts["IsrShrinks"] = counters.isr_shrinks
         counts["IsrExpands"] = counters.isr_expands
         counts["FailedIsrUpdates"] = counters.failed_isr_updates
@@ -115,7 +119,8 @@ class Describing:
             name = str(partition.topic_partition)
             leader = partition.leader
             if partition.storage_error is not None:
-                tell("replica.offline", name, f"{name} is offline: {partition.storage_error}")
+                standing = self._restarting.standing(partition)
+                tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
                 continue
             if partition.log.damaged_at is not None:
                 tell("replica.damaged", name, f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}")

@@ -85,6 +85,8 @@ class ReplicaFetcher:
         self._connection: RpcConnection | None = None
         self._is_waiting = False
         self._work = asyncio.Event()
+        #: Of the answer that is being taken in, for the log.
+        self._paused: list[tuple[TopicPartition, ErrorCode, int]] = []
         #: The pause after a failure may end: the leader may have come back, or is another process now.
         self._retry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -267,6 +269,7 @@ class ReplicaFetcher:
         """Each partition's part into its log, with a pause for others after every slice."""
         position = 0
         count = size_bytes = 0
+        self._paused.clear()
         for one in answer.partitions:
             records = body[position : position + one.records_size]
             if len(records) != one.records_size:
@@ -278,6 +281,17 @@ class ReplicaFetcher:
             if count >= SLICE_PARTITIONS or size_bytes >= SLICE_BYTES:
                 count = size_bytes = 0
                 await asyncio.sleep(0)
+        if self._paused:
+            # One line, not one for each of thousands of partitions whose leader has changed.
+            first, error, pause_ms = self._paused[0]
+            _log.info(
+                "fetcher.paused",
+                partitions=len(self._paused),
+                first=str(first),
+                leader=self.leader_id,
+                error=error.name,
+                pause_ms=pause_ms,
+            )
 
     def _take_one(self, one: ReplicaFetchedPartition, records: memoryview) -> None:
         key = TopicPartition(one.topic, one.partition)
@@ -299,9 +313,7 @@ class ReplicaFetcher:
         fetched.is_listed = False
         longest = self._context.config.replica_fetch_backoff_ms
         fetched.backoff_ms = min(max(fetched.backoff_ms * 2, BACKOFF_MIN_MS), longest)
-        _log.info(
-            "fetcher.paused", partition=str(key), leader=self.leader_id, error=error.name, pause_ms=fetched.backoff_ms
-        )
+        self._paused.append((key, error, fetched.backoff_ms))
         delay_s = fetched.backoff_ms / 1000
         asyncio.get_running_loop().call_later(delay_s, self._list_again, key, fetched)
 

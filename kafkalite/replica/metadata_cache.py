@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from kafkalite.model import (
     NO_BROKER_EPOCH,
@@ -34,6 +35,8 @@ class MetadataCache:
         self._topics: dict[str, dict[int, PartitionState]] = {}
         self._names: dict[TopicId, str] = {}
         self._waiters: list[asyncio.Future[None]] = []
+        #: Told of topics that the controller says are deleted (not of those that a full request merely lacks).
+        self.on_topics_deleted: Callable[[tuple[str, ...]], None] = lambda topics: None
 
     @property
     def is_empty(self) -> bool:
@@ -66,6 +69,8 @@ class MetadataCache:
         self._brokers = {broker.broker_id: broker for broker in sorted(request.brokers, key=lambda b: b.broker_id)}
         self.broker_epochs = epochs
         self._tell()
+        if request.deleted_topics:
+            self.on_topics_deleted(request.deleted_topics)
         return is_changed
 
     def learn_brokers(self, brokers: tuple[Broker, ...]) -> bool:

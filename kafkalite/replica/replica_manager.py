@@ -29,6 +29,7 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.producing import Producing
 from kafkalite.replica.purgatory import ProduceDone
+from kafkalite.replica.restarting import Restarting
 from kafkalite.replica.serving import Serving
 from kafkalite.replica.startup import read_cluster
 from kafkalite.rpc.messages import (
@@ -63,6 +64,8 @@ class ReplicaManager:
         identity: broker id, and the broker epoch of the current registration (-1 before the first).
         notify_isr: told of ISR changes that this leader has made; passes them on to the controller, batched.
         on_storage_error: told of each replica that goes offline.
+        request_restart: ask the controller to take an offline replica out of the ISR (False), or say that a replica
+            that it may hold for offline can lead (True).
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         notify_isr: Callable[[list[IsrChange]], None],
         on_storage_error: Callable[[StorageError], None] = lambda error: None,
+        request_restart: Callable[[TopicPartition, bool], None] = lambda tp, online: None,
     ) -> None:
         self._config = config
         self._supervisor = supervisor
@@ -88,12 +92,13 @@ class ReplicaManager:
         self.metadata = metadata
         self._tasks: list[asyncio.Task[None]] = []
         self._saved_marks: dict[TopicPartition, Offset] = {}
+        self._request_restart = request_restart
         self.hosted = HostedPartitions(
             clock=env.clock,
             supervisor=supervisor,
             usable=session.usable,
             on_storage_error=on_storage_error,
-            on_offline=lambda partition: self._fetchers.stop(partition.topic_partition),
+            on_offline=self._replica_offline,
             on_synced=lambda partition: self._fetchers.list_again(partition.topic_partition),
         )
         following = Following(self.hosted)
@@ -125,6 +130,7 @@ class ReplicaManager:
             notify=notify_isr,
             expire_sessions=lambda silent_ms: self._serving.expire(silent_ms),
         )
+        self.restarting = Restarting(logs, lambda: identity()[0], request_restart)
         self._commands = Commands(
             config=config,
             hosted=self.hosted,
@@ -134,6 +140,7 @@ class ReplicaManager:
             topic_configs=topic_configs,
             identity=identity,
             on_brokers_changed=self._brokers_changed,
+            restarting=self.restarting,
             on_read_only=self._isr_keeper.look_now,
         )
         self._producing = Producing(self.hosted, metadata)
@@ -144,7 +151,7 @@ class ReplicaManager:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             on_caught_up=self._isr_keeper.on_follower_fetch,
         )
-        self._describing = Describing(self.hosted, self._commands, env.clock, identity)
+        self._describing = Describing(self.hosted, self._commands, self.restarting, env.clock, identity)
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -263,6 +270,25 @@ class ReplicaManager:
             if partition.log.directory == error.directory:
                 self.hosted.fail_storage(partition, error)
         self._fetchers.drop_idle()
+
+    def _replica_offline(self, partition: Partition) -> None:
+        self._fetchers.stop(partition.topic_partition)
+        self._request_restart(partition.topic_partition, False)
+
+    def on_log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
+        """One log went offline (found by housekeeping, or by ourselves): its replica does."""
+        partition = self.hosted.get(topic_partition)
+        if partition is not None and partition.log.path == error.path:
+            self.hosted.fail_storage(partition, error)
+
+    def offline(self) -> list[Partition]:
+        """Replicas that are offline, sorted."""
+        found = [partition for partition in self.hosted.all() if partition.storage_error is not None]
+        return sorted(found, key=lambda partition: partition.topic_partition)
+
+    def retry_offline(self) -> Awaitable[None]:
+        """See Commands.retry_offline."""
+        return self._commands.retry_offline()
 
     # --- data ----------------------------------------------------------------------------------
 

@@ -27,6 +27,14 @@ class RequestMemory:
         """Whether anybody may read on."""
         return self.used_bytes < self.limit_bytes
 
+    @property
+    def shortage_of_incomplete(self) -> int:
+        """Bytes of incomplete frames that must go so that they take half of the memory at most; 0 while nobody waits.
+
+        What complete requests hold comes back by itself, with their answers.
+        """
+        return max(0, self.incomplete_bytes - self.limit_bytes // 2) if self._waiters else 0
+
     def take(self, size: int) -> None:
         """Count bytes that have come in."""
         self.used_bytes += size

@@ -58,6 +58,8 @@ HELLO_TIMEOUT_S = 10.0
 #: ... and the rest of any frame that has begun, and room for answers.
 STALL_TIMEOUT_S = 30.0
 SWEEP_INTERVAL_S = 1.0
+#: While others wait for memory that half received frames hold, such a frame has only this long.
+MEMORY_GRACE_S = 1.0
 _FETCHES = (FetchRequest, ReplicaFetchRequest)
 
 
@@ -170,6 +172,19 @@ class RpcServer:
             now = loop.time()
             for connection in list(self.connections.values()):
                 connection.check_deadlines(now)
+            self._evict(now)
+
+    def _evict(self, now: float) -> None:
+        """Cut half received frames, the largest first, while they take the room that others wait for."""
+        excess = self.memory.shortage_of_incomplete
+        if excess <= 0:
+            return
+        late = [c for c in self.connections.values() if c.held_by_frame_since(now - MEMORY_GRACE_S)]
+        for connection in sorted(late, key=lambda c: c.incomplete_bytes, reverse=True):
+            excess -= connection.incomplete_bytes
+            connection.shut("a frame came too slowly while memory was short", at_once=True)
+            if excess <= 0:
+                return
 
 
 @dataclass(slots=True)
@@ -248,18 +263,20 @@ class _Connection:
             if not self.greeted:
                 self._greet(frame)
                 continue
-            await self._wait_until_may_dispatch(frame)
-            if self._closed:
-                return
-            self._handle(frame)
+            cls = by_kind.get(frame.kind)
+            is_fetch = cls in _FETCHES
+            if self._peer_is_slow() or self._is_full(is_fetch=is_fetch):  # else no coroutine for each request
+                await self._wait_until_may_dispatch(is_fetch=is_fetch)
+                if self._closed:
+                    return
+            self._handle(frame, cls, is_fetch=is_fetch)
             count += 1
             if count % DISPATCH_SLICE == 0:
                 self._flush()
                 await asyncio.sleep(0)
         self._flush()
 
-    async def _wait_until_may_dispatch(self, frame: Frame) -> None:
-        is_fetch = by_kind.get(frame.kind) in _FETCHES
+    async def _wait_until_may_dispatch(self, *, is_fetch: bool) -> None:
         while not self._closed:
             if self._peer_is_slow():
                 self._flush()
@@ -319,10 +336,9 @@ class _Connection:
         self._frame_since = None
         self._note_incomplete()
 
-    def _handle(self, frame: Frame) -> None:
-        cls = by_kind.get(frame.kind)
+    def _handle(self, frame: Frame, cls: type[Message] | None, *, is_fetch: bool) -> None:
         handler = self.server.handlers.get(cls) if cls is not None else None
-        slot = _Slot(frame.correlation_id, frame.size, cls in _FETCHES)
+        slot = _Slot(frame.correlation_id, frame.size, is_fetch)
         if cls is None or handler is None:
             if frame.kind % 2 or frame.kind == HelloRequest.kind:
                 raise ProtocolError(f"message of kind {frame.kind} is no request")
@@ -425,6 +441,15 @@ class _Connection:
         memory.give_back(self._charged)
         memory.end_overdraft(self)
         self._charged = self._incomplete = 0
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """Of the frame that is half received."""
+        return self._incomplete
+
+    def held_by_frame_since(self, moment: float) -> bool:
+        """Whether it has held memory for a half received frame since then."""
+        return self._incomplete > 0 and self._frame_since is not None and self._frame_since <= moment
 
     def check_deadlines(self, now: float) -> None:
         """Close the connection if it has used up somebody's patience."""

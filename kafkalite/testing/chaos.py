@@ -43,6 +43,8 @@ class Tally:
     #: Longest silence between two acknowledgements, seconds.
     longest_silence_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
+    #: How many were acknowledged when each fault was done.
+    acked_at_fault: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -63,30 +65,42 @@ class Census:
 
 
 class Faults:
-    """Does one fault after the other; at its end everything runs again."""
+    """Does one fault after the other; at its end everything runs again.
 
-    def __init__(self, cluster: ProcessCluster, rng: random.Random, tally: Tally, say: Say) -> None:
+    Args:
+        pace: factor of every wait; below 1 the faults follow each other faster.
+    """
+
+    def __init__(
+        self, cluster: ProcessCluster, rng: random.Random, tally: Tally, say: Say, *, pace: float = 1.0
+    ) -> None:
         self._cluster = cluster
         self._rng = rng
         self._tally = tally
         self._say = say
+        self._pace = pace
 
     async def run(self, until: float) -> None:
+        """Return after `until`, when each kind has been done at least once."""
         actions = [self._kill, self._kill, self._pause, self._terminate, self._kill_controller, self._zookeeper]
-        # Each kind once in random order, then at random: a short run sees as many kinds as it has time for.
+        # Each kind once in random order, then at random.
         queue = self._rng.sample(actions, len(actions))
         await asyncio.sleep(1.0)
-        while time.monotonic() < until:
+        while queue or time.monotonic() < until:
             action = queue.pop() if queue else self._rng.choice(actions)
             await action()
-            await asyncio.sleep(self._rng.uniform(1.0, 4.0))
+            await self._wait(1.0, 4.0)
+
+    async def _wait(self, low_s: float, high_s: float) -> None:
+        await asyncio.sleep(self._rng.uniform(low_s, high_s) * self._pace)
 
     def _note(self, kind: str, detail: str) -> None:
         self._tally.faults[kind] += 1
+        self._tally.acked_at_fault.append(len(self._tally.acked))
         self._say(f"  {kind}: {detail}")
 
     async def _restart(self, broker_id: int) -> None:
-        await asyncio.sleep(self._rng.uniform(0.0, 6.0))
+        await self._wait(0.0, 6.0)
         await asyncio.to_thread(self._cluster.restart, broker_id)
 
     async def _kill(self) -> None:
@@ -96,9 +110,8 @@ class Faults:
         await self._restart(broker_id)
 
     async def _kill_controller(self) -> None:
-        broker_id = await asyncio.to_thread(controller_of, self._cluster)
-        if broker_id not in self._cluster.nodes:
-            return
+        # The fault before may have left the cluster without one for the length of a session.
+        broker_id = await asyncio.to_thread(_any_controller, self._cluster)
         self._note("kill -9 controller", f"node {broker_id}")
         self._cluster.nodes[broker_id].kill()
         await self._restart(broker_id)
@@ -113,9 +126,9 @@ class Faults:
     async def _pause(self) -> None:
         broker_id = self._rng.choice(sorted(self._cluster.nodes))
         seconds = self._rng.uniform(0.5, 8.0)
-        self._note("SIGSTOP", f"node {broker_id} for {seconds:.1f} s")
+        self._note("SIGSTOP", f"node {broker_id} for {seconds * self._pace:.1f} s")
         self._cluster.nodes[broker_id].signal(signal.SIGSTOP)
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(seconds * self._pace)
         self._cluster.nodes[broker_id].signal(signal.SIGCONT)
 
     async def _zookeeper(self) -> None:
@@ -124,7 +137,7 @@ class Faults:
             return
         self._note("ZooKeeper restart", "kill -9")
         server.kill()
-        await asyncio.sleep(self._rng.uniform(0.0, 2.0))
+        await self._wait(0.0, 2.0)
         await asyncio.to_thread(self._cluster.start_zookeeper)
 
 
@@ -145,8 +158,15 @@ def controller_of(cluster: ProcessCluster) -> int:
         client.close()
 
 
-async def produce(cluster: ProcessCluster, tally: Tally, until: float, *, rate: float) -> None:
-    """Numbered records, `rate` a second, until `until`; returns when each has its answer."""
+def _any_controller(cluster: ProcessCluster) -> int:
+    """Wait until there is one."""
+    while (broker_id := controller_of(cluster)) not in cluster.nodes:
+        time.sleep(0.1)
+    return broker_id
+
+
+async def produce(cluster: ProcessCluster, tally: Tally, enough: asyncio.Event, *, rate: float) -> None:
+    """Numbered records, `rate` a second, until `enough`; returns when each has its answer."""
     async with AsyncClient.connect(cluster.bootstrap) as client:
         producer = Producer(client, acks="all", idempotent=True, linger_ms=5, delivery_timeout_ms=120_000)
         last = time.monotonic()
@@ -164,7 +184,7 @@ async def produce(cluster: ProcessCluster, tally: Tally, until: float, *, rate: 
 
         number = 0
         began = time.monotonic()
-        while time.monotonic() < until:
+        while not enough.is_set():
             due = int((time.monotonic() - began) * rate)
             while number < due:
                 future = await producer.send(TOPIC, b"key-%d" % (number % 97), b"%d" % number)
@@ -249,10 +269,11 @@ async def run(directory: Path, *, seconds: float, seed: int, rate: float, say: S
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic(TOPIC, 6, 3, configs={"min.insync.replicas": "2"})])
         await wait_in_sync(cluster, TOPIC, 3)
-        until = time.monotonic() + seconds
+        enough = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(produce(cluster, tally, until, rate=rate))
-            tasks.create_task(Faults(cluster, rng, tally, say).run(until))
+            tasks.create_task(produce(cluster, tally, enough, rate=rate))
+            await Faults(cluster, rng, tally, say, pace=min(1.0, seconds / 60)).run(time.monotonic() + seconds)
+            enough.set()
         healed = await wait_in_sync(cluster, TOPIC, 3)
         say(f"  healed: every ISR full {healed:.1f} s after the last fault")
         found = await census(cluster, tally)

@@ -52,8 +52,6 @@ class ZkChecker:
     def __init__(self, read: Callable[[str], bytes | None]) -> None:
         self._read = read
         self.states: dict[Partition, State] = {}
-        #: partition -> how often its state has been written.
-        self.writes: dict[Partition, int] = {}
         self.controller_epoch = 0
         #: (partition, leader epoch) -> who led.
         self._leaders: dict[tuple[Partition, int], int] = {}
@@ -80,7 +78,6 @@ class ZkChecker:
         old = self.states.get(partition)
         detail = f"{partition} {old} -> {new} {where}"
         self.changes += 1
-        self.writes[partition] = self.writes.get(partition, 0) + 1
         _demand(bool(new.isr), "the ISR is never empty", detail)
         _demand(len(set(new.isr)) == len(new.isr), "the ISR names each replica once", detail)
         _demand(new.leader == -1 or new.leader in new.isr, "the leader is in the ISR", detail)
@@ -122,6 +119,11 @@ class ReplicaView:
     log_start_offset: int
     log_end_offset: int
     read: Callable[[int, int], list[BatchView]]
+    #: As the node knows them; it may not know the latest.
+    isr: tuple[int, ...] = (1, 2)
+    partition_epoch: int = 0
+    #: Of its directory.
+    path: str = ""
 
     def __str__(self) -> str:
         role = "leader" if self.is_leader else "follower"
@@ -140,8 +142,8 @@ class ReplicaChecker:
 
     def __init__(self, min_insync_replicas: int = 2) -> None:
         self._min_insync_replicas = min_insync_replicas
-        #: partition -> (writes of its state, highest watermark) at a look at which the ISR was below the minimum.
-        self._frozen: dict[Partition, tuple[int, int]] = {}
+        #: Leaders that knew, at the last look, that their ISR is below the minimum: their state and high watermark then.
+        self._frozen: dict[tuple[int, Partition], tuple[tuple[int, int, int], int]] = {}
         #: partition -> its committed batches, in order.
         self.committed: dict[Partition, list[BatchView]] = {}
         self._leaders: dict[tuple[Partition, int], int] = {}
@@ -153,38 +155,36 @@ class ReplicaChecker:
         batches = self.committed.get(partition)
         return batches[-1].last_offset + 1 if batches else 0
 
-    def observe(
-        self, views: Iterable[ReplicaView], states: dict[Partition, State], writes: dict[Partition, int]
-    ) -> None:
+    def observe(self, views: Iterable[ReplicaView], states: dict[Partition, State]) -> None:
         """All replicas at one instant, and the state znodes."""
         seen = list(views)
         for view in seen:
             self._one(view)
-        for partition, state in states.items():
-            self._under_minimum(partition, state, writes.get(partition, 0))
+            self._under_minimum(view)
         for view in seen:
-            durable = states.get(view.partition)
-            if durable is None or durable.leader_epoch != view.leader_epoch:
+            current = states.get(view.partition)
+            if current is None or current.leader_epoch != view.leader_epoch:
                 continue
             end = self.committed_end(view.partition)
             _demand(
-                view.broker not in durable.isr or view.log_end_offset >= end,
+                view.broker not in current.isr or view.log_end_offset >= end,
                 "a member of the ISR has all that is committed",
-                f"{view}, committed up to {end}, {durable}",
+                f"{view}, committed up to {end}, {current}",
             )
 
-    def _under_minimum(self, partition: Partition, state: State, writes: int) -> None:
-        """F14: nothing is committed by an ISR below min.insync.replicas, however long it stays so."""
-        before = self._frozen.pop(partition, None)
-        if len(state.isr) >= self._min_insync_replicas:
+    def _under_minimum(self, view: ReplicaView) -> None:
+        """F14: a leader that knows its ISR to be below min.insync.replicas commits nothing, however long it is so."""
+        key = (view.broker, view.partition)
+        before = self._frozen.pop(key, None)
+        if not view.is_leader or len(view.isr) >= self._min_insync_replicas:
             return
-        end = self.committed_end(partition)
+        state = (view.incarnation, view.leader_epoch, view.partition_epoch)
         _demand(
-            before is None or before[0] != writes or before[1] == end,
+            before is None or before[0] != state or before[1] == view.high_watermark,
             "nothing is committed below min.insync.replicas",
-            f"{partition} {state}: the high watermark went from {before and before[1]} to {end}",
+            f"{view}, ISR {view.isr}: the high watermark was {before and before[1]}",
         )
-        self._frozen[partition] = (writes, end)
+        self._frozen[key] = (state, view.high_watermark)
 
     def _one(self, view: ReplicaView) -> None:
         _demand(

@@ -59,7 +59,10 @@ class FaultInjector:
         world.network.heal()
         if not world.zookeeper.is_up:
             world.zookeeper.start()
-        for name in self._simulation.nodes:
+        for name, node in self._simulation.nodes.items():
+            node.stopping = False  # one that is just about to stop is started again when it has
+            if world.host(name).disk.is_failing:
+                self._replace_disk(name)
             world.zookeeper.unblock(name)
             world.power_on(name)
             world.resume(name)
@@ -74,7 +77,7 @@ class FaultInjector:
             await asyncio.sleep(fault.for_s)
             self._simulation.start_node(name)
             return
-        undo = self._apply(fault.kind, name)
+        undo = self._fail_disk(fault, name) if fault.kind is FaultKind.DISK else self._apply(fault.kind, name)
         if undo is None:
             return
         self.applied += 1
@@ -82,6 +85,22 @@ class FaultInjector:
         await asyncio.sleep(fault.for_s)
         undo()
         self._world.loop.trace(f"undo {fault.kind.value} {name}")
+
+    def _fail_disk(self, fault: Fault, name: str) -> Undo | None:
+        disk = self._world.host(name).disk
+        if disk.is_failing:
+            return None
+        directories = self._simulation.plan.log_dirs
+        disk.fail(directories[round(fault.at_s * 1_000) % len(directories)])
+        return partial(self._replace_disk, name)
+
+    def _replace_disk(self, name: str) -> None:
+        """The disk answers again, with what it had; somebody restarts the node, which has given the disk up."""
+        disk = self._world.host(name).disk
+        for directory in self._simulation.plan.log_dirs:
+            disk.repair(directory)
+        self._world.crash(name)
+        self._simulation.start_node(name)
 
     def _target(self, target: str) -> str:
         """The node that has the role now; the first one if nobody has."""

@@ -25,6 +25,7 @@ class FaultKind(Enum):
     ZK_EXPIRE = "zk_expire"  # its session ends at the server now
     ZK_LOSE_REPLY = "zk_lose_reply"  # its next write is applied but not answered
     ZK_DOWN = "zk_down"  # the whole ZooKeeper service, for everybody
+    DISK = "disk"  # one of its two log directories answers EIO; repaired and restarted after `for`
     CRASH_ALL = "crash_all"  # every node, at the same instant
 
 
@@ -53,6 +54,7 @@ class Plan:
     nodes: int
     topics: dict[str, int]
     flush_before_ack: bool
+    log_dirs: tuple[str, ...]
     fault_time_s: float
     settings: dict[str, int | str]
     topic_settings: dict[str, str]
@@ -72,7 +74,7 @@ class Plan:
         topics = ", ".join(f"{name} with {count} partitions" for name, count in self.topics.items())
         shown = " ".join(f"{key}={value}" for key, value in {**self.settings, **self.topic_settings}.items())
         return [
-            f"seed {self.seed}: {self.nodes} nodes; {topics}; faults for {self.fault_time_s:.0f} s",
+            f"seed {self.seed}: {self.nodes} nodes; {topics}; {len(self.log_dirs)} log dirs; faults for {self.fault_time_s:.0f} s",
             f"  settings   {shown}",
             (
                 f"  links      {self.link.latency_min_ns / 1e6:.2f} to {self.link.latency_max_ns / 1e6:.2f} ms, "
@@ -91,7 +93,7 @@ _WEIGHTS = {
     FaultKind.CRASH: 10, FaultKind.POWER: 8, FaultKind.RESTART: 4, FaultKind.PAUSE: 7, FaultKind.ISOLATE: 6,
     FaultKind.PARTITION: 6, FaultKind.PARTITION_IN: 3, FaultKind.PARTITION_OUT: 3, FaultKind.SLOW: 3,
     FaultKind.ZK_BLOCK: 4, FaultKind.ZK_EXPIRE: 5, FaultKind.ZK_LOSE_REPLY: 5, FaultKind.ZK_DOWN: 2,
-    FaultKind.CRASH_ALL: 1,
+    FaultKind.CRASH_ALL: 1, FaultKind.DISK: 5,
 }  # fmt: skip
 
 
@@ -133,11 +135,13 @@ def draw(seed: int) -> Plan:
         spike_ns=source.choice((50, 300, 1_000)) * 1_000_000,
     )
     fault_time_s = source.choice((20.0, 30.0, 45.0))
+    log_dirs = ("/data1", "/data2") if source.random() < 0.3 else ("/data1",)
     return Plan(
         seed=seed,
         nodes=nodes,
         topics=topics,
         flush_before_ack=flush,
+        log_dirs=log_dirs,
         fault_time_s=fault_time_s,
         settings=settings,
         topic_settings=topic_settings,
@@ -146,15 +150,17 @@ def draw(seed: int) -> Plan:
         batches_per_s=source.choice((5.0, 15.0)),
         record_bytes=source.choice((40, 300, 1_500)),
         consumers=source.choice((0, 1, 2)),
-        faults=_draw_faults(source, nodes, fault_time_s, session_ms / 1000, power=flush),
+        faults=_draw_faults(source, nodes, fault_time_s, session_ms / 1000, power=flush, disks=len(log_dirs) > 1),
     )
 
 
 def _draw_faults(
-    source: random.Random, nodes: int, time_s: float, session_s: float, *, power: bool
+    source: random.Random, nodes: int, time_s: float, session_s: float, *, power: bool, disks: bool
 ) -> tuple[Fault, ...]:
     # A run under few kinds of faults gets deeper into them than one under all (swarm testing).
-    kinds = [kind for kind in FaultKind if kind is not FaultKind.POWER or power]
+    kinds = [
+        kind for kind in FaultKind if (kind is not FaultKind.POWER or power) and (kind is not FaultKind.DISK or disks)
+    ]
     kinds = sorted(source.sample(kinds, source.randint(2, len(kinds))), key=lambda kind: kind.value)
     count = source.randint(2, max(3, round(time_s / 3)))
     names = [f"node{number}" for number in range(1, nodes + 1)]

@@ -5,31 +5,44 @@ Every process dies with its parent (PR_SET_PDEATHSIG), so that nothing is left b
 
 from __future__ import annotations
 
-import ctypes
+import contextlib
 import json
 import os
+import queue
 import selectors
 import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None, use_errno=True)
+#: util-linux: the kernel kills the process when its parent has died. (A function run in the forked child would close
+#: the connections of a Spark session in this process.)
+_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
+#: A fork and an exec take far less.
+_SPAWN_S = 10.0
+#: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all. No
+#: executor: a Ctrl-C while it starts its thread makes the interpreter wait for that thread for ever.
+_wanted: queue.SimpleQueue[tuple[Callable[[], subprocess.Popen[bytes]], Future[subprocess.Popen[bytes]]]]
+_wanted = queue.SimpleQueue()
 
 
-#: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all.
-_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="process-starter")
+def _start_processes() -> None:
+    while True:
+        spawn, started = _wanted.get()
+        try:
+            started.set_result(spawn())
+        except OSError as error:
+            started.set_exception(error)
 
 
-def _die_with_parent() -> None:
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+threading.Thread(target=_start_processes, name="process-starter", daemon=True).start()
 
 
 class ProcessFailed(RuntimeError):
@@ -44,6 +57,7 @@ class Process:
         self.log_path = log_path
         self._arguments = [sys.executable, "-m", "kafkalite_cli", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
+        self._starting: Future[subprocess.Popen[bytes]] | None = None
         self.ready: dict[str, Any] = {}
 
     @property
@@ -54,16 +68,18 @@ class Process:
     def launch(self) -> None:
         """Start without waiting for readiness."""
         assert self._process is None or self._process.poll() is not None, f"{self.name} is running"
-        self._process = _starter.submit(self._spawn).result()
+        self._starting = Future()
+        _wanted.put((self._spawn, self._starting))
+        self._process = self._starting.result()
+        self._starting = None
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                self._arguments,
+                [*_DIE_WITH_PARENT, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                preexec_fn=_die_with_parent,
             )
 
     def wait_ready(self, deadline_s: float = 60.0) -> dict[str, Any]:
@@ -98,7 +114,11 @@ class Process:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """kill -9, also if stopped."""
+        """kill -9, also if stopped; also if `launch` was interrupted."""
+        if self._starting is not None:
+            with contextlib.suppress(OSError, TimeoutError):
+                self._process = self._starting.result(_SPAWN_S)
+            self._starting = None
         self.signal(signal.SIGKILL)
         self._reap(10)
 

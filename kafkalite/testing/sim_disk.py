@@ -206,6 +206,11 @@ class SimDisk:
         """Every operation at or below `path` raises OSError(error) from now on."""
         self._failing[path] = error
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether some path fails."""
+        return bool(self._failing)
+
     def repair(self, path: str) -> None:
         self._failing.pop(path, None)
 
@@ -315,6 +320,10 @@ class SimDisk:
         self.check(path)
         return max(0, self.capacity_bytes - self.used_bytes())
 
+    def total_bytes(self, path: str) -> int:
+        self.check(path)
+        return self.capacity_bytes
+
     def modified_ms(self, path: str) -> int:
         self.check(path)
         found = self._tree.lookup(path)
@@ -336,7 +345,13 @@ class SimDisk:
 
         return release
 
-    async def run_blocking(self, function: Callable[[], object]) -> object:
+    def separate(self, path: str) -> None:
+        """Nothing blocks here."""
+
+    def abandon(self, path: str) -> None:
+        """Nothing blocks here."""
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         await self.pause()
         return function()
 

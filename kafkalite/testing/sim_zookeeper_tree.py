@@ -70,6 +70,10 @@ class ZnodeTree:
         """Every path, sorted."""
         return sorted(self._nodes)
 
+    def persistent(self) -> list[tuple[str, bytes]]:
+        """(path, data) of every znode that no session owns, parents first."""
+        return [(path, self._nodes[path].data) for path in sorted(self._nodes) if not self._nodes[path].owner]
+
     def ephemerals(self, session_id: int) -> list[str]:
         """What dies with the session."""
         return list(self._ephemerals.get(session_id, ()))

@@ -49,30 +49,36 @@ def run_seed(seed: int, *, show_log: bool, once: bool) -> int:
 
 def run_seeds(start: int, count: int, jobs: int) -> int:
     """Run many seeds in `jobs` processes; returns the exit code."""
-    failed: list[Result] = []
-    done = acked = 0
-    cpu_s = virtual_s = 0.0
+    results: list[Result] = []
+    failed = 0
     context = multiprocessing.get_context("spawn")
+    # A process ends after some seeds: what failed runs leave behind goes with it.
     with context.Pool(jobs, maxtasksperchild=25) as pool:
         for result in pool.imap_unordered(_one, range(start, start + count)):
-            done += 1
-            acked += result.stats.get("acked", 0)
-            cpu_s += result.cpu_s
-            virtual_s += result.virtual_s
+            results.append(result)
             if not result.ok:
-                failed.append(result)
+                failed += 1
                 print(f"\r{result.line()}", flush=True)
-            if sys.stdout.isatty() or done % 50 == 0:
-                print(
-                    f"\r{done}/{count} seeds, {len(failed)} failed", end="" if sys.stdout.isatty() else "\n", flush=True
-                )
-    failed.sort(key=lambda result: result.seed)
+            if sys.stdout.isatty():
+                print(f"\r{len(results)}/{count} seeds, {failed} failed", end="", flush=True)
+            elif len(results) % 50 == 0:
+                print(f"{len(results)}/{count} seeds, {failed} failed", flush=True)
+    if sys.stdout.isatty():
+        print()
+    return summarize(start, results)
+
+
+def summarize(start: int, results: Sequence[Result]) -> int:
+    """Print the summary of many seeds; returns the exit code."""
+    failed = sorted(result.seed for result in results if not result.ok)
+    acked = sum(result.stats.get("acked", 0) for result in results)
+    virtual_s, cpu_s = sum(result.virtual_s for result in results), sum(result.cpu_s for result in results)
     print(
-        f"\r{done} seeds from {start}: {done - len(failed)} ok, {len(failed)} failed; {acked} records acknowledged; "
-        f"{virtual_s:.0f} s of virtual time in {cpu_s:.0f} s of CPU"
+        f"{len(results)} seeds from {start}: {len(results) - len(failed)} ok, {len(failed)} failed; "
+        f"{acked} records acknowledged; {virtual_s:.0f} s of virtual time in {cpu_s:.0f} s of CPU"
     )
     if failed:
-        print("failed seeds: " + " ".join(str(result.seed) for result in failed))
+        print("failed seeds: " + " ".join(map(str, failed)))
     return 1 if failed else 0
 
 

@@ -18,11 +18,11 @@ from typing import Any, Protocol
 from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, KafkaliteError
-from kafkalite.model import TopicPartition
 from kafkalite.node.node import Node
 from kafkalite.record.reader import read_records
+from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages import NewTopic, ReplicaDescription
+from kafkalite.rpc.messages import NewTopic
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.faults import FaultInjector
 from kafkalite.testing.log_view import BatchView, read_batches
@@ -31,7 +31,6 @@ from kafkalite.testing.sim_env import SimWorld, render
 from kafkalite.testing.sim_loop import Process, SimulationError
 from kafkalite.testing.workload import RPC_PORT, ConsumerWorkload, ProducerWorkload, client_of, record_name
 
-LOG_DIRECTORY = "/data"
 #: The checkers look so often.
 _STEP_S = 0.1
 #: A cluster without faults has so long to become whole, and clients to deliver what they hold.
@@ -152,7 +151,7 @@ class Simulation:
                 "rpc.port": RPC_PORT,
                 "kafka.port": -1,
                 "http.port": -1,
-                "log.dirs": (LOG_DIRECTORY,),
+                "log.dirs": self.plan.log_dirs,
                 "zookeeper.connect": "zookeeper:2181",
                 "auto.create.topics.enable": False,
                 **self.plan.settings,
@@ -201,27 +200,32 @@ class Simulation:
             if not node.ready:
                 continue
             assert node.process is not None
-            for description in node.node.replicas.describe(()).replicas:
-                found.append(self._view(node, node.process, description))
+            # Not through describe(): that settles what is lazily noted, and a look must change nothing.
+            for replica in node.node.replicas.hosted.all():
+                if replica.storage_error is None:
+                    found.append(self._view(node, node.process, replica))
         return found
 
-    def _view(self, node: SimNode, process: Process, description: ReplicaDescription) -> ReplicaView:
+    def _view(self, node: SimNode, process: Process, replica: Replica) -> ReplicaView:
         disk = self.world.host(node.name).disk
-        path = f"{LOG_DIRECTORY}/{description.topic}-{description.partition}"
+        path = replica.log.path
 
         def read(start: int, end: int) -> list[BatchView]:
             return read_batches(disk, path, start, end)
 
         return ReplicaView(
-            node.broker_id,
-            process.incarnation,
-            (description.topic, description.partition),
-            description.is_leader,
-            description.leader_epoch,
-            description.high_watermark,
-            description.log_start_offset,
-            description.log_end_offset,
-            read,
+            broker=node.broker_id,
+            incarnation=process.incarnation,
+            partition=(replica.topic_partition.topic, replica.topic_partition.partition),
+            is_leader=replica.leader is not None,
+            leader_epoch=replica.leader_epoch,
+            high_watermark=replica.high_watermark,
+            log_start_offset=replica.log.log_start_offset,
+            log_end_offset=replica.log.log_end_offset,
+            read=read,
+            isr=replica.current_isr,
+            partition_epoch=replica.partition_epoch,
+            path=path,
         )
 
     def check(self) -> None:
@@ -235,7 +239,7 @@ class Simulation:
             context = self.world.loop.unhandled[0]
             error = context.get("exception")
             raise Violation(f"an error that nobody sees: {context['message']}: {error!r}{_where(error)}")
-        self.replicas.observe(self.views(), self.zk.states, self.zk.writes)
+        self.replicas.observe(self.views(), self.zk.states)
 
     # --- nodes -----------------------------------------------------------------------------------
 
@@ -406,11 +410,10 @@ class Simulation:
 
     def _records(self, view: ReplicaView) -> list[tuple[int, str]]:
         disk = self.world.host(self.plan.node_names[view.broker - 1]).disk
-        path = f"{LOG_DIRECTORY}/{TopicPartition(*view.partition)}"
         found = []
-        for name in disk.peek_names(path):
+        for name in disk.peek_names(view.path):
             if name.endswith(".log"):
-                for record in read_records(disk.peek(f"{path}/{name}")):
+                for record in read_records(disk.peek(f"{view.path}/{name}")):
                     found.append((record.offset, record_name(record.value or b"")))
         return found
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from pyspark_kafkalite.batches import CorruptRecords, scan
+from pyspark_kafkalite.batches import CorruptRecords, Scan, scan
 from pyspark_kafkalite.clients import Fetched, LogClient
 from pyspark_kafkalite.cluster import DataLoss, loss_message
 from pyspark_kafkalite.columns import Column
@@ -45,31 +46,51 @@ class RangeReader:
         """
         position = wanted.start
         deadline = self._deadline()
-        while position < wanted.end:
-            try:
-                fetched = self._fetch(wanted, position)
-            except ApiError as error:
-                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+        # the next fetch is on its way while this one is decoded and taken; nothing else uses the client meanwhile
+        with ThreadPoolExecutor(1, "kafkalite-fetch") as fetcher:
+            coming: Future[Fetched] | None = None
+            while position < wanted.end:
+                coming = coming or fetcher.submit(self._fetch, wanted, position)
+                fetched = self._taken(coming, wanted, position, deadline)
+                coming = None
+                if isinstance(fetched, int):
+                    position = fetched
+                    continue
+                found = self._scanned(fetched, wanted, position)
+                after = found.next_offset
+                if after is None or after <= position:
+                    self._check_same_topic(wanted, position)
+                    self._check_patience(wanted, position, deadline, f"its high watermark is {fetched.high_watermark}")
+                    continue
+                if after < wanted.end:
+                    coming = fetcher.submit(self._fetch, wanted, after)
+                try:
+                    shape = Wanted(wanted.topic, wanted.partition, position, wanted.end, columns)
+                    yield from decode(fetched.records, found.spans, shape)
+                except CorruptRecords as error:
                     raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
-                position = self._resume(wanted, position, deadline)
-                continue
-            except (KafkaliteError, OSError) as error:  # no answer: the leader may be on its way to another node
-                self._check_patience(wanted, position, deadline, str(error))
-                self.sleep(_RETRY_S)
-                continue
-            aborted = [(a.producer_id, a.first_offset) for a in fetched.aborted] if self.options.read_committed else []
-            try:
-                found = scan(fetched.records, aborted, check_crc=self.options.check_crc)
-                shape = Wanted(wanted.topic, wanted.partition, position, wanted.end, columns)
-                yield from decode(fetched.records, found.spans, shape)
-            except CorruptRecords as error:
+                position = after
+                deadline = self._deadline()
+
+    def _taken(self, coming: Future[Fetched], wanted: OffsetRange, position: int, deadline: float) -> Fetched | int:
+        """What was fetched, or the offset to go on at when nothing could be."""
+        try:
+            return coming.result()
+        except ApiError as error:
+            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
-            if found.next_offset is None or found.next_offset <= position:
-                self._check_same_topic(wanted, position)
-                self._check_patience(wanted, position, deadline, f"its high watermark is {fetched.high_watermark}")
-                continue
-            position = found.next_offset
-            deadline = self._deadline()
+            return self._resume(wanted, position, deadline)
+        except (KafkaliteError, OSError) as error:  # no answer: the leader may be on its way to another node
+            self._check_patience(wanted, position, deadline, str(error))
+            self.sleep(_RETRY_S)
+            return position
+
+    def _scanned(self, fetched: Fetched, wanted: OffsetRange, position: int) -> Scan:
+        aborted = [(a.producer_id, a.first_offset) for a in fetched.aborted] if self.options.read_committed else []
+        try:
+            return scan(fetched.records, aborted, check_crc=self.options.check_crc)
+        except CorruptRecords as error:
+            raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
 
     def _deadline(self) -> float:
         return self.clock() + self.options.poll_timeout_ms / 1000

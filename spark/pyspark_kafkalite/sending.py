@@ -6,6 +6,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -14,10 +15,14 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
+from kafkalite.rpc.messages import TransactionMember
 from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.encode import EncodedBatch, encode
 from pyspark_kafkalite.options import WriteOptions
 from pyspark_kafkalite.rows import BadRow, PartitionCounts, Router, RowShape
+
+#: What is still to be sent, in order, by partition.
+_Queues = dict[TopicPartition, deque[EncodedBatch]]
 
 
 class WriteFailed(KafkaliteError):
@@ -35,10 +40,11 @@ class Written:
 
 @dataclass(slots=True)
 class RowWriter:
-    """Writes the rows of one task attempt, under a producer id of its own.
+    """Writes the rows of one task attempt, under a producer id of its own or that of its open transaction.
 
     A batch that is sent again within the attempt (its answer was lost, its leader moved) has the same producer id and
-    sequence, so the broker keeps one copy. Another attempt has another id: at-least-once over attempts.
+    sequence, so the broker keeps one copy. Another attempt has another id: at-least-once over attempts, if there is no
+    transaction.
     """
 
     client: LogClient
@@ -46,9 +52,12 @@ class RowWriter:
     shape: RowShape
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     rng: random.Random = field(default_factory=random.Random)
+    transaction: TransactionMember | None = None
+    _added: set[TopicPartition] = field(default_factory=set)
     _sequences: dict[TopicPartition, int] = field(default_factory=dict)
     _offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     _producer: tuple[int, int] | None = None
+    _sending: Future[None] | None = None
     _rows: int = 0
     _bytes: int = 0
 
@@ -59,36 +68,55 @@ class RowWriter:
             BadRow: a row cannot be written as it is.
             WriteFailed: the cluster refused, or did not answer within delivery.timeout.ms.
         """
-        counts = _Counts(self.client)
+        counts = _Counts(self.client, self._settle)
         router = Router(self.shape, self.options.topic, counts, self.options.batch_bytes, self.rng)
         waiting: list[pa.RecordBatch] = []
         size = 0
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            waiting.append(batch)
-            size += batch.nbytes
-            if size >= self.options.buffer_bytes:
-                self._flush(router, waiting)
-                waiting, size = [], 0
-        if waiting:
-            self._flush(router, waiting)
+        # one buffer is on its way while the next is collected and encoded
+        with ThreadPoolExecutor(1, "kafkalite-send") as sender:
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                waiting.append(batch)
+                size += batch.nbytes
+                if size >= self.options.buffer_bytes:
+                    self._hand_over(sender, self._encoded(router, waiting))
+                    waiting, size = [], 0
+            if waiting:
+                self._hand_over(sender, self._encoded(router, waiting))
+            self._settle()
         offsets = tuple((tp.topic, tp.partition, *span) for tp, span in sorted(self._offsets.items()))
         return Written(self._rows, self._bytes, offsets)
 
-    def _flush(self, router: Router, waiting: list[pa.RecordBatch]) -> None:
-        """Send rows in rounds: the next batch of every partition at once, over all leaders."""
+    def _hand_over(self, sender: ThreadPoolExecutor, queues: _Queues) -> None:
+        self._settle()
+        self._sending = sender.submit(self._send, queues)
+
+    def _settle(self) -> None:
+        """Wait until nothing is on its way: the client serves one thread at a time. Raises what sending raised."""
+        sending, self._sending = self._sending, None
+        if sending is not None:
+            sending.result()
+
+    def _encoded(self, router: Router, waiting: list[pa.RecordBatch]) -> _Queues:
         rows, where = router.route(waiting[0] if len(waiting) == 1 else pa.Table.from_batches(waiting))
-        queues: dict[TopicPartition, deque[EncodedBatch]] = {}
+        queues: _Queues = {}
         for batch in encode(rows, where, self.options.batch_bytes):
             tp = TopicPartition(*router.destinations[batch.destination])
             queues.setdefault(tp, deque()).append(batch)
+        return queues
+
+    def _send(self, queues: _Queues) -> None:
+        """Send in rounds: the next batch of every partition at once, over all leaders."""
         while queues:
             self._round({tp: queue.popleft() for tp, queue in sorted(queues.items())})
             queues = {tp: queue for tp, queue in queues.items() if queue}
 
     def _round(self, batches: dict[TopicPartition, EncodedBatch]) -> None:
-        producer_id, epoch = self._producer = self._producer or self.client.init_producer_id()
+        try:
+            producer_id, epoch = self._prepare(batches.keys())
+        except (KafkaliteError, OSError) as error:
+            raise WriteFailed(f"writing to {', '.join(map(str, sorted(batches)))} failed: {error}") from error
         now_ms = self.now_ms()
         codec = codec_named(self.options.compression)
         sealed = {
@@ -98,6 +126,7 @@ class RowWriter:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=self._sequences.get(tp, 0),
+                transactional=self.transaction is not None,
             )
             for tp, batch in batches.items()
         }
@@ -116,15 +145,28 @@ class RowWriter:
             self._rows += batch.count
             self._bytes += len(batch.records)
 
+    def _prepare(self, partitions: Iterable[TopicPartition]) -> tuple[int, int]:
+        """The producer id and epoch to write to these partitions with. Raises what the client raises."""
+        if self.transaction is None:
+            self._producer = self._producer or self.client.init_producer_id()
+            return self._producer
+        new = set(partitions) - self._added
+        if new:
+            self.client.add_partitions(self.transaction, sorted(new))
+            self._added |= new
+        return self.transaction.producer_id, self.transaction.producer_epoch
+
 
 class _Counts(PartitionCounts):
-    def __init__(self, client: LogClient) -> None:
+    def __init__(self, client: LogClient, settle: Callable[[], None]) -> None:
         self._client = client
+        self._settle = settle
         self._known: dict[str, int] = {}
 
     def __call__(self, topic: str) -> int:
         count = self._known.get(topic)
         if count is None:
+            self._settle()
             found = [t for t in self._client.metadata([topic]).topics if t.topic == topic and not t.error]
             if not found or not found[0].partitions:
                 raise BadRow(f"topic {topic} does not exist: kafkalite admin create-topic {topic}")
@@ -138,4 +180,6 @@ def _refusal(error: ApiError, size: int) -> str:
         hint = f" (the largest has {size} bytes; raise the topic's max.message.bytes, or lower kafkalite.batch.size if no row is that large)"
     elif error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
         hint = " (fewer in-sync replicas than min.insync.replicas: kafkalite admin health)"
+    elif error.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED):
+        hint = " (this attempt's transaction was aborted: it took longer than kafkalite.transaction.timeout.ms, or another attempt was committed)"
     return f"a batch was refused: {error.code.name}, {error}{hint}"

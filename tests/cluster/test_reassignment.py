@@ -98,7 +98,7 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
         running = True
 
         async def load() -> None:
-            await produce(cluster, tally, time.monotonic() + 12, rate=500)
+            await produce(cluster, tally, after(12), rate=500)
 
         async def move() -> float:
             nonlocal running
@@ -152,6 +152,13 @@ def check_limits(seen: list[znodes.TopicZnode]) -> None:
             replicas: Any = topic.partitions[number]
             assert len(replicas) >= 3
             assert len(replicas) <= 4 + 1
+
+
+def after(seconds: float) -> asyncio.Event:
+    """Set after so long: the end of a load."""
+    enough = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, enough.set)
+    return enough
 
 
 async def wait_until_gone(directory: Path) -> None:
@@ -212,7 +219,7 @@ async def test_every_verb(tmp_path: Path) -> None:
 
         # a throttled move, its progress, its cancellation, and again without a throttle
         tally = Tally()
-        await produce(cluster, tally, time.monotonic() + 1, rate=3000)
+        await produce(cluster, tally, after(1), rate=3000)
         plan = tmp_path / "plan.json"
         made = await run("reassign", "plan", "--drain-broker", "2", "-o", str(plan))
         assert made["replicas_to_copy"] == 2 and made["bytes_to_copy"] > 0

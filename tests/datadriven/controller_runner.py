@@ -13,6 +13,8 @@ Commands (arguments are key=value; `1@7` is broker 1 with epoch 7, plain `1` has
     delete t u                              the order in /admin/delete_topics
     stopped 1 t-0 failed=t-1                a broker's answer to StopReplica
     lost 2                                  a broker's queue overflowed
+    restart 2 t-0 t-1 made=9                a broker's request in /restart_partitions (online=yes: the replicas are back)
+    dead 2 t-0                              a broker refuses a command with KAFKA_STORAGE_ERROR
     limits replicas=1 partitions=2 leaders=1               for reassignments; what is left out is not limited
     reassign t-0=4,5,6 t-1=                 the order in /admin/reassign_partitions (nothing: call it off)
     add t-1=1,2                             the orders in /admin/partitions_add
@@ -45,6 +47,7 @@ from kafkalite.controller.events import (
     DropDeletionOrders,
     DropPartitionOrders,
     DropPreferredElection,
+    DropRestartRequests,
     Effect,
     Event,
     InitialisationDue,
@@ -63,10 +66,13 @@ from kafkalite.controller.events import (
     ReassignmentRequested,
     RemovePartition,
     RemoveTopic,
+    ReplicasFailed,
     ReplicasStopped,
     ReplyShutdown,
     RereadTopics,
     Resign,
+    RestartOrder,
+    RestartsRequested,
     Send,
     SettleOrder,
     StatesRead,
@@ -179,6 +185,14 @@ class Script:
             case "lost":
                 info = _broker(words[0])
                 self.handle(InitialisationDue({info.broker_id: info.broker_epoch}, "queue.overflow"))
+            case "restart":
+                made_at = int(options.get("made", self.zxid))
+                asked = tuple(map(_partition, words[1:]))
+                order = RestartOrder("req-0", BrokerId(int(words[0])), asked, made_at, "online" in options)
+                self.handle(RestartsRequested((order,)))
+            case "dead":
+                info = _broker(words[0])
+                self.handle(ReplicasFailed(info.broker_id, info.broker_epoch, tuple(map(_partition, words[1:]))))
             case "limits":
                 values = {name: int(options[name]) for name in sorted(options)}
                 self.limits = Limits(
@@ -255,6 +269,8 @@ class Script:
                 say(f"drop-deletions {' '.join(topics)}")
             case DropPreferredElection(version):
                 say(f"drop-preferred version={version}")
+            case DropRestartRequests(names):
+                say(f"drop-restarts {' '.join(names)}")
             case ReplyShutdown(_, response):
                 remaining = " ".join(f"{each.topic}-{each.partition}" for each in response.remaining)
                 say(f"reply error={response.error} remaining=[{remaining}]")

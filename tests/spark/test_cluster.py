@@ -52,6 +52,16 @@ def killing(df, pid: int, at_row: int):
     return df.mapInArrow(through, df.schema)
 
 
+def reactivate(spark) -> None:
+    """Make the session this thread's active one again.
+
+    Starting a process with `preexec_fn` from another thread forks; in the child this thread's locals are dropped, and
+    with them py4j's connection, whose farewell goes over the socket that both share. The next call to the JVM then comes
+    from a new thread there, which knows no active session and finds no Python data source.
+    """
+    spark._jvm.org.apache.spark.sql.SparkSession.setActiveSession(spark._jsparkSession)
+
+
 def source(spark, cluster: ProcessCluster):
     return spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", ",".join(cluster.bootstrap))
 
@@ -59,6 +69,7 @@ def source(spark, cluster: ProcessCluster):
 @pytest.mark.checklist(94)
 @pytest.mark.checklist("F27")
 def test_jobs_survive_kill_9_of_the_leader(spark, cluster) -> None:
+    reactivate(spark)
     asyncio.run(create(cluster, "t"))
     first = asyncio.run(leader(cluster, "t"))
     rows = killing(spark.range(0, ROWS, 1, 2), cluster.nodes[first].pid, ROWS // 4)
@@ -77,6 +88,7 @@ def test_jobs_survive_kill_9_of_the_leader(spark, cluster) -> None:
     # the second death in the middle of a read; small fetches, so that most are still to come
     cluster.nodes[first].kill()  # it is dead; this takes its remains away
     cluster.restart(first)
+    reactivate(spark)
     asyncio.run(wait_in_sync(cluster, "t", 3))
     second = asyncio.run(leader(cluster, "t"))
     small = (

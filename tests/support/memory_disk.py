@@ -168,6 +168,9 @@ class MemoryDisk:
                 else:
                     self.durable_entries.pop(known, None)
 
+    def total_bytes(self, path: str) -> int:
+        return 1 << 41
+
     def free_bytes(self, path: str) -> int:
         return 1 << 40
 
@@ -182,7 +185,13 @@ class MemoryDisk:
         self.locks.add(path)
         return lambda: self.locks.discard(path)
 
-    async def run_blocking(self, function: Callable[[], object]) -> object:
+    def separate(self, path: str) -> None:
+        """Nothing blocks here."""
+
+    def abandon(self, path: str) -> None:
+        """Nothing blocks here."""
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         return function()
 
     # --- faults -----------------------------------------------------------------------------------

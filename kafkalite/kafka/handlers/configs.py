@@ -91,9 +91,9 @@ class ConfigHandlers:
         where = f"PLAINTEXT://{mine.kafka_host}:{mine.kafka_port}" if mine is not None else ""
         return [
             wire.DescribeConfigsResponse.DescribeConfigsResourceResult(
-                name=key, value=where, read_only=True, config_source=_SOURCE_STATIC, config_type=2
+                name=key, value=where, read_only=True, config_source=source, config_type=2
             )
-            for key in ("advertised.listeners", "listeners")
+            for key, source in (("advertised.listeners", _SOURCE_DEFAULT), ("listeners", _SOURCE_STATIC))
             if wanted is None or key in wanted
         ]
 

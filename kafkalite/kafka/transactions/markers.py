@@ -90,10 +90,17 @@ class MarkerChannels:
             return await self._local.write(marker)
         channel = self._channels.get(broker.broker_id)
         if channel is None or channel.address != (broker.kafka_host, broker.kafka_port):
+            if channel is not None:
+                channel.disconnect()
             channel = self._channels[broker.broker_id] = _Channel(
                 self._services, (broker.kafka_host, broker.kafka_port)
             )
         return await channel.send(marker)
+
+    def close(self) -> None:
+        """Give up the connections."""
+        for channel in self._channels.values():
+            channel.disconnect()
 
 
 class _Channel:
@@ -127,7 +134,7 @@ class _Channel:
                     async with asyncio.timeout(_TIMEOUT_S):
                         answers = await self._exchange([marker for marker, _ in work])
                 except (OSError, TimeoutError, WireError, EOFError, struct.error) as error:
-                    self._disconnect()
+                    self.disconnect()
                     for _, outcome in work:
                         if not outcome.done():
                             outcome.set_exception(OSError(f"{self.address}: {error!r}"))
@@ -140,7 +147,7 @@ class _Channel:
             for _, outcome in (*work, *self._queue):
                 outcome.cancel()
 
-    def _disconnect(self) -> None:
+    def disconnect(self) -> None:
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,8 +118,36 @@ async def test_a_cancelled_sync_still_lets_the_descriptor_go(disk: RealDisk, tmp
         with pytest.raises(asyncio.CancelledError):
             await waiting
         file.close()
-    await disk.run_blocking(lambda: disk._sync_pool.shutdown(wait=True))
-    assert len(os.listdir("/proc/self/fd")) <= before + 1
+    for _ in range(8):  # each of the threads is done with what came before
+        syncing = disk.open(str(tmp_path / "last"), create=True)
+        await syncing.sync()
+        syncing.close()
+    assert len(os.listdir("/proc/self/fd")) <= before + 9
+
+
+@pytest.mark.checklist(90)
+async def test_a_disk_that_hangs_keeps_only_its_own_threads(disk: RealDisk, tmp_path: Path) -> None:
+    hanging, sound = tmp_path / "a", tmp_path / "b"
+    for path in (hanging, sound):
+        path.mkdir()
+        disk.separate(str(path))
+    held = disk.open(str(hanging / "f"), create=True)
+    before = threading.active_count()
+    forever = threading.Event()
+    stuck = [asyncio.ensure_future(disk.run_blocking(forever.wait, str(hanging))) for _ in range(50)]
+    await disk.run_blocking(lambda: None, str(sound / "x"))
+    file = disk.open(str(sound / "f"), create=True)
+    await file.sync()
+    assert threading.active_count() <= before + 6, "no thread per waiter"
+    disk.abandon(str(hanging))
+    held.close()  # in a thread that never comes: nobody waits for it
+    disk.separate(str(hanging))
+    await disk.run_blocking(lambda: None, str(hanging))
+    assert not any(each.done() for each in stuck), "a new disk in the old place has threads of its own"
+    file.close()
+    forever.set()
+    for each in stuck:
+        await each
 
 
 def test_write_file_atomic_replaces_and_leaves_nothing_beside(disk: RealDisk, tmp_path: Path) -> None:

@@ -42,8 +42,9 @@ def test_partition_metadata() -> None:
     topic_id = TopicId("lb2mHQLCRYiRvHvSqjQfAg")
     assert checkpoints.encode_partition_metadata(topic_id) == b"version: 0\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg"
     assert checkpoints.decode_partition_metadata(b"version: 0\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg\n") == topic_id
-    with pytest.raises(checkpoints.MalformedCheckpoint):
-        checkpoints.decode_partition_metadata(b"version: 9\ntopic_id: x")
+    for bad in (b"version: 9\ntopic_id: lb2mHQLCRYiRvHvSqjQfAg", b"version: 0\ntopic_id: lb2mHQLCRYiRv", b"version: 0"):
+        with pytest.raises(checkpoints.MalformedCheckpoint):
+            checkpoints.decode_partition_metadata(bad)
 
 
 def test_meta_properties() -> None:

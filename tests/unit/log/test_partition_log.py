@@ -231,7 +231,19 @@ def test_epochs_answer_with_the_largest_not_above_the_question(disk: MemoryDisk)
     assert log.epoch_and_end_offset_for(4) == (4, 5)
     assert log.epoch_and_end_offset_for(9) == (6, 5)
     assert log.epoch_and_end_offset_for(0) == (-1, -1)
-    assert reopen(disk).epoch_and_end_offset_for(6) == (6, 5), "a leader's epoch survives a restart without a record"
+    assert reopen(disk).epoch_and_end_offset_for(6) == (4, 5), "a crash forgets an epoch without a record, no answer"
+    log.prepare_clean_close()
+    assert reopen(disk).epoch_and_end_offset_for(6) == (6, 5), "it survives a clean restart"
+
+
+@pytest.mark.checklist("F2")
+def test_a_leaders_epoch_is_in_its_file_before_its_first_batch(disk: MemoryDisk) -> None:
+    log = make_log(disk)
+    log.append_as_leader(batch(["a"]), 1)
+    log.assign_epoch_start(3, 1)
+    log.append_as_leader(batch(["b"]), 3)
+    again = reopen(disk)  # a crash: had the file not known epoch 3, recovery would have cut its batch
+    assert (again.log_end_offset, again.epoch_entries) == (2, [(1, 0), (3, 1)])
 
 
 def test_retention_by_time_size_and_log_start(disk: MemoryDisk) -> None:
@@ -388,3 +400,18 @@ def test_a_deposed_leader_that_appended_nothing_forgets_its_epoch(disk: MemoryDi
     log.truncate_to(2)
     assert (log.latest_epoch, log.log_end_offset) == (1, 2)
     assert reopen(disk).latest_epoch == 1
+
+
+@pytest.mark.checklist(58)
+@pytest.mark.parametrize("bit", range(8 * 12))
+def test_no_flipped_bit_outside_the_crc_makes_a_reader_miss_records(disk: MemoryDisk, bit: int) -> None:
+    """Base offset and length of the middle batch: a reader is told of the damage there, and passes over nothing."""
+    log = make_log(disk)
+    for number in range(3):
+        log.append_as_leader(batch([f"{number}a", f"{number}b"]), 1)
+    size = len(batch(["0a", "0b"]))
+    disk.entries[f"{PATH}/00000000000000000000.log"].data[size + bit // 8] ^= 1 << bit % 8
+    assert [r.offset for r in read_records(log.read(0, 1 << 20).records[0])] == [0, 1]
+    with pytest.raises(ApiError) as error:
+        log.read(2, 1 << 20)
+    assert refused(error) == ErrorCode.CORRUPT_MESSAGE and log.damaged_at == 2

@@ -43,6 +43,7 @@ async def test_after_an_unclean_stop_a_replica_leads_unasked_only_if_it_is_alone
         1, cluster.decide(TP, leader=1, isr=(1, 2), epoch=0), cluster.decide(alone, leader=1, isr=(1,), epoch=0)
     )
     assert await restarted(cluster.node(1), clean=False) is None
+    assert cluster.node(1).logs.get(TP) is not None, "what it must not lead yet is no stray"
     assert cluster.node(1).partition(alone).leader is not None
     await cluster.command(1, cluster.decide(TP, leader=1, isr=(1, 2), epoch=1))  # the controller has chosen
     assert cluster.node(1).partition(TP).leader is not None

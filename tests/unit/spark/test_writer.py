@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import threading
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.record.batch import parse_header
 from kafkalite.rpc.messages import ProducedPartition
 from pyspark_kafkalite.columns import HEADER_ARROW, HEADERS_SPARK
@@ -18,6 +19,7 @@ from pyspark_kafkalite.rows import BadRow, batches_of, row_shape
 from pyspark_kafkalite.sending import WriteFailed
 from pyspark_kafkalite.source import KafkaliteDataSource
 from pyspark_kafkalite.writer import KafkaliteWriter
+from tests.spark.fake_log import FakeLog
 
 TYPES = {
     "key": (BinaryType(), pa.binary()),
@@ -174,6 +176,26 @@ def test_refusals_name_the_partition_and_what_to_do(topic, monkeypatch: pytest.M
 def test_schemas_that_cannot_be_written(fields, topic_option, says: str) -> None:
     with pytest.raises(OptionError, match=says):
         row_shape(StructType([StructField(name, kind) for name, kind in fields]), topic_option)
+
+
+def test_a_refusal_on_the_way_stops_the_task_before_its_end(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One buffer is sent while the next is collected; the client is never used by two threads at a time."""
+    busy, threads = threading.Lock(), set()
+
+    def produce(batches, **_):
+        assert busy.acquire(blocking=False)
+        threads.add(threading.current_thread().name)
+        busy.release()
+        if len(topic.calls) > 6:
+            raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return FakeLog.produce_many(topic, batches)
+
+    monkeypatch.setattr(topic, "produce_many", produce)
+    rows = [{"value": "v" * 100} for _ in range(1000)]
+    with pytest.raises(WriteFailed, match="TOPIC_AUTHORIZATION_FAILED"):
+        write(topic, rows, batches=100, topic="u", **{"kafkalite.buffer.memory": "1"})
+    assert 10 <= len(values(topic, "u", 0)) < 200
+    assert {name.rpartition("_")[0] for name in threads} == {"kafkalite-send"}
 
 
 def test_rows_of_older_sparks_make_the_same_batches() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import struct
@@ -95,8 +96,8 @@ def view(
 def test_sound_replicas_pass() -> None:
     checker = ReplicaChecker()
     states = {("t", 0): State(1, 1, (1, 2, 3), 1)}
-    checker.observe([view(1, is_leader=True, high_watermark=6), view(2, high_watermark=5)], states, {})
-    checker.observe([view(1, is_leader=True), view(2, high_watermark=6), view(3, high_watermark=0)], states, {})
+    checker.observe([view(1, is_leader=True, high_watermark=6), view(2, high_watermark=5)], states)
+    checker.observe([view(1, is_leader=True), view(2, high_watermark=6), view(3, high_watermark=0)], states)
     assert checker.committed[("t", 0)] == LOG
     assert checker.committed_end(("t", 0)) == 10
 
@@ -116,41 +117,41 @@ def test_sound_replicas_pass() -> None:
 def test_a_broken_replica_is_caught(bad: ReplicaView, promise: str) -> None:
     checker = ReplicaChecker()
     states = {("t", 0): State(1, 1, (1, 2), 1)}
-    checker.observe([view(1, is_leader=True)], states, {})
+    checker.observe([view(1, is_leader=True)], states)
     with pytest.raises(Violation, match=promise):
-        checker.observe([bad], states, {})
+        checker.observe([bad], states)
 
 
 def test_a_follower_out_of_the_isr_may_lag_and_a_watermark_may_go_back_in_a_new_life() -> None:
     checker = ReplicaChecker()
     states = {("t", 0): State(1, 1, (1,), 1)}
-    checker.observe([view(1, is_leader=True)], states, {})
-    checker.observe([view(2, log=LOG[:1], high_watermark=2)], states, {})
-    checker.observe([view(1, is_leader=True, high_watermark=6, incarnation=2)], states, {})
+    checker.observe([view(1, is_leader=True)], states)
+    checker.observe([view(2, log=LOG[:1], high_watermark=2)], states)
+    checker.observe([view(1, is_leader=True, high_watermark=6, incarnation=2)], states)
 
 
 def test_a_watermark_that_moves_below_min_insync_replicas_is_caught() -> None:
     checker = ReplicaChecker(min_insync_replicas=2)
-    alone, both = State(1, 1, (1,), 1), State(1, 1, (1, 2), 1)
 
-    def look(state: State, writes: int, high_watermark: int) -> None:
-        checker.observe([view(1, high_watermark=high_watermark)], {("t", 0): state}, {("t", 0): writes})
+    def look(isr: tuple[int, ...], partition_epoch: int, high_watermark: int) -> None:
+        known = view(1, is_leader=True, high_watermark=high_watermark)
+        checker.observe([dataclasses.replace(known, isr=isr, partition_epoch=partition_epoch)], {})
 
-    look(both, 1, 1)
-    look(alone, 2, 5)  # it may have moved just before the ISR shrank
-    look(alone, 2, 5)
-    look(both, 3, 6)
-    look(alone, 4, 6)
+    look((1, 2), 1, 1)
+    look((1,), 2, 5)  # it may have moved just before the ISR shrank
+    look((1,), 2, 5)
+    look((1, 2), 3, 6)
+    look((1,), 4, 6)
     with pytest.raises(Violation, match="below min"):
-        look(alone, 4, 10)
+        look((1,), 4, 10)
 
 
 def test_truncation_below_the_committed_end_and_another_record_there_is_caught() -> None:
     checker = ReplicaChecker()
-    checker.observe([view(2)], {}, {})
-    checker.observe([view(2, log=LOG[:1], high_watermark=5)], {}, {})
+    checker.observe([view(2)], {})
+    checker.observe([view(2, log=LOG[:1], high_watermark=5)], {})
     with pytest.raises(Violation, match="all logs are equal"):
-        checker.observe([view(2, log=[LOG[0], BatchView(5, 5, 2, 77)], high_watermark=6)], {}, {})
+        checker.observe([view(2, log=[LOG[0], BatchView(5, 5, 2, 77)], high_watermark=6)], {})
 
 
 def told(history: History) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import random
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -23,15 +24,21 @@ def make(seed: int = 1) -> tuple[SimLoop, SimDisk]:
     return loop, SimDisk(loop, SimClock(loop), random.Random(seed))
 
 
-def outcomes(act: object, seeds: int = 120) -> set[bytes | None]:
+def outcomes(act: Callable[[SimDisk], Awaitable[None]], seeds: int = 120) -> set[bytes | None]:
     """The content of /d/f after a loss of power, over many seeds."""
-    seen: set[bytes | None] = set()
-    for seed in range(seeds):
-        loop, disk = make(seed)
-        loop.run_until_complete(act(disk))  # type: ignore[operator]
-        disk.lose_power()
-        seen.add(disk.read_file("/d/f") if disk.exists("/d/f") else None)
-        loop.close()
+    loop = SimLoop()
+
+    async def main() -> set[bytes | None]:
+        seen: set[bytes | None] = set()
+        for seed in range(seeds):
+            disk = SimDisk(loop, SimClock(loop), random.Random(seed))
+            await act(disk)
+            disk.lose_power()
+            seen.add(disk.read_file("/d/f") if disk.exists("/d/f") else None)
+        return seen
+
+    seen: set[bytes | None] = loop.run_until_complete(main())
+    loop.close()
     return seen
 
 

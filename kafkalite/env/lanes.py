@@ -1,0 +1,79 @@
+"""Threads for file work, a few per disk: a disk that never answers keeps its own threads, and nobody else's.
+
+The threads are daemons: unlike those of `concurrent.futures` they keep no process from ending.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+_Job = tuple[Future[Any], Callable[[], Any]]
+
+
+class Workers:
+    """At most `count` threads, started when there is work for them; jobs in the order of their coming."""
+
+    def __init__(self, count: int, name: str) -> None:
+        self._count = count
+        self._name = name
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+
+    def submit(self, function: Callable[[], Any]) -> Future[Any]:
+        """Do it in one of the threads."""
+        future: Future[Any] = Future()
+        self._jobs.put((future, function))
+        with self._lock:
+            if self._idle == 0 and len(self._threads) < self._count:
+                name = f"{self._name}-{len(self._threads)}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            job = self._jobs.get()
+            with self._lock:
+                self._idle -= 1
+            if job is None:
+                return
+            future, function = job
+            del job
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001 - it is the waiter's, as in concurrent.futures
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            del future, function
+
+    def close(self) -> None:
+        """The threads end when what was submitted is done. They are not waited for."""
+        for _ in self._threads:
+            self._jobs.put(None)
+
+
+class Lane:
+    """The threads of one disk: those that wait for fsync, and those that do what may take hours (recovery, deletion)."""
+
+    def __init__(self, name: str, *, sync_threads: int, work_threads: int) -> None:
+        self.syncs = Workers(sync_threads, f"disk-sync {name}")
+        self.works = Workers(work_threads, f"disk-work {name}")
+        #: The disk was given up: its files are closed in its threads, since even that may never return.
+        self.is_abandoned = False
+
+    def close(self) -> None:
+        """See Workers.close."""
+        self.syncs.close()
+        self.works.close()

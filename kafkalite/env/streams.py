@@ -1,0 +1,140 @@
+"""Stream readers that hand on what the socket gave, uncopied.
+
+asyncio's StreamReader copies every byte three times (into its bytearray, out of it, and along in it), which for frames
+of 1 MiB costs more than all the rest of the receiving. This one keeps the chunks as they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+
+class ChunkReader(asyncio.StreamReader):
+    """A StreamReader for one reader that takes what is there: `read(n)` returns at most one chunk.
+
+    `read`, `readexactly` and the feeding side work as asyncio's; `readuntil` and `readline` are not offered. What is
+    not read is bounded: beyond twice `limit` bytes the transport is told to pause.
+    """
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit=limit)
+        self._high_bytes = 2 * limit
+        self._low_bytes = limit
+        self._chunks: deque[bytes | memoryview] = deque()
+        self._size = 0
+        self._ended = False
+        self._error: Exception | None = None
+        self._wake: asyncio.Future[None] | None = None
+        self._source: asyncio.ReadTransport | None = None
+        self._is_paused = False
+
+    # --- fed by the protocol ---------------------------------------------------------------------
+
+    def set_transport(self, transport: asyncio.BaseTransport) -> None:
+        super().set_transport(transport)
+        self._source = cast(asyncio.ReadTransport, transport)  # uvloop's is none by its class
+
+    def feed_data(self, data: bytes) -> None:  # type: ignore[override]
+        if not data:
+            return
+        self._chunks.append(data)
+        self._size += len(data)
+        self._notify()
+        if self._size > self._high_bytes and not self._is_paused and self._source is not None:
+            self._is_paused = True
+            self._source.pause_reading()
+
+    def feed_eof(self) -> None:
+        self._ended = True
+        self._notify()
+
+    def set_exception(self, exc: Exception) -> None:
+        super().set_exception(exc)
+        self._error = exc
+        self._notify()
+
+    def _notify(self) -> None:
+        wake, self._wake = self._wake, None
+        if wake is not None and not wake.done():
+            wake.set_result(None)
+
+    # --- read by the owner -----------------------------------------------------------------------
+
+    def at_eof(self) -> bool:
+        return self._ended and not self._chunks
+
+    async def read(self, n: int = -1) -> bytes:
+        """What came next, at most `n` bytes; b"" at the end of the stream. Raises OSError when the connection broke."""
+        if n < 0:
+            parts = []
+            while part := await self.read(self._high_bytes):
+                parts.append(part)
+            return b"".join(parts)
+        if n == 0:
+            return b""
+        if self._error is not None:
+            raise self._error
+        while not self._chunks and not self._ended:
+            await self._wait()
+        if not self._chunks:
+            return b""
+        chunk = self._chunks.popleft()
+        if len(chunk) > n:
+            view = memoryview(chunk)
+            self._chunks.appendleft(view[n:])
+            chunk = view[:n]
+        self._size -= len(chunk)
+        if self._is_paused and self._size <= self._low_bytes and self._source is not None:
+            self._is_paused = False
+            self._source.resume_reading()
+        return chunk if isinstance(chunk, bytes) else bytes(chunk)
+
+    async def readexactly(self, n: int) -> bytes:
+        """Raises IncompleteReadError, with what there was, if the stream ends before."""
+        parts: list[bytes] = []
+        left = n
+        while left:
+            part = await self.read(left)
+            if not part:
+                raise asyncio.IncompleteReadError(b"".join(parts), n)
+            parts.append(part)
+            left -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def readuntil(self, separator: object = b"\n") -> bytes:
+        raise NotImplementedError("not offered: frames are cut by their owners")
+
+    async def _wait(self) -> None:
+        assert self._wake is None, "two readers on one stream"
+        self._wake = asyncio.get_running_loop().create_future()
+        try:
+            await self._wake
+        finally:
+            self._wake = None
+        if self._error is not None:
+            raise self._error
+
+
+StreamsAccepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
+
+
+async def open_stream(host: str, port: int, limit: int) -> tuple[ChunkReader, asyncio.StreamWriter]:
+    """As asyncio.open_connection. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    reader = ChunkReader(limit)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.create_connection(lambda: protocol, host, port)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def start_stream_server(accepted: StreamsAccepted, host: str, port: int, limit: int) -> asyncio.Server:
+    """As asyncio.start_server. Raises OSError."""
+    loop = asyncio.get_running_loop()
+
+    def make() -> asyncio.StreamReaderProtocol:
+        return asyncio.StreamReaderProtocol(ChunkReader(limit), accepted)
+
+    return await loop.create_server(make, host, port)

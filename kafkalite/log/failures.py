@@ -1,0 +1,101 @@
+"""What a file error says: about this log, or about the disk? And how often a disk's replicas are made anew (KIP-18).
+
+Nothing here retries a write: what a disk holds after a failed write or fsync is not known. Reads are tried twice where
+they happen; EINTR never reaches us (PEP 475).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from dataclasses import dataclass, field
+from enum import Enum
+
+from kafkalite.env.seams import Disk
+from kafkalite.errors import StorageError
+
+#: The probe's file, in the log directory itself.
+PROBE = ".kafkalite-probe"
+PROBE_DEADLINE_S = 1.0
+_PATTERN = b"kafkalite probe\n" * 256
+
+#: Restarts on behalf of one disk within the hour: so many, with growing pauses between them; then the disk counts as dead.
+MAX_FAILURES_PER_HOUR = 10
+_HOUR_S = 3600.0
+_PAUSE_S = 1.0
+_PAUSE_MAX_S = 300.0
+
+
+class Blame(Enum):
+    """Who is at fault, as far as the error number tells."""
+
+    #: This process or the host ran out of something: the log is opened anew, no disk is suspected.
+    NOBODY = "nobody"
+    #: No room. What waits for its removal is removed at once; if that does not help, the disk goes offline.
+    ROOM = "room"
+    #: The disk, without a doubt.
+    DISK = "disk"
+    #: The probe tells.
+    UNSURE = "unsure"
+
+
+_BLAME = {
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR), Blame.NOBODY),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), Blame.ROOM),
+    **dict.fromkeys((errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EUCLEAN), Blame.DISK),
+}
+
+
+def blame(error: StorageError) -> Blame:
+    """By the error number of the OSError behind it."""
+    cause = error.__cause__
+    return _BLAME.get(cause.errno or 0, Blame.UNSURE) if isinstance(cause, OSError) else Blame.UNSURE
+
+
+async def probe(disk: Disk, directory: str, deadline_s: float = PROBE_DEADLINE_S) -> OSError | None:
+    """Write, fsync and read a small file in the directory, off the loop; None if all went well.
+
+    An error is tried a second time within the deadline. A disk that does not answer by then is dead: TimeoutError.
+    """
+    path = f"{directory}/{PROBE}"
+
+    def attempt() -> None:
+        # Not makedirs: a directory that somebody has removed must not come back as an empty one.
+        disk.write_file_atomic(path, _PATTERN)
+        if disk.read_file(path) != _PATTERN:
+            raise OSError(errno.EIO, "the probe read other bytes than it wrote", path)
+
+    def attempt_twice() -> None:
+        try:
+            attempt()
+        except OSError:
+            attempt()
+
+    try:
+        async with asyncio.timeout(deadline_s):
+            await disk.run_blocking(attempt_twice, directory)
+    except TimeoutError:
+        return TimeoutError(errno.ETIMEDOUT, f"no answer within {deadline_s:g} s", path)
+    except OSError as error:
+        return error
+    return None
+
+
+@dataclass(slots=True)
+class FailureBudget:
+    """One disk's failures within the last hour. Times are monotonic seconds."""
+
+    at: list[float] = field(default_factory=list)
+
+    def note(self, now: float) -> None:
+        self.at = [*(each for each in self.at if now - each < _HOUR_S), now][-MAX_FAILURES_PER_HOUR - 1 :]
+
+    def is_exhausted(self, now: float) -> bool:
+        return sum(now - each < _HOUR_S for each in self.at) > MAX_FAILURES_PER_HOUR
+
+    def not_before(self, now: float) -> float:
+        """When replicas that this disk lost may be made anew: at once the first time, then after growing pauses."""
+        recent = [each for each in self.at if now - each < _HOUR_S]
+        if len(recent) < 2:
+            return now
+        return recent[-1] + min(_PAUSE_S * float(1 << (len(recent) - 2)), _PAUSE_MAX_S)

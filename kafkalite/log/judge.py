@@ -1,0 +1,148 @@
+"""Is it this log, or the whole disk? The one place that decides (KIP-18), and the watch over disks nobody writes to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.errors import StorageError
+from kafkalite.log import checkpoints
+from kafkalite.log.failures import Blame, blame, probe
+from kafkalite.log.log_dir import LogDir
+
+_log = structlog.get_logger(__name__)
+
+#: A disk with less room than this has none, whatever was removed from it.
+MIN_ROOM_BYTES = 16 * 1024 * 1024
+
+
+class Judge:
+    """Looks at every error once; one probe per directory at a time.
+
+    Args:
+        dir_failed: take the whole directory offline.
+        make_room: remove at once what waits for its removal in the directory.
+        set_aside: rename the directory of a log that has failed, so that neither a new replica nor the next start
+            meets it; raises OSError.
+        on_judged: a verdict stands: what the directory lost can be made anew.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        supervisor: Supervisor,
+        *,
+        dir_failed: Callable[[StorageError], object],
+        make_room: Callable[[LogDir], Awaitable[None]],
+        set_aside: Callable[[LogDir, Sequence[str]], None],
+        on_judged: Callable[[str], None],
+    ) -> None:
+        self._disk = disk
+        self._clock = clock
+        self._supervisor = supervisor
+        self._dir_failed = dir_failed
+        self._make_room = make_room
+        self._set_aside = set_aside
+        self._on_judged = on_judged
+
+    def suspect(self, log_dir: LogDir, error: StorageError) -> None:
+        """An error met in the directory. Returns at once; the verdict follows within about two seconds."""
+        if not log_dir.online:
+            return
+        if blame(error) is Blame.DISK:
+            self._condemn(log_dir, str(error), error)
+            return
+        log_dir.suspicions.append(error)
+        if log_dir.is_judged:
+            log_dir.is_judged = False
+            self._supervisor.spawn(f"judge {log_dir.path}", self._judge(log_dir), Policy.ISOLATED)
+
+    async def _judge(self, log_dir: LogDir) -> None:
+        try:
+            while log_dir.online and log_dir.suspicions:
+                await self._judge_once(log_dir)
+        finally:
+            log_dir.is_judged = True
+        if log_dir.online:
+            self._on_judged(log_dir.path)
+
+    async def _judge_once(self, log_dir: LogDir) -> None:
+        errors, log_dir.suspicions = log_dir.suspicions, []
+        first = errors[0]
+        kinds = {blame(error) for error in errors}
+        if kinds == {Blame.NOBODY}:
+            reason = ""
+        elif Blame.ROOM in kinds and not await self._found_room(log_dir):
+            reason = "no room is left"
+        else:
+            reason = await self.check(log_dir)
+        now = self._clock.monotonic()
+        log_dir.failures.note(now)
+        if not reason and log_dir.failures.is_exhausted(now):
+            reason = "its logs have failed too often within an hour"
+        if not log_dir.online:
+            return
+        if not reason:
+            failed, log_dir.failed = log_dir.failed, {}
+            paths = [failed[tp] for tp in sorted(failed)]
+            try:
+                await self.off_loop(log_dir, lambda: self._set_aside(log_dir, paths))
+            except OSError as error:
+                reason = f"a failed log cannot be renamed: {error}"
+        if reason:
+            self._condemn(log_dir, f"{reason} (first: {first})", first)
+        else:
+            _log.warning("log_dir.sound", directory=log_dir.path, logs=paths, error=str(first))
+
+    async def _found_room(self, log_dir: LogDir) -> bool:
+        try:
+            await self._make_room(log_dir)
+            return self._disk.free_bytes(log_dir.path) >= MIN_ROOM_BYTES
+        except OSError:
+            return False
+
+    async def check(self, log_dir: LogDir) -> str:
+        """Why the directory cannot be used, by a probe; "" if it can."""
+        found = await probe(self._disk, log_dir.path)
+        if found is None and not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
+            return f"{checkpoints.META_PROPERTIES} has gone: not the directory that was opened"
+        return "" if found is None else f"the probe failed: {found}"
+
+    def _condemn(self, log_dir: LogDir, reason: str, cause: BaseException | None) -> None:
+        error = StorageError(f"{log_dir.path}: {reason}", directory=log_dir.path, path=log_dir.path)
+        error.__cause__ = cause
+        log_dir.failures.note(self._clock.monotonic())
+        self._dir_failed(error)
+
+    # --- the watch ------------------------------------------------------------------------------
+
+    async def watch(self, log_dir: LogDir, interval_s: float) -> None:
+        """Probe the directory now and then while it is online: a disk that hangs is found before the loop writes to it."""
+        while log_dir.online:
+            await asyncio.sleep(interval_s)
+            if not log_dir.online or not log_dir.is_judged:
+                continue
+            found = await probe(self._disk, log_dir.path)
+            if not log_dir.online or not log_dir.is_judged:
+                continue
+            if found is not None:
+                error = StorageError(
+                    f"{log_dir.path}: the probe failed: {found}", directory=log_dir.path, path=log_dir.path
+                )
+                error.__cause__ = found
+                log_dir.is_full = blame(error) is Blame.ROOM
+                if blame(error) not in (Blame.ROOM, Blame.NOBODY):  # a full disk can still be read
+                    self._condemn(log_dir, f"the probe failed: {found}", found)
+            elif not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
+                self._condemn(log_dir, f"{checkpoints.META_PROPERTIES} has gone", None)
+            else:
+                log_dir.is_full = False
+
+    async def off_loop(self, log_dir: LogDir, function: Callable[[], object]) -> None:
+        """Run it in a thread. Raises OSError; also as soon as the directory is offline, whatever the thread does."""
+        await log_dir.unless_gone(self._disk.run_blocking(function, log_dir.path))

@@ -1,0 +1,145 @@
+"""Self-healing of disks: asks the controller to let go of offline replicas, and makes them anew when it has (KIP-18).
+
+Requests go through /restart_partitions/req-N, one znode for all that is due at that moment, so that they survive any
+crash of the controller. A request whose outcome is unknown is made again: a second one does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from kafkalite.coordination import paths, znodes
+from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.log.log_manager import LogManager
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.messages import HealthProblem
+
+_log = structlog.get_logger(__name__)
+
+#: Partitions of one request: a znode is far from its megabyte then.
+MAX_PARTITIONS = 2_000
+_RETRY_S = 0.2
+#: How often offline replicas are looked at: pauses that are over, disks that are back.
+_LOOK_S = 1.0
+#: An unanswered request is repeated after so long, and twice as long each time.
+_ASK_AGAIN_S = 10.0
+_ASK_AGAIN_MAX_S = 300.0
+
+
+class DiskCare:
+    """`report` takes in what is offline; two tasks do the rest.
+
+    Args:
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        session: SessionKeeper,
+        broker_id: BrokerId,
+        replicas: Callable[[], ReplicaManager],
+        now: Callable[[], float],
+    ) -> None:
+        self._session = session
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._now = now
+        #: What is to be told: False for offline, True for online again.
+        self._due: dict[TopicPartition, bool] = {}
+        self._wake = asyncio.Event()
+        self._look = asyncio.Event()
+        #: Offline replica -> (when to ask again, the pause before that).
+        self._again: dict[TopicPartition, tuple[float, float]] = {}
+        self.requests = 0
+
+    def report(self, topic_partition: TopicPartition, online: bool) -> None:
+        """Tell the controller of a replica, soon."""
+        self._due[topic_partition] = online
+        self._wake.set()
+
+    def look(self) -> None:
+        """Something has changed for offline replicas (a verdict, a disk that is back)."""
+        self._look.set()
+
+    # --- requests -------------------------------------------------------------------------------
+
+    async def run_requests(self) -> None:
+        """Write what is due; for ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._due:
+                coordinator = await self._session.wait()
+                online = next(iter(self._due.values()))
+                batch = [tp for tp, each in self._due.items() if each is online and self._is_true(tp, online)]
+                stale = [tp for tp, each in self._due.items() if each is online and not self._is_true(tp, online)]
+                for tp in stale:
+                    del self._due[tp]
+                batch = sorted(batch)[:MAX_PARTITIONS]
+                if not batch:
+                    continue
+                request = znodes.RestartRequest(self._broker_id, tuple(batch), online)
+                try:
+                    path, _ = await coordinator.create(
+                        paths.RESTART_REQUEST_PREFIX, znodes.encode_restart_request(request), sequential=True
+                    )
+                except CoordinatorError as error:
+                    _log.info("restart_request.retried", error=repr(error), partitions=len(batch))
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                self.requests += 1
+                _log.warning("restart_request.written", path=path, partitions=len(batch), online=online)
+                for tp in batch:
+                    if self._due.get(tp) is online:
+                        del self._due[tp]
+
+    def _is_true(self, topic_partition: TopicPartition, online: bool) -> bool:
+        """Whether the notice still holds."""
+        partition = self._replicas().partition(topic_partition)
+        return partition is not None and (partition.storage_error is None) is online
+
+    # --- making anew ----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Look at offline replicas now and then; for ever."""
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
+            self._look.clear()
+            offline = self._replicas().offline()
+            if offline:
+                await self._replicas().retry_offline()
+            self._ask_again()
+
+    def _ask_again(self) -> None:
+        now = self._now()
+        before, self._again = self._again, {}
+        for partition in self._replicas().offline():
+            key = partition.topic_partition
+            due, pause = before.get(key, (now + _ASK_AGAIN_S, _ASK_AGAIN_S))
+            if now >= due:
+                pause = min(pause * 2, _ASK_AGAIN_MAX_S)
+                due = now + pause
+                self._replicas().restarting.ask_again(partition)
+            self._again[key] = (due, pause)
+
+
+def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
+    """Dead and full disks: which, since when, why."""
+    problems = []
+    for log_dir in logs.dirs():
+        if not log_dir.online:
+            problems.append(
+                HealthProblem("disk.offline", log_dir.offline_since_ms, log_dir.offline_reason, log_dir.path)
+            )
+        elif log_dir.is_full:
+            problems.append(HealthProblem("disk.full", 0, f"{log_dir.path}: no room is left", log_dir.path))
+    return tuple(problems)

@@ -1,0 +1,85 @@
+"""What people may ask of this node's disks (`admin disk …`): how they are, and to take one into service again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafkalite.env.seams import Disk
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.log.log_dir import LogDir
+from kafkalite.log.log_manager import LogManager
+from kafkalite.model import BrokerId
+from kafkalite.node.disk_care import DiskCare
+from kafkalite.rpc.messages import (
+    DescribeDisksRequest,
+    DescribeDisksResponse,
+    DiskDescription,
+    DiskOnlineRequest,
+    DiskOnlineResponse,
+)
+
+
+class DiskOrders:
+    """Answers the RPC requests about disks."""
+
+    def __init__(
+        self,
+        logs: LogManager,
+        disk: Disk,
+        care: DiskCare,
+        *,
+        broker_id: BrokerId,
+        cluster_id: Callable[[], str],
+        topic_configs: Callable[[], Mapping[str, Mapping[str, str]]],
+    ) -> None:
+        self._logs = logs
+        self._disk = disk
+        self._care = care
+        self._broker_id = broker_id
+        self._cluster_id = cluster_id
+        self._topic_configs = topic_configs
+
+    async def describe(self, request: DescribeDisksRequest) -> DescribeDisksResponse:
+        """All log directories of this node, as configured."""
+        sizes: dict[str, int] = {}
+        for log in self._logs.all():
+            sizes[log.directory] = sizes.get(log.directory, 0) + log.size_bytes
+        lost: dict[str, int] = {}
+        for directory in self._logs.offline_partitions.values():
+            lost[directory] = lost.get(directory, 0) + 1
+        disks = [
+            self._one(log_dir, sizes.get(log_dir.path, 0), lost.get(log_dir.path, 0)) for log_dir in self._logs.dirs()
+        ]
+        return DescribeDisksResponse(self._broker_id, tuple(disks))
+
+    def _one(self, log_dir: LogDir, size_bytes: int, lost: int) -> DiskDescription:
+        total = free = -1
+        if log_dir.online:  # a dead disk is not asked: it may never answer
+            try:
+                total, free = self._disk.total_bytes(log_dir.path), self._disk.free_bytes(log_dir.path)
+            except OSError:
+                total = free = -1
+        state = "offline" if not log_dir.online else "full" if log_dir.is_full else "online"
+        return DiskDescription(
+            path=log_dir.path,
+            state=state,
+            total_bytes=total,
+            free_bytes=free,
+            partitions=log_dir.log_count,
+            size_bytes=size_bytes,
+            since_ms=log_dir.offline_since_ms,
+            reason=log_dir.offline_reason,
+            failures=len(log_dir.failures.at),
+            offline_replicas=lost,
+        )
+
+    async def online(self, request: DiskOnlineRequest) -> DiskOnlineResponse:
+        """Take a directory into service again; its replicas follow by themselves."""
+        try:
+            found = await self._logs.bring_online(
+                request.path, self._cluster_id(), self._broker_id, self._topic_configs()
+            )
+        except ApiError as error:
+            return DiskOnlineResponse(error.code, str(error))
+        self._care.look()
+        return DiskOnlineResponse(ErrorCode.NONE, logs=found)

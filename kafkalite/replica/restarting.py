@@ -1,0 +1,110 @@
+"""Replicas that are offline, and when one may be made anew on another disk of this node (KIP-18, F28).
+
+An empty replica must never count as in sync. So the controller takes the replica out of the ISR first, in a new leader
+epoch; only a command of that epoch, or of a later one, lets it begin again, as a follower that catches up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalite.errors import StorageError
+from kafkalite.model import NO_LEADER, BrokerId, LeaderEpoch, TopicPartition
+from kafkalite.replica.partition import Partition
+from kafkalite.rpc.messages import PartitionState
+
+if TYPE_CHECKING:
+    from kafkalite.log.log_manager import LogManager
+
+_log = structlog.get_logger(__name__)
+
+
+def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoch) -> str:
+    """Why a replica must not begin again, empty, under `state`; "" if it may. Pure.
+
+    Args:
+        own_epoch: the last leader epoch whose command this replica carried out. Under that epoch its leader may have
+            taken it into the ISR since: only a later one proves that it is out, as nobody gets in without fetching.
+    """
+    if state.isr == (broker_id,):
+        return "it is the only replica in sync: its records are on that disk alone"
+    if state.leader_epoch <= own_epoch or broker_id in state.isr:
+        return "the controller is asked to take it out of the ISR"
+    if state.leader == NO_LEADER:
+        return "the partition has no leader to copy from"
+    return ""
+
+
+class Restarting:
+    """What was last commanded for each offline replica.
+
+    Args:
+        request: ask the controller to take these replicas out of the ISR, or say that they can lead again (True).
+    """
+
+    def __init__(
+        self, logs: LogManager, broker_id: Callable[[], BrokerId], request: Callable[[TopicPartition, bool], None]
+    ) -> None:
+        self._logs = logs
+        self._broker_id = broker_id
+        self._request = request
+        self.commanded: dict[TopicPartition, PartitionState] = {}
+        self.restarts = 0
+
+    def note(self, partition: Partition, state: PartitionState) -> None:
+        """A command came for an offline replica: it is carried out when that is possible."""
+        key = partition.topic_partition
+        known = self.commanded.get(key)
+        if known is None or (known.leader_epoch, known.partition_epoch) <= (state.leader_epoch, state.partition_epoch):
+            self.commanded[key] = state
+
+    def forget(self, key: TopicPartition) -> None:
+        """The replica is no longer offline, or not here any more."""
+        self.commanded.pop(key, None)
+
+    def refusal(self, partition: Partition, state: PartitionState) -> str:
+        """Why the offline replica cannot begin again now under `state`; "" if it can."""
+        log = self._logs.get(partition.topic_partition)
+        if log is partition.log:
+            return f"{log.directory} is being checked"
+        if log is not None:
+            return ""  # its disk is back, and what it had was loaded
+        return refusal(state, self._broker_id(), own_epoch=partition.leader_epoch) or self._logs.restart_refusal(
+            partition.topic_partition
+        )
+
+    def standing(self, partition: Partition) -> str:
+        """For people: what an offline replica waits for."""
+        state = self.commanded.get(partition.topic_partition)
+        if state is None:
+            return "the controller is asked to take it out of the ISR"
+        return self.refusal(partition, state) or "it is about to be made anew"
+
+    def ask_again(self, partition: Partition) -> None:
+        """Repeat the request of an offline replica that the controller has not answered."""
+        state = self.commanded.get(partition.topic_partition)
+        if state is None or refusal(state, self._broker_id(), own_epoch=partition.leader_epoch):
+            self._request(partition.topic_partition, False)
+
+    def can_lead(self, partition: Partition) -> None:
+        """A partition without a leader has this sound replica in sync: the controller may not know that it is sound."""
+        self._request(partition.topic_partition, True)
+
+    def may_have_lost(self, key: TopicPartition, state: PartitionState) -> StorageError | None:
+        """For a replica without a log here: whether that log is likely to be on a disk that is offline.
+
+        Kafka's rule: a replica that is not new is missing, and a directory is dead; or, which Kafka does not see, was
+        replaced by an empty one. Outside the ISR it may begin again.
+        """
+        suspect = self._logs.offline_partitions.get(key) or self._logs.may_miss_logs()
+        if state.is_new or not suspect:
+            return None
+        if self._broker_id() not in state.isr and state.leader != self._broker_id():
+            return None
+        return StorageError(
+            f"{key}: its log is missing and may have been on {suspect}, which is offline, was replaced or lost a log",
+            directory=suspect,
+        )

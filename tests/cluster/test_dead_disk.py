@@ -1,0 +1,332 @@
+"""Disks of real processes die under load (KIP-18): nothing acknowledged is lost, the node stays, all heals by itself.
+
+One node of three loses one of its three disks while numbered records are written with acks=all. In the end every
+replica is in sync again, every record is where its acknowledgement said, and the times are printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import KafkaliteError
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages import (
+    DescribeDisksRequest,
+    DescribeDisksResponse,
+    DiskOnlineRequest,
+    DiskOnlineResponse,
+    NewTopic,
+)
+from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
+from kafkalite.testing.processes import ProcessCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
+
+VICTIM = 2
+PARTITIONS = 9
+REPLICAS = 3
+SETTINGS = {
+    "zookeeper.session.timeout.ms": 6_000,
+    "replica.lag.time.max.ms": 10_000,
+    "log.dir.probe.interval.ms": 500,
+    "replica.high.watermark.checkpoint.interval.ms": 1_000,
+    "kafka.port": -1,
+    "http.port": -1,
+}
+
+#: Fails every operation on files below the path that the control file names.
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int dead(const char *path) {
+    static __thread int inside;
+    static ssize_t (*real_read)(int, void *, size_t);
+    static int (*real_open)(const char *, int, ...);
+    const char *control = getenv("DEAD_DISK");
+    if (inside || !control || !path) return 0;
+    inside = 1;
+    if (!real_open) real_open = dlsym(RTLD_NEXT, "open");
+    if (!real_read) real_read = dlsym(RTLD_NEXT, "read");
+    char prefix[PATH_MAX] = {0};
+    int fd = real_open(control, O_RDONLY), hit = 0;
+    if (fd >= 0) {
+        ssize_t size = real_read(fd, prefix, sizeof prefix - 1);
+        close(fd);
+        hit = size > 0 && strncmp(path, prefix, size) == 0;
+    }
+    inside = 0;
+    return hit;
+}
+static int dead_fd(int fd) {
+    char link[64], path[PATH_MAX] = {0};
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return readlink(link, path, sizeof path - 1) > 0 && dead(path);
+}
+#define BY_FD(type, name, args, call) \
+    type name args { \
+        static type (*real) args; \
+        if (!real) real = dlsym(RTLD_NEXT, #name); \
+        if (dead_fd(fd)) { errno = EIO; return -1; } \
+        return real call; \
+    }
+BY_FD(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o))
+BY_FD(ssize_t, pwritev64, (int fd, const struct iovec *v, int n, off64_t o), (fd, v, n, o))
+BY_FD(ssize_t, pwritev64v2, (int fd, const struct iovec *v, int n, off64_t o, int f), (fd, v, n, o, f))
+BY_FD(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
+BY_FD(ssize_t, pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n, o))
+BY_FD(ssize_t, write, (int fd, const void *b, size_t n), (fd, b, n))
+BY_FD(ssize_t, pread, (int fd, void *b, size_t n, off_t o), (fd, b, n, o))
+BY_FD(ssize_t, pread64, (int fd, void *b, size_t n, off64_t o), (fd, b, n, o))
+BY_FD(int, fsync, (int fd), (fd))
+BY_FD(int, fdatasync, (int fd), (fd))
+BY_FD(int, ftruncate, (int fd, off_t n), (fd, n))
+BY_FD(int, ftruncate64, (int fd, off64_t n), (fd, n))
+#define OPEN(name) \
+    int name(const char *path, int flags, ...) { \
+        static int (*real)(const char *, int, ...); \
+        va_list more; va_start(more, flags); int mode = va_arg(more, int); va_end(more); \
+        if (!real) real = dlsym(RTLD_NEXT, #name); \
+        if (dead(path)) { errno = EIO; return -1; } \
+        return real(path, flags, mode); \
+    }
+OPEN(open)
+OPEN(open64)
+int rename(const char *path, const char *to) {
+    static int (*real)(const char *, const char *);
+    if (!real) real = dlsym(RTLD_NEXT, "rename");
+    if (dead(path)) { errno = EIO; return -1; }
+    return real(path, to);
+}
+"""
+
+Fault = Callable[[Path], None]
+
+
+def removed(disk: Path) -> None:
+    """rm -rf: open files go on, nothing new can be made."""
+    shutil.rmtree(disk)
+
+
+def replaced_by_a_file(disk: Path) -> None:
+    disk.rename(disk.with_name(disk.name + ".away"))
+    disk.write_bytes(b"not a directory")
+
+
+def no_answer(disk: Path) -> None:
+    """Whoever opens a FIFO for writing waits until somebody reads: the probe hangs, as on a disk that hangs."""
+    os.mkfifo(disk / ".kafkalite-probe.tmp")
+
+
+def full(disk: Path) -> None:
+    """ENOSPC where the directory's high watermarks are saved, and for the probe."""
+    for name in ("replication-offset-checkpoint.tmp", ".kafkalite-probe.tmp"):
+        (disk / name).unlink(missing_ok=True)
+        (disk / name).symlink_to("/dev/full")
+
+
+def one_log_gone(disk: Path) -> None:
+    """Not the disk: the directory of one partition is another thing now, which its next new file finds."""
+    victim = sorted(path for path in disk.iterdir() if path.name.startswith(f"{TOPIC}-"))[0]
+    victim.rename(disk.parent / "away")
+    victim.write_bytes(b"not a directory")
+
+
+async def still_there(cluster: ProcessCluster) -> bool:
+    async with AsyncClient.connect(cluster.bootstrap) as client:
+        answer = await client.describe_cluster()
+    return cluster.nodes[VICTIM].running and VICTIM in {broker.broker_id for broker in answer.brokers}
+
+
+async def directories(cluster: ProcessCluster) -> dict[str, set[str]]:
+    """Disk -> partitions in it, of the victim's sound replicas."""
+    found: dict[str, set[str]] = {}
+    async with AsyncClient.connect(cluster.bootstrap) as client:
+        answer = (await client.describe_replicas([TOPIC]))[VICTIM]
+    assert not isinstance(answer, KafkaliteError), answer
+    for replica in answer.replicas:
+        assert replica.error == 0, replica
+        found.setdefault(Path(replica.directory).name, set()).add(f"{replica.topic}-{replica.partition}")
+    return found
+
+
+async def under_load(directory: Path, fault: Fault, *, expect_whole_disk: bool = True) -> None:
+    tally = Tally()
+    with ProcessCluster(directory, nodes=3, settings=SETTINGS | {"segment.bytes": 65_536}, log_dirs=3) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic(TOPIC, PARTITIONS, REPLICAS, configs={"min.insync.replicas": "2"})])
+        await wait_in_sync(cluster, TOPIC, REPLICAS)
+        before = await directories(cluster)
+        assert sorted(map(len, before.values())) == [3, 3, 3], before
+        enough = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(produce(cluster, tally, enough, rate=1_500))
+            await acked(tally, 3_000)
+            disk = directory / f"node-{VICTIM}" / "disk-1"
+            began = time.monotonic()
+            await asyncio.to_thread(fault, disk)
+            async with asyncio.timeout(60):
+                while before["disk-1"] <= (after := await offline_or_moved(cluster)).get("disk-1", set()):
+                    await asyncio.sleep(0.05)
+            moved = time.monotonic() - began
+            await wait_in_sync(cluster, TOPIC, REPLICAS)
+            healed = time.monotonic() - began
+            await acked(tally, len(tally.acked) + 3_000)
+            enough.set()
+        await wait_in_sync(cluster, TOPIC, REPLICAS)
+        assert await still_there(cluster)
+        after = await directories(cluster)
+        lost = before["disk-1"] - after.get("disk-1", set())
+        assert len(lost) == (3 if expect_whole_disk else 1)
+        assert set().union(*after.values()) == set().union(*before.values())
+        found = await census(cluster, tally)
+        print(
+            f"{fault.__name__}: noticed after {moved:.2f} s, all in sync after {healed:.2f} s, acked {len(tally.acked)}, "
+            f"longest silence {tally.longest_silence_s:.2f} s, lost {len(found.lost)}"
+        )
+        assert not tally.failed
+        assert found.clean, found
+
+
+async def acked(tally: Tally, count: int) -> None:
+    """Return when so many records are acknowledged."""
+    while len(tally.acked) < count:
+        await asyncio.sleep(0.05)
+
+
+async def offline_or_moved(cluster: ProcessCluster) -> dict[str, set[str]]:
+    """Disk -> partitions whose replicas are sound there now."""
+    found: dict[str, set[str]] = {}
+    async with AsyncClient.connect(cluster.bootstrap) as client:
+        answer = (await client.describe_replicas([TOPIC]))[VICTIM]
+    assert not isinstance(answer, KafkaliteError), answer
+    for replica in answer.replicas:
+        if not replica.error:
+            found.setdefault(Path(replica.directory).name, set()).add(f"{replica.topic}-{replica.partition}")
+    return found
+
+
+@pytest.mark.checklist(81)
+@pytest.mark.checklist(89)
+@pytest.mark.checklist(90)
+@pytest.mark.parametrize("fault", [removed, replaced_by_a_file, no_answer, full])
+async def test_a_dead_disk(tmp_path: Path, fault: Fault) -> None:
+    await under_load(tmp_path, fault)
+
+
+@pytest.mark.checklist(82)
+async def test_one_dead_log(tmp_path: Path) -> None:
+    await under_load(tmp_path, one_log_gone, expect_whole_disk=False)
+
+
+@pytest.mark.checklist(80)
+async def test_input_output_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """EIO from every system call on the disk, where there is a compiler for the shim; else the nearest to it."""
+    if shutil.which("gcc") is None:
+        await under_load(tmp_path, replaced_by_a_file)
+        return
+    source, shim, control = tmp_path / "shim.c", tmp_path / "shim.so", tmp_path / "control"
+    source.write_text(SHIM)
+    compiling = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(shim), str(source), "-ldl"]
+    await asyncio.to_thread(subprocess.run, compiling, check=True)
+    monkeypatch.setenv("LD_PRELOAD", str(shim))
+    monkeypatch.setenv("DEAD_DISK", str(control))
+
+    def input_output_errors(disk: Path) -> None:
+        control.write_bytes(os.fsencode(disk))
+
+    await under_load(tmp_path / "cluster", input_output_errors)
+
+
+@pytest.mark.checklist(93)
+@pytest.mark.checklist(87)
+async def test_a_swapped_disk_is_taken_into_service_without_a_restart(tmp_path: Path) -> None:
+    """The only disk in sync dies, comes back with its data, and then dies for good and is replaced by an empty one."""
+    settings = SETTINGS | {"replica.lag.time.max.ms": 7_000}
+    with ProcessCluster(tmp_path, nodes=1, settings=settings, log_dirs=2) as cluster:
+        disk = tmp_path / "node-1" / "disk-0"
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic(TOPIC, 4, 1)])
+            await wait_in_sync(cluster, TOPIC, 1)
+            tally = Tally()
+            enough = asyncio.Event()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(produce(cluster, tally, enough, rate=500))
+                await acked(tally, 300)
+                enough.set()
+            disk.rename(tmp_path / "pulled")
+            states = await until(client, lambda each: "offline" in each)
+            assert sorted(states) == ["offline", "online"], states
+            await health_tells(client, "disk.offline", str(disk))
+            await health_tells(client, "replica.offline", "only replica in sync")
+            refused = await client.ask_node(BrokerId(1), DiskOnlineRequest(str(disk)))
+            assert isinstance(refused, DiskOnlineResponse)
+            assert refused.error == 0, "an empty directory is a disk that was swapped"
+            assert refused.logs == 0
+            assert await leaders(client) == [-1, -1, 1, 1], "what an empty disk cannot know of is not invented"
+            shutil.rmtree(disk)
+            await until(client, lambda each: "offline" in each)
+            (tmp_path / "pulled").rename(disk)
+            back = await client.ask_node(BrokerId(1), DiskOnlineRequest(str(disk)))
+            assert isinstance(back, DiskOnlineResponse) and (back.error, back.logs) == (0, 2)
+            await wait_in_sync(cluster, TOPIC, 1)
+            assert (await census(cluster, tally)).clean and len(tally.acked) >= 300
+        command = ["-m", "kafkalite_cli", "admin", "disk", "list", "--json", "--bootstrap", cluster.bootstrap[0]]
+        listed = await asyncio.to_thread(subprocess.run, [sys.executable, *command], capture_output=True, check=True)
+        disks = json.loads(listed.stdout)["disks"]
+        assert [(each["state"], each["partitions"]) for each in disks] == [("online", 2), ("online", 2)]
+        assert all(each["free_bytes"] > 0 and each["total_bytes"] > each["free_bytes"] for each in disks)
+
+
+async def until(client: AsyncClient, holds: Callable[[list[str]], bool]) -> list[str]:
+    """The states of node 1's disks once `holds` is true of them."""
+    async with asyncio.timeout(30):
+        while True:
+            answer = await client.ask_node(BrokerId(1), DescribeDisksRequest())
+            assert isinstance(answer, DescribeDisksResponse), answer
+            states = [each.state for each in answer.disks]
+            if holds(states):
+                return states
+            await asyncio.sleep(0.05)
+
+
+async def health_tells(client: AsyncClient, what: str, text: str) -> None:
+    """Return when node 1 says so."""
+    async with asyncio.timeout(30):
+        while True:
+            answer = (await client.health())[BrokerId(1)]
+            assert not isinstance(answer, KafkaliteError), answer
+            if any(problem.what == what and text in problem.detail for problem in answer.problems):
+                return
+            await asyncio.sleep(0.05)
+
+
+async def leaders(client: AsyncClient) -> list[int]:
+    """Leaders of the topic's partitions, sorted, once two of them have none."""
+    async with asyncio.timeout(30):
+        while True:
+            found = (await client.metadata([TOPIC])).topics[0].partitions
+            each = sorted(partition.leader for partition in found)
+            if each.count(-1) == 2:
+                return each
+            await asyncio.sleep(0.05)

@@ -1,0 +1,191 @@
+"""Under chaos that somebody else makes: an idempotent producer, a consumer group, and a transactional pipeline.
+
+Arguments: bootstrap servers, seconds to produce. One JSON line of what was lost, duplicated or missed.
+"""
+
+import collections
+import contextlib
+import json
+import sys
+import threading
+import time
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+BOOTSTRAP = {"bootstrap.servers": sys.argv[1], "log_level": 2}
+SECONDS = float(sys.argv[2])
+PARTITIONS = 4
+#: After the chaos everything must come to rest within this.
+REST_S = 90
+stop_producing, stop_consuming = threading.Event(), threading.Event()
+acked = {"in": set(), "plain": set()}
+failed = []
+seen = collections.Counter()
+transactions = []
+
+
+def produce(topic):
+    producer = Producer(
+        BOOTSTRAP | {"enable.idempotence": True, "acks": "all", "linger.ms": 2, "message.timeout.ms": 120000}
+    )
+
+    def delivered(error, message):
+        if error:
+            failed.append(str(error))
+        else:
+            acked[topic].add(int(message.value()))
+
+    number = 0
+    while not stop_producing.is_set():
+        producer.produce(topic, value=str(number), on_delivery=delivered)
+        number += 1
+        producer.poll(0)
+        time.sleep(0.003)
+    producer.flush(REST_S)
+
+
+def consume():
+    consumer = Consumer(
+        BOOTSTRAP
+        | {
+            "group.id": "plain-group",
+            "auto.offset.reset": "earliest",
+            "session.timeout.ms": 6000,
+            "auto.commit.interval.ms": 500,
+        }
+    )
+    consumer.subscribe(["plain"])
+    while not stop_consuming.is_set():
+        message = consumer.poll(0.3)
+        if message is not None and not message.error():
+            seen[int(message.value())] += 1
+    consumer.close()
+
+
+def open_pipeline():
+    producer = Producer(BOOTSTRAP | {"transactional.id": "pipeline", "transaction.timeout.ms": 20000})
+    producer.init_transactions(60)
+    consumer = Consumer(
+        BOOTSTRAP
+        | {
+            "group.id": "pipeline-group",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "session.timeout.ms": 6000,
+        }
+    )
+    consumer.subscribe(["in"])
+    return producer, consumer
+
+
+def move_some(producer, consumer):
+    """Copy what there is from `in` to `out`, with the offsets, in one transaction."""
+    messages = [message for message in consumer.consume(50, 0.5) if not message.error()]
+    if not messages:
+        return
+    producer.begin_transaction()
+    offsets = {}
+    for message in messages:
+        producer.produce("out", value=message.value())
+        offsets[message.partition()] = message.offset() + 1
+    producer.send_offsets_to_transaction(
+        [TopicPartition("in", partition, offset) for partition, offset in offsets.items()],
+        consumer.consumer_group_metadata(),
+        30,
+    )
+    producer.commit_transaction(60)
+    transactions.append(len(messages))
+
+
+def process():
+    producer = consumer = None
+    while not stop_consuming.is_set():
+        try:
+            if producer is None:
+                producer, consumer = open_pipeline()
+            move_some(producer, consumer)
+        except KafkaException as error:
+            if producer is not None and error.args[0].txn_requires_abort():
+                with contextlib.suppress(KafkaException):
+                    producer.abort_transaction(30)
+            if consumer is not None:
+                consumer.close()
+            producer = consumer = None
+    if consumer is not None:
+        consumer.close()
+
+
+def everything_in(topic, isolation):
+    """All values in the topic's partitions, to their ends."""
+    consumer = Consumer(
+        BOOTSTRAP
+        | {
+            "group.id": "reader",
+            "isolation.level": isolation,
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
+    values, ended = [], set()
+    until = time.monotonic() + REST_S
+    while len(ended) < PARTITIONS and time.monotonic() < until:
+        message = consumer.poll(0.5)
+        if message is None:
+            continue
+        if message.error():
+            if message.error().code() == KafkaError._PARTITION_EOF:
+                ended.add(message.partition())
+            continue
+        ended.discard(message.partition())
+        values.append(int(message.value()))
+    consumer.close()
+    return values
+
+
+def verdict(values, expected):
+    return {
+        "lost": len(expected - set(values)),
+        "duplicated": sum(1 for count in collections.Counter(values).values() if count > 1),
+    }
+
+
+def main():
+    config = {"min.insync.replicas": "2"}
+    topics = [NewTopic(topic, PARTITIONS, 3, config=config) for topic in ("in", "out", "plain")]
+    admin = AdminClient(BOOTSTRAP)
+    created = admin.create_topics(topics)
+    for future in created.values():
+        future.result(30)
+    producing = [threading.Thread(target=produce, args=(topic,)) for topic in acked]
+    consuming = [threading.Thread(target=consume) for _ in range(3)] + [threading.Thread(target=process)]
+    for thread in producing + consuming:
+        thread.start()
+    print("producing", flush=True)
+    time.sleep(SECONDS)
+    stop_producing.set()
+    for thread in producing:
+        thread.join()
+    until = time.monotonic() + REST_S
+    while time.monotonic() < until and (
+        acked["plain"] - seen.keys() or acked["in"] - set(everything_in("out", "read_committed"))
+    ):
+        time.sleep(0.5)
+    stop_consuming.set()
+    for thread in consuming:
+        thread.join()
+    result = {
+        "acked": min(map(len, acked.values())),
+        "failed": failed[:3],
+        "transactions": len(transactions),
+        "in": verdict(everything_in("in", "read_uncommitted"), acked["in"]),
+        "plain": verdict(everything_in("plain", "read_uncommitted"), acked["plain"]),
+        "out": verdict(everything_in("out", "read_committed"), acked["in"]),
+        "not consumed by the group": len(acked["plain"] - seen.keys()),
+    }
+    print(json.dumps(result))
+
+
+main()

@@ -1,0 +1,134 @@
+"""Foreign clients, installed from their registries into a directory of their own, once per machine and version.
+
+Tests that need more than Python take part where the machine has what they need; those that fetch a lot (Kafka's jars,
+Go modules) only in `make interop`, which sets KAFKALITE_INTEROP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.testing.apache_kafka import class_path
+from kafkalite.testing.loopback_cluster import LoopbackCluster
+
+_HERE = Path(__file__).parent
+CLUSTER_SETTINGS = {
+    "group.initial.rebalance.delay.ms": 100,
+    "group.min.session.timeout.ms": 1000,
+    "offsets.topic.num.partitions": 3,
+    "transaction.state.log.num.partitions": 3,
+    "default.replication.factor": 3,
+    "num.partitions": 3,
+    "controlled.shutdown.enable": False,  # nothing is left to move to
+}
+_CLIENT_DEADLINE_S = 150
+_IS_WHOLE_MATRIX = bool(os.environ.get("KAFKALITE_INTEROP"))
+#: File of tests -> whether this run can and should have it.
+_HAS = {
+    "test_java.py": _IS_WHOLE_MATRIX
+    and shutil.which("java") is not None
+    and (shutil.which("mvn") is not None or "KAFKALITE_KAFKA_CLASSPATH" in os.environ),
+    "test_go.py": _IS_WHOLE_MATRIX and shutil.which("go") is not None,
+    "test_kio.py": _IS_WHOLE_MATRIX,
+}
+collect_ignore = [name for name, is_there in _HAS.items() if not is_there]
+
+
+def pytest_report_header() -> str:
+    return f"interop without: {', '.join(collect_ignore) or 'nothing left out'}"
+
+
+def _base() -> Path:
+    return Path(os.environ.get("KAFKALITE_INTEROP_DIR", Path(__file__).parents[2] / ".interop"))
+
+
+def scratch(name: str, *files: Path) -> Path:
+    """A directory that belongs to this content of the requirement files."""
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    return _base() / f"{name}-{digest}-py{sys.version_info[0]}{sys.version_info[1]}"
+
+
+def install(directory: Path, *commands: list[str]) -> None:
+    if (directory / ".complete").exists():
+        return
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    for command in commands:
+        subprocess.run(command, cwd=directory, check=True, stdout=subprocess.DEVNULL, timeout=280)
+    (directory / ".complete").touch()
+
+
+@pytest.fixture(scope="session")
+def python_clients() -> Path:
+    """The interpreter of a virtual environment with the Python clients."""
+    requirements = _HERE / "requirements.txt"
+    directory = scratch("python", requirements)
+    python = directory / "venv" / "bin" / "python"
+    install(
+        directory,
+        [sys.executable, "-m", "venv", "venv"],
+        [str(python), "-m", "pip", "install", "-q", "-r", str(requirements)],
+    )
+    return python
+
+
+@pytest.fixture(scope="session")
+def node_clients() -> Path:
+    """A directory with node_modules."""
+    package = _HERE / "package.json"
+    directory = scratch("node", package)
+    if not (directory / ".complete").exists():
+        directory.mkdir(parents=True, exist_ok=True)
+    install(directory, ["cp", str(package), "."], ["npm", "install", "--silent", "--no-audit", "--no-fund"])
+    return directory
+
+
+@pytest.fixture(scope="session")
+def kafka_classes() -> str:
+    """The class path of Apache Kafka's tools."""
+    return class_path(_base())
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[LoopbackCluster]:
+    async with LoopbackCluster(tmp_path, nodes=3, settings=CLUSTER_SETTINGS) as running:
+        yield running
+    assert not running.failures
+
+
+async def run_client(command: list[str], *, stdin: bytes = b"", **environment: str) -> bytes:
+    """Run a foreign client beside the cluster (which lives in this process); its stdout."""
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env=os.environ | environment,
+    )
+    try:
+        async with asyncio.timeout(_CLIENT_DEADLINE_S):
+            out, err = await process.communicate(stdin)
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, err.decode(errors="replace")[-3000:]
+    return out
+
+
+async def seen_by(command: list[str], **environment: str) -> dict[str, Any]:
+    """What a client script says it saw: the JSON on its last line."""
+    out = await run_client(command, **environment)
+    seen: dict[str, Any] = json.loads(out.splitlines()[-1])
+    return seen

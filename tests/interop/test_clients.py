@@ -1,0 +1,103 @@
+"""Clients that others wrote, as they are installed, against three nodes.
+
+kcat and the JavaScript clients take part where the machine has kcat and npm.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kafkalite.testing.loopback_cluster import LoopbackCluster
+
+from .conftest import run_client, seen_by
+
+pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
+
+CLIENTS = Path(__file__).parent / "clients"
+
+
+@pytest.fixture
+def boot(cluster: LoopbackCluster) -> str:
+    return cluster.bootstrap
+
+
+async def test_confluent_kafka(python_clients: Path, boot: str) -> None:
+    seen = await seen_by([str(python_clients), str(CLIENTS / "confluent_client.py"), boot])
+    assert seen == {
+        "produce errors": [],
+        "consumed": 200,
+        "headers": ["gzip", "lz4", "none", "snappy", "zstd"],
+        "assignments of three": [0, 1, 2],
+        "assignments of two": [0, 1, 2],
+        "resumed with": ["after"],
+        "committed": ["kept", "kept too"],
+        "offset by transaction": 5,
+        "fenced": True,
+        "retention": "123456",
+        "brokers": 3,
+        "groups": ["confluent-group", "txn-group"],
+        "low watermarks": [2],
+        "topics": ["confluent-txn"],
+    }
+
+
+async def test_kafka_python(python_clients: Path, boot: str) -> None:
+    seen = await seen_by([str(python_clients), str(CLIENTS / "kafka_python_client.py"), boot])
+    assert seen == {
+        "consumed": 150,
+        "headers": ["None", "gzip", "lz4", "snappy", "zstd"],
+        "assigned": [0, 1, 2],
+        "positions": 150,
+        "committed": ["kept", "last"],
+        "topics": ["kafka-python", "kafka-python-txn"],
+    }
+
+
+async def test_aiokafka(python_clients: Path, boot: str) -> None:
+    seen = await seen_by([str(python_clients), str(CLIENTS / "aiokafka_client.py"), boot])
+    assert seen == {
+        "consumed": 100,
+        "headers": ["None", "gzip", "lz4", "snappy", "zstd"],
+        "assigned": [0, 1, 2],
+        "positions": 100,
+        "committed": ["kept", "last"],
+        "topics": ["aiokafka", "aiokafka-txn"],
+    }
+
+
+if shutil.which("npm"):
+
+    async def test_kafkajs(node_clients: Path, boot: str) -> None:
+        modules = str(node_clients / "node_modules")
+        seen = await seen_by(["node", str(CLIENTS / "kafkajs_client.js"), boot], NODE_PATH=modules)
+        assert seen == {
+            "consumed": 101,
+            "headers": ["0", "1", "txn"],
+            "saw the aborted one": False,
+            "groups": ["kafkajs-group"],
+            "topics": ["kafkajs"],
+        }
+
+    async def test_platformatic_kafka(node_clients: Path, boot: str) -> None:
+        # ES modules look for packages beside the script, not on NODE_PATH.
+        script = node_clients / "platformatic_client.mjs"
+        shutil.copy(CLIENTS / script.name, script)
+        assert await seen_by(["node", str(script), boot]) == {"consumed": 20, "distinct": 20}
+
+
+if kcat := shutil.which("kcat"):
+
+    async def test_kcat(boot: str) -> None:
+        assert kcat is not None
+        lines = b"".join(b"%d\n" % number for number in range(50))
+        for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
+            await run_client([kcat, "-b", boot, "-P", "-t", "kcat", "-z", codec, "-H", "a=b"], stdin=lines)
+        out = await run_client([kcat, "-b", boot, "-C", "-t", "kcat", "-e", "-q"])
+        assert sorted(out.split()) == sorted(lines.split() * 5)
+        grouped = await run_client(
+            [kcat, "-b", boot, "-q", "-e", "-X", "auto.offset.reset=earliest", "-G", "kcat-group", "kcat"]
+        )
+        assert len(grouped.split()) == 250

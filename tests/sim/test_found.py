@@ -1,0 +1,45 @@
+"""What simulation has found in the product, each under a plan that brings it out again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.sim_network import Link
+from kafkalite.testing.simulation import Simulation
+
+
+def plan(*faults: Fault, **changes: object) -> Plan:
+    """Three nodes, three partitions, a fast network, and these faults."""
+    drawn = dataclasses.replace(
+        draw(1), nodes=3, topics={"topic1": 3}, fault_time_s=12.0, link=Link(), producers=2, consumers=1, faults=faults
+    )
+    return dataclasses.replace(drawn, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.checklist("F28")
+def test_a_node_without_one_of_its_disks_does_not_lead_or_follow_with_an_empty_log_while_in_sync() -> None:
+    """All nodes crash; one comes back without a disk and was told to follow: it made an empty log and was in sync."""
+    result = Simulation(
+        plan(
+            Fault(5.0, FaultKind.CRASH_ALL, "all", 0.7),
+            Fault(5.1, FaultKind.DISK, "node1", 3.0),
+            Fault(5.101, FaultKind.DISK, "node2", 2.0),
+            log_dirs=("/data1", "/data2"),
+        )
+    ).run()
+    assert result.violation is None, result.line()
+
+
+@pytest.mark.checklist("F14")
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_checkpoints_torn_by_a_loss_of_power_cut_no_record(seed: int) -> None:
+    """A leader-epoch checkpoint that had lost its last digits made recovery cut records that were safe on the disk."""
+    nodes = ("node1", "node2", "node3")
+    faults = [Fault(2.0 + 1.5 * number, FaultKind.POWER, nodes[number % 3], 0.4) for number in range(7)]
+    drawn = plan(*faults, Fault(8.0, FaultKind.CRASH_ALL, "all", 0.3), seed=seed, flush_before_ack=True)
+    settings = {**drawn.topic_settings, "log.flush.before.ack": "true"}
+    result = Simulation(dataclasses.replace(drawn, topic_settings=settings)).run()
+    assert result.violation is None, result.line()

@@ -1,0 +1,60 @@
+"""A few seeds with every run of the tests (make sim runs many), and that a seed means one run and no other."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from kafkalite.testing.plan import draw
+from kafkalite.testing.simulation import Simulation, simulate
+
+
+@pytest.mark.checklist(18)
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_every_promise_holds(seed: int) -> None:
+    result = simulate(seed)
+    assert result.violation is None, "\n".join([*draw(seed).lines(), *result.log[-30:], result.line()])
+    assert result.stats["acked"] == result.stats["sent"] > 0
+
+
+def test_a_seed_is_one_run_event_for_event() -> None:
+    first = Simulation(draw(1), record=True)
+    second = Simulation(draw(1), record=True)
+    one, two = first.run(), second.run()
+    assert first.world.loop.record == second.world.loop.record
+    assert one.trace_hash == two.trace_hash
+    assert simulate(2).trace_hash != one.trace_hash
+
+
+def test_the_command_line_prints_the_plan_and_the_same_trace_in_another_process() -> None:
+    command = [sys.executable, "-m", "kafkalite.testing.simulate", "--seed", "1"]
+    runs = [
+        subprocess.run(
+            command, env={"PYTHONPATH": ":".join(sys.path), "PYTHONHASHSEED": pinned}, capture_output=True, text=True
+        )
+        for pinned in ("0", "random")
+    ]
+    assert [run.returncode for run in runs] == [0, 0], runs[0].stdout + runs[0].stderr
+    assert runs[0].stdout.partition("virtual=")[0] == runs[1].stdout.partition("virtual=")[0]
+    traces = {run.stdout.partition("trace=")[2].split()[0] for run in runs}
+    assert len(traces) == 1
+    assert draw(1).lines()[0] in runs[0].stdout
+    assert "the second run was the same" in runs[0].stdout
+
+
+def test_many_seeds_are_counted_and_a_failing_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from kafkalite.testing import simulate as command_line
+    from kafkalite.testing.simulation import Result
+
+    def one(seed: int) -> Result:
+        return Result(seed, "a promise is broken" if seed == 12 else None, "0", 1.0, 0.0, {"acked": 5})
+
+    assert command_line.summarize(11, [one(seed) for seed in (13, 12, 11)]) == 1
+    printed = capsys.readouterr().out
+    assert "3 seeds from 11: 2 ok, 1 failed; 15 records acknowledged" in printed
+    assert printed.rstrip().endswith("failed seeds: 12")
+    assert command_line.summarize(1, [one(1)]) == 0

@@ -1,0 +1,129 @@
+"""The chunk reader: asyncio's contract for `read` and `readexactly`, without its copies, bounded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+import uvloop
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.env.streams import ChunkReader, open_stream, start_stream_server
+
+LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+class PausableTransport(asyncio.ReadTransport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+
+    def pause_reading(self) -> None:
+        self.calls.append("pause")
+
+    def resume_reading(self) -> None:
+        self.calls.append("resume")
+
+
+@given(chunks=st.lists(st.binary(min_size=1, max_size=40), max_size=20), sizes=st.lists(st.integers(1, 50), min_size=1))
+def test_every_byte_comes_once_and_in_order(chunks: list[bytes], sizes: list[int]) -> None:
+    async def go() -> None:
+        reader = ChunkReader(1 << 20)
+        for chunk in chunks:
+            reader.feed_data(chunk)
+        reader.feed_eof()
+        got, number = [], 0
+        while part := await reader.read(sizes[number % len(sizes)]):
+            assert len(part) <= sizes[number % len(sizes)]
+            got.append(part)
+            number += 1
+        assert b"".join(got) == b"".join(chunks)
+        assert reader.at_eof()
+
+    asyncio.run(go())
+
+
+async def test_a_whole_chunk_is_handed_on_as_it_is() -> None:
+    reader = ChunkReader(1 << 20)
+    chunk = bytes(1000)
+    reader.feed_data(chunk)
+    assert await reader.read(4096) is chunk
+
+
+async def test_readexactly_waits_for_the_rest_and_tells_of_a_short_end() -> None:
+    reader = ChunkReader(1 << 20)
+    waiting = asyncio.ensure_future(reader.readexactly(5))
+    for part in (b"ab", b"cde", b"fg"):
+        await asyncio.sleep(0)
+        reader.feed_data(part)
+    assert await waiting == b"abcde"
+    reader.feed_eof()
+    with pytest.raises(asyncio.IncompleteReadError) as told:
+        await reader.readexactly(3)
+    assert told.value.partial == b"fg"
+
+
+async def test_what_is_not_read_is_bounded() -> None:
+    reader, transport = ChunkReader(100), PausableTransport()
+    reader.set_transport(transport)
+    for _ in range(5):
+        reader.feed_data(bytes(50))
+    assert transport.calls == ["pause"]
+    await reader.readexactly(149)
+    assert transport.calls == ["pause"]
+    await reader.readexactly(1)
+    assert transport.calls == ["pause", "resume"]
+
+
+async def test_a_broken_connection_is_told_to_who_waits_and_to_who_comes() -> None:
+    reader = ChunkReader(100)
+    waiting = asyncio.ensure_future(reader.read(10))
+    await asyncio.sleep(0)
+    reader.set_exception(ConnectionResetError("gone"))
+    with pytest.raises(ConnectionResetError):
+        await waiting
+    with pytest.raises(ConnectionResetError):
+        await reader.read(10)
+
+
+async def test_a_cancelled_read_loses_nothing() -> None:
+    reader = ChunkReader(100)
+    waiting = asyncio.ensure_future(reader.read(10))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    reader.feed_data(b"abc")
+    assert await reader.read(10) == b"abc"
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_megabytes_over_a_real_socket(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def go() -> None:
+        async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(1 << 20):
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+
+        tasks: list[asyncio.Task[None]] = []
+        server = await start_stream_server(
+            lambda r, w: tasks.append(asyncio.ensure_future(echo(r, w))), "127.0.0.1", 0, 64 * 1024
+        )
+        reader, writer = await open_stream("127.0.0.1", server.sockets[0].getsockname()[1], 64 * 1024)
+        sent = bytes(range(256)) * 20_000
+        writer.write(sent)
+        assert await reader.readexactly(len(sent)) == sent
+        writer.write_eof()
+        assert await reader.read(1) == b""
+        writer.close()
+        server.close()
+        await asyncio.gather(*tasks)
+
+    loop = new_loop()
+    try:
+        loop.run_until_complete(go())
+    finally:
+        loop.close()

@@ -1,0 +1,152 @@
+"""Topics and configurations through the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import wire
+
+from .conftest import Broker, Client
+
+TOPIC, BROKER = 2, 4
+
+
+async def alter(client: Client, *changes: tuple[str, int, str | None], name: str = "t", kind: int = TOPIC) -> int:
+    request = wire.IncrementalAlterConfigsRequest
+    configs = [request.AlterableConfig(*change) for change in changes]
+    answer = await client.ask(request([request.AlterConfigsResource(kind, name, configs)]), 1)
+    return int(answer.responses[0].error_code)
+
+
+async def described(client: Client, *keys: str, name: str = "t", kind: int = TOPIC, version: int = 4) -> Any:
+    request = wire.DescribeConfigsRequest
+    resource = request.DescribeConfigsResource(kind, name, list(keys) or None)
+    answer = await client.ask(request([resource], True, True), version)
+    return answer.results[0]
+
+
+async def test_incremental_changes(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    assert await alter(client, ("retention.ms", 0, "5000"), ("cleanup.policy", 2, "compact")) == 0
+    entries = {entry.name: entry for entry in (await described(client)).configs}
+    assert (entries["retention.ms"].value, entries["retention.ms"].config_source) == ("5000", 1)
+    assert entries["cleanup.policy"].value == "delete,compact"
+    assert [synonym.source for synonym in entries["retention.ms"].synonyms] == [1, 5]
+    assert entries["segment.bytes"].config_source == 5 and entries["segment.bytes"].documentation
+    assert await alter(client, ("retention.ms", 1, None), ("cleanup.policy", 3, "delete")) == 0
+    [entry] = (await described(client, "cleanup.policy")).configs
+    assert entry.value == "compact"
+    assert await alter(client, ("no.such.key", 0, "1")) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, ("retention.ms", 0, "soon")) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, ("retention.ms", 2, "1")) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, ("retention.ms", 0, "1"), ("retention.ms", 1, None)) == ErrorCode.INVALID_REQUEST
+    assert await alter(client, ("retention.ms", 0, "1"), name="nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await alter(client, ("num.partitions", 0, "1"), name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
+
+
+async def test_a_full_change_forgets_what_it_does_not_name(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await alter(client, ("retention.ms", 0, "5000"))
+    request = wire.AlterConfigsRequest
+    for validate_only, expected in ((True, {"retention.ms": "5000"}), (False, {"flush.ms": "7"})):
+        resource = request.AlterConfigsResource(TOPIC, "t", [request.AlterableConfig("flush.ms", "7")])
+        answer = await client.ask(request([resource], validate_only), 2)
+        assert answer.responses[0].error_code == 0
+        assert broker.services.overrides["t"] == expected
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_a_brokers_configuration(broker: Broker, version: int) -> None:
+    client = await broker.client()
+    result = await described(client, name="1", kind=BROKER, version=version)
+    values = {entry.name: entry.value for entry in result.configs}
+    assert values["offsets.topic.num.partitions"] == "2"
+    assert values["auto.create.topics.enable"] == "true"
+    assert values["advertised.listeners"].startswith("PLAINTEXT://127.0.0.1:")
+    wrong = await described(client, name="9", kind=BROKER, version=version)
+    assert wrong.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_create_topics(broker: Broker, version: int) -> None:
+    client = await broker.client()
+    request = wire.CreateTopicsRequest
+    topic = request.CreatableTopic
+    wanted = [
+        topic("good", 2, 1, configs=[request.CreatableTopicConfig("retention.ms", "9")]),
+        topic("bad name", 1, 1),
+        topic("none", 0, 1),
+        topic("far", 1, 3),
+        topic("odd", 1, 1, configs=[request.CreatableTopicConfig("retention.ms", "x")]),
+        topic("twice", 1, 1),
+        topic("twice", 1, 1),
+    ]
+    answer = await client.ask(request(wanted, 1000), version)
+    assert {result.name: result.error_code for result in answer.topics} == {
+        "good": 0,
+        "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "none": ErrorCode.INVALID_PARTITIONS,
+        "far": ErrorCode.INVALID_REPLICATION_FACTOR,
+        "odd": ErrorCode.INVALID_CONFIG,
+        "twice": ErrorCode.INVALID_REQUEST,
+    }
+    again = await client.ask(request([topic("good", 2, 1)], 1000), version)
+    assert again.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+@pytest.mark.parametrize("version", range(13))
+async def test_metadata_creates_topics_on_demand(broker: Broker, version: int) -> None:
+    client = await broker.client()
+    request = wire.MetadataRequest
+    named = [request.MetadataRequestTopic(name=name) for name in ("fresh", "not a name")]
+    answer = await client.ask(request(named), version)
+    assert {topic.name: topic.error_code for topic in answer.topics} == {
+        "fresh": 0,
+        "not a name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+    assert answer.brokers[0].port == broker.services.kafka_endpoint[1]
+    if version >= 4:
+        quiet = await client.ask(request([request.MetadataRequestTopic(name="other")], False), version)
+        assert quiet.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    everything = await client.ask(request([] if version == 0 else None), version)
+    assert [topic.name for topic in everything.topics] == ["fresh"]
+    if version >= 12:
+        by_id = request.MetadataRequestTopic(everything.topics[0].topic_id, None)
+        unknown = request.MetadataRequestTopic(bytes(range(16)), None)
+        answer = await client.ask(request([by_id, unknown]), version)
+        assert [(topic.name, topic.error_code) for topic in answer.topics] == [
+            ("fresh", 0),
+            (None, ErrorCode.UNKNOWN_TOPIC_ID),
+        ]
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_delete_topics_and_add_partitions(broker: Broker, version: int) -> None:
+    await broker.create("t", 2)
+    client = await broker.client()
+    more = wire.CreatePartitionsRequest
+    answer = await client.ask(more([more.CreatePartitionsTopic("t", 4, None)], 1000), 3)
+    assert answer.results[0].error_code == 0
+    fewer = await client.ask(more([more.CreatePartitionsTopic("t", 1, None)], 1000), 3)
+    assert fewer.results[0].error_code == ErrorCode.INVALID_PARTITIONS
+    request = wire.DeleteTopicsRequest
+    states = [request.DeleteTopicState("t"), request.DeleteTopicState(None, bytes(range(16)))]
+    answer = await client.ask(request(states, ["t", "nowhere"], 1000), version)
+    codes = {result.name: result.error_code for result in answer.responses}
+    if version >= 6:
+        assert codes == {"t": 0, None: ErrorCode.UNKNOWN_TOPIC_ID}
+    else:
+        assert codes == {"t": 0, "nowhere": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert broker.services.metadata(None).topics == ()
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_describe_cluster(broker: Broker, version: int) -> None:
+    client = await broker.client()
+    answer = await client.ask(wire.DescribeClusterRequest(), version)
+    assert (answer.cluster_id, answer.controller_id, len(answer.brokers)) == ("memory", 1, 1)

@@ -1,0 +1,274 @@
+"""One log or the whole disk; what is lost, what comes back, and how often a disk may stumble (KIP-18)."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.log.failures import MAX_FAILURES_PER_HOUR, Blame, FailureBudget, blame, probe
+from kafkalite.log.log_manager import LogManager
+from kafkalite.model import TopicPartition
+from tests.support.logs import TOPIC_ID, batch, values
+from tests.support.memory_disk import ManualClock, MemoryDisk
+
+CONFIG = TopicConfig()
+
+
+def tp(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+class Host:
+    """A node's storage, and what it told."""
+
+    def __init__(self, *dirs: str) -> None:
+        self.disk, self.clock = MemoryDisk(), ManualClock()
+        self.dirs = dirs or ("/d1", "/d2", "/d3")
+        self.dead: list[str] = []
+        self.lost: list[TopicPartition] = []
+        self.judged = asyncio.Event()
+
+    async def manager(self) -> LogManager:
+        def fatal(error: BaseException) -> None:
+            raise error
+
+        manager = LogManager(
+            BrokerConfig(log_dirs=self.dirs),
+            self.disk,
+            self.clock,
+            supervisor=Supervisor(fatal),
+            on_dir_failed=lambda directory, _: self.dead.append(directory),
+            on_log_failed=lambda partition, _: self.lost.append(partition),
+            on_judged=lambda _: self.judged.set(),
+        )
+        await manager.start("cluster", 1, {})
+        return manager
+
+    async def verdict(self) -> None:
+        await self.judged.wait()
+        self.judged.clear()
+
+
+def failed_append(host: Host, manager: LogManager, number: int) -> StorageError:
+    log = manager.get(tp(number))
+    assert log is not None
+    host.disk.fail_append_after = 0
+    with pytest.raises(StorageError) as caught:
+        log.append_as_leader(batch(["y"]), 1)
+    return caught.value
+
+
+@pytest.mark.checklist(82)
+async def test_where_the_probe_goes_through_only_the_log_is_lost() -> None:
+    host = Host()
+    manager = await host.manager()
+    for number in range(6):
+        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+    victim = next(log for log in manager.all() if log.directory == "/d2")
+    error = failed_append(host, manager, victim.topic_partition.partition)
+    manager.log_failed(error)
+    assert host.lost == [victim.topic_partition], "at once, before any verdict"
+    assert manager.get(victim.topic_partition) is None and len(manager.all()) == 5
+    assert "being checked" in manager.restart_refusal(victim.topic_partition)
+    await host.verdict()
+    assert host.dead == [] and manager.offline_dirs() == []
+    assert manager.restart_refusal(victim.topic_partition) == ""
+    assert any(name.endswith("-stray") for name in host.disk.listdir("/d2")), "out of the way of the next start"
+    again = manager.create(victim.topic_partition, TOPIC_ID, CONFIG)
+    assert again.directory != "/d2" and manager.offline_partitions == {}
+    manager.log_failed(error)
+    assert len(manager.all()) == 6, "the error of a log that was replaced concerns nobody"
+
+
+@pytest.mark.checklist(90)
+async def test_where_the_probe_fails_the_disk_is_dead() -> None:
+    host = Host()
+    manager = await host.manager()
+    for number in range(6):
+        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+    victim = next(log for log in manager.all() if log.directory == "/d2")
+    error = failed_append(host, manager, victim.topic_partition.partition)
+    host.disk.broken = {"/d2"}
+    manager.log_failed(error)
+    await host.verdict()
+    assert host.dead == ["/d2"] and sorted(manager.offline_partitions.values()) == ["/d2", "/d2"]
+    assert [one.online for one in manager.dirs()] == [True, False, True]
+    assert "probe" in manager.dirs()[1].offline_reason and manager.dirs()[1].offline_since_ms
+
+
+@pytest.mark.checklist(90)
+async def test_a_disk_that_does_not_answer_is_dead() -> None:
+    disk = MemoryDisk()
+    disk.makedirs("/d1")
+
+    async def never(function: object, at: str) -> object:
+        return await asyncio.Event().wait()
+
+    assert await probe(disk, "/d1") is None
+    disk.run_blocking = never  # type: ignore[method-assign]
+    assert isinstance(await probe(disk, "/d1", 0.01), TimeoutError)
+
+
+@pytest.mark.checklist(92)
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (errno.EIO, Blame.UNSURE),
+        (errno.ENOSPC, Blame.ROOM),
+        (errno.EDQUOT, Blame.ROOM),
+        (errno.EROFS, Blame.DISK),
+        (errno.EMFILE, Blame.NOBODY),
+        (errno.EAGAIN, Blame.NOBODY),
+        (errno.ENOENT, Blame.UNSURE),
+    ],
+)
+def test_what_an_error_number_says(code: int, expected: Blame) -> None:
+    error = StorageError("x", directory="/d")
+    error.__cause__ = OSError(code, "x")
+    assert blame(error) is expected
+
+
+@pytest.mark.checklist(92)
+async def test_running_out_of_descriptors_condemns_no_disk() -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    manager.create(tp(0), TOPIC_ID, CONFIG)
+    log = manager.get(tp(0))
+    assert log is not None
+    error = log.storage_error("open", OSError(errno.EMFILE, "too many"))
+    error.__cause__ = OSError(errno.EMFILE, "too many")
+    manager.log_failed(error)
+    await host.verdict()
+    assert host.dead == [] and host.lost == [tp(0)]
+
+
+@pytest.mark.checklist(92)
+def test_restarts_pause_longer_and_longer_until_there_are_too_many() -> None:
+    budget = FailureBudget()
+    pauses = []
+    for number in range(MAX_FAILURES_PER_HOUR):
+        budget.note(float(number))
+        pauses.append(budget.not_before(float(number)) - number)
+        assert not budget.is_exhausted(float(number))
+    assert pauses == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
+    budget.note(10.0)
+    assert budget.is_exhausted(10.0) and len(budget.at) <= MAX_FAILURES_PER_HOUR + 1
+    assert not budget.is_exhausted(5_000.0) and budget.not_before(5_000.0) == 5_000.0
+
+
+@pytest.mark.checklist(92)
+async def test_a_flapping_disk_is_given_up() -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    for number in range(MAX_FAILURES_PER_HOUR + 1):
+        log = manager.create(tp(number), TOPIC_ID, CONFIG, directory="/d1")
+        error = log.storage_error("read", OSError(errno.EIO, "now and then"))
+        manager.log_failed(error)
+        await host.verdict()
+    assert host.dead == ["/d1"] and "too often" in manager.dirs()[0].offline_reason
+
+
+async def test_a_directory_that_was_removed_is_not_made_again() -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    del host.disk.entries["/d1/meta.properties"]
+    for number in range(4):
+        assert manager.create(tp(number), TOPIC_ID, CONFIG).directory == "/d2"
+    await host.verdict()
+    assert host.dead == ["/d1"]
+
+
+@pytest.mark.checklist(89)
+async def test_nothing_is_made_anew_where_there_is_no_disk_or_no_room() -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    for number in range(2):
+        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+    lost = manager.dir_failed(StorageError("gone", directory="/d1"))[0]
+    assert manager.restart_refusal(lost) == ""
+    host.disk.free_bytes = lambda path: 1_000  # type: ignore[method-assign]
+    assert "room" in manager.restart_refusal(lost)
+    manager.dir_failed(StorageError("gone", directory="/d2"))
+    assert "no healthy disk" in manager.restart_refusal(lost)
+
+
+@pytest.mark.checklist(93)
+async def test_a_disk_comes_back_with_what_it_had_and_what_moved_meanwhile_stays_where_it_is() -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    for number in range(4):
+        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch([f"v{number}"]), 1)
+    moved, kept = manager.dir_failed(StorageError("gone", directory="/d1"))
+    manager.create(moved, TOPIC_ID, CONFIG)
+    assert await manager.bring_online("/d1", "cluster", 1, {}) == 2
+    log = manager.get(kept)
+    assert log is not None and values(log) == [(0, f"v{kept.partition}".encode())]
+    assert manager.offline_partitions == {} and manager.healthy_dirs() == ["/d1", "/d2"]
+    elsewhere = manager.get(moved)
+    assert elsewhere is not None and elsewhere.directory == "/d2"
+    assert any(name.endswith("-stray") for name in host.disk.listdir("/d1"))
+    assert await manager.bring_online("/d1", "cluster", 1, {}) == 1, "already online"
+
+
+@pytest.mark.checklist(93)
+async def test_what_cannot_come_back_stays_offline() -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    manager.dir_failed(StorageError("gone", directory="/d1"))
+    with pytest.raises(ApiError) as unknown:
+        await manager.bring_online("/d9", "cluster", 1, {})
+    assert unknown.value.code == ErrorCode.LOG_DIR_NOT_FOUND
+    host.disk.broken = {"/d1"}
+    with pytest.raises(ApiError, match="injected"):
+        await manager.bring_online("/d1", "cluster", 1, {})
+    host.disk.broken = set()
+    with pytest.raises(ApiError, match="belongs to"):
+        await manager.bring_online("/d1", "another cluster", 1, {})
+    assert manager.healthy_dirs() == ["/d2"]
+    assert await manager.bring_online("/d1", "cluster", 1, {}) == 0
+
+
+@pytest.mark.checklist("F28")
+async def test_a_replaced_disk_is_remembered_until_all_replicas_are_there() -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    assert manager.may_miss_logs() == "", "a new node misses nothing"
+    await manager.close()
+    host.disk.remove_tree("/d1")
+    host.disk.entries = {path: node for path, node in host.disk.entries.items() if not path.startswith("/d1/")}
+    manager = await host.manager()
+    assert manager.may_miss_logs() == "/d1"
+    await manager.close(clean=False)
+    manager = await host.manager()
+    assert manager.may_miss_logs() == "/d1", "also after the next start"
+    manager.confirm_complete()
+    await manager.close()
+    assert (await host.manager()).may_miss_logs() == ""
+
+
+async def test_a_log_that_cannot_be_opened_is_lost_alone() -> None:
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    for number in range(4):
+        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+    victim = manager.all()[0]
+    await manager.close()
+    host.disk.broken = {f"{victim.path}/0"}
+    manager = await host.manager()
+    assert host.dead == [] and len(manager.all()) == 3
+    assert manager.offline_partitions == {victim.topic_partition: victim.directory}
+    assert manager.may_miss_logs() == victim.directory
+
+
+async def test_placement_follows_the_room_that_each_log_has() -> None:
+    host = Host("/d1", "/d2")
+    room = {"/d1": 300 << 30, "/d2": 100 << 30}
+    host.disk.free_bytes = room.__getitem__  # type: ignore[method-assign]
+    manager = await host.manager()
+    placed = [manager.create(tp(number), TOPIC_ID, CONFIG).directory for number in range(12)]
+    assert (placed.count("/d1"), placed.count("/d2")) == (9, 3)
