@@ -3,13 +3,16 @@
     python -m bench.throughput [--seconds 5] [--json FILE]
 
 Batches are built once and sent again and again, so that the figures are the broker's; the row "records" goes through
-the whole producer, record by record.
+the whole producer, record by record. The column "of floor" divides by what this machine does at the same time without
+us (bench/floors.py): file write for produce (RF 3 writes three times), memcpy for fetch, a uvloop echo for one record a
+request and for the latency.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import tempfile
 import time
 from collections import deque
@@ -21,6 +24,7 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from bench import floors
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.model import BrokerId, Offset
@@ -152,6 +156,17 @@ async def latency(client: AsyncClient, topic: str, *, rate: float, seconds: floa
     return {f"p{p}": took[min(len(took) - 1, int(len(took) * p / 100))] for p in (50, 99, 99.9)}
 
 
+def ratio(name: str, row: dict[str, float], floor: dict[str, float]) -> float:
+    """A row's figure divided by its floor; latency: the floor's by ours, so that more is better everywhere."""
+    if name.startswith("latency"):
+        return floor["echo p50 ms"] / row["p50"]
+    if "a request" in name:
+        return row["requests/s"] / floor["echo requests/s"]
+    if name.startswith("fetch"):
+        return row["MB/s"] / floor["memcpy MB/s"]
+    return row["MB/s"] * (3 if "RF 3" in name else 1) / floor["file write MB/s"]
+
+
 class Rows:
     """Collects figures, and the CPU that the nodes spent on each."""
 
@@ -161,9 +176,12 @@ class Rows:
 
     async def add(self, name: str, work: Any) -> None:
         before = sum(node.cpu_seconds() for node in self._cluster.nodes.values())
+        began = time.monotonic()
         row = await work
+        row["took s"] = time.monotonic() - began
         spent = sum(node.cpu_seconds() for node in self._cluster.nodes.values()) - before
         row["node CPU s"] = spent
+        row["load"] = os.getloadavg()[0]
         self.rows[name] = row
         console.print(f"  {name}: " + ", ".join(f"{k} {v:,.2f}" for k, v in row.items()))
 
@@ -173,6 +191,8 @@ async def run(directory: Path, seconds: float) -> dict[str, Any]:
     with ProcessCluster(directory, nodes=3, settings=SETTINGS) as cluster:
         ready = time.monotonic() - began
         rows = Rows(cluster)
+        floor = await floors.measure(directory)
+        console.print("  floors: " + ", ".join(f"{k} {v:,.2f}" for k, v in floor.items()))
         big, middle, small = batch_of(1000, 1024), batch_of(120, 1024), batch_of(1, 1024)
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic("single", 1, 1), NewTopic("triple", 1, 3), NewTopic("six", 6, 3)])
@@ -204,7 +224,10 @@ async def run(directory: Path, seconds: float) -> dict[str, Any]:
         began = time.monotonic()
         cluster.restart(1)
         restart = time.monotonic() - began
+    for name, row in rows.rows.items():
+        row["of floor"] = ratio(name, row, floor)
     return {
+        "floors": floor,
         "rows": rows.rows,
         "start_up_s": {"ZooKeeper and three nodes": ready, "one node, logs in place": restart},
         "idle_memory_mb": idle,
@@ -219,12 +242,24 @@ def main(seconds: float, json_file: str | None) -> None:
     """Throughput, latency, memory, start-up of three nodes."""
     with tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as directory:
         result = uvloop.run(run(Path(directory), seconds))
-    table = Table("", "MB/s", "requests/s", "records/s", "p50 p99 p99.9 ms", "node CPU s", title_justify="left")
+    table = Table(
+        "", "MB/s", "requests/s", "records/s", "p50 p99 p99.9 ms", "node CPU s", "CPU s/GB", "of floor", "load"
+    )
     for name, row in result["rows"].items():
         cells = [f"{row[key]:,.0f}" if key in row else "" for key in ("MB/s", "requests/s", "records/s")]
         percentiles = " ".join(f"{row[key]:.2f}" for key in ("p50", "p99", "p99.9") if key in row)
-        table.add_row(name, *cells, percentiles, f"{row['node CPU s']:.1f}")
+        gigabytes = row.get("MB/s", 0.0) * row["took s"] / 1e3
+        table.add_row(
+            name,
+            *cells,
+            percentiles,
+            f"{row['node CPU s']:.1f}",
+            f"{row['node CPU s'] / gigabytes:.1f}" if gigabytes else "",
+            f"{row['of floor']:.3f}",
+            f"{row['load']:.0f}",
+        )
     console.print(table)
+    console.print("floors: " + ", ".join(f"{key} {value:,.2f}" for key, value in result["floors"].items()))
     for key in ("start_up_s", "idle_memory_mb", "peak_memory_mb"):
         console.print(f"{key}: {result[key]}")
     if json_file:

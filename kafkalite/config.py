@@ -110,6 +110,12 @@ class BrokerConfig:
         30_000, "a command that is not answered for so long raises an alert", low=1
     )
     controller_queue_max_requests: int = _key(1_000, "commands waiting per broker", low=1)
+    broker_heartbeat_interval_ms: int = _key(300, "how often controller and brokers ask each other over RPC", low=10)
+    broker_heartbeat_timeout_ms: int = _key(
+        2_000,
+        "a node that does not answer for so long loses its leaderships, or the controller's office; 0 never",
+        low=0,
+    )
     controlled_shutdown_enable: bool = _key(True, "move leaders off before stopping")
     controlled_shutdown_max_wait_ms: int = _key(10_000, "patience of a controlled shutdown", low=0)
 

@@ -19,10 +19,10 @@ settings.register_profile("thorough", parent=settings.get_profile("default"), ma
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start many processes go last and one after the other, so that they have the machine for themselves."""
-    for item in items:
-        if "/cluster/" in str(item.path) or "/interop/" in str(item.path):
-            item.add_marker(pytest.mark.xdist_group("processes"))
-        elif "/spark/" in str(item.path) and "/unit/" not in str(item.path):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests that start many processes, or Spark, run one after the other in one worker (xdist's --dist loadgroup)."""
+    path = str(item.path)
+    if "/cluster/" in path or "/interop/" in path:
+        item.add_marker(pytest.mark.xdist_group("processes"))
+    elif "/tests/spark/" in path:
+        item.add_marker(pytest.mark.xdist_group("spark"))

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
+from kafkalite.kafka.apis import OFFERED, is_served
+from kafkalite.kafka.schema import schemas
 from kafkalite.rpc import messages
 from kafkalite.rpc.messages import Message, by_kind, response_kind
 
@@ -87,8 +89,56 @@ def rpc_api() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+#: What a reader who knows Apache Kafka would not expect.
+_KAFKA_DIFFERENCES = (
+    ("Records", "Only record batches of format version 2 (Kafka 0.11 and later). Produce 0 to 2 are advertised and refused with UNSUPPORTED_VERSION, because librdkafka turns compression off unless Produce begins at 0. Batches are stored as the client compressed them."),
+    ("Produce", "One batch per partition and request, as Kafka from version 3 on. An error with acks=0 closes the connection."),
+    ("Fetch", "No incremental fetch sessions: every answer has session id 0, which clients take as a full fetch. Fetching from followers (rack awareness) is not offered: preferred_read_replica is -1."),
+    ("Unsupported versions", "Answered with UNSUPPORTED_VERSION; the connection stays open (Kafka closes it, but for ApiVersions)."),
+    ("Metadata", "A node that has just started waits up to a second for its first word of the controller before it answers. Topics are created on demand if `auto.create.topics.enable`. No `topic_authorized_operations`."),
+    ("Frames", "No request but Produce may be larger than 16 MiB; one array may have 200,000 elements at most. Memory for half received frames is bounded over all connections by `queued.max.request.bytes`."),
+    ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered; clients fall back to the classic one."),
+    ("Transactions", "As with Kafka 3.9 without KIP-890's second part: EndTxn does not bump the epoch. Batches of transactions are checked for epoch and sequence; whether the partition was added to the transaction is not verified with the coordinator at append."),
+    ("Security", "No SASL, TLS, ACLs, delegation tokens, quotas or SCRAM: none of their APIs is advertised."),
+    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics; broker configuration can be read."),
+    ("Reassignment", "AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders are not offered on this listener: use `kafkalite admin`."),
+)  # fmt: skip
+
+
+def _range_text(versions: range | list[int]) -> str:
+    return str(versions[0]) if len(versions) == 1 else f"{versions[0]} to {versions[-1]}"
+
+
+def kafka_protocol() -> str:
+    """The APIs of the Kafka listener, and what differs from Apache Kafka."""
+    lines = [
+        "# The Kafka protocol",
+        "",
+        "Written by `make docs` from kafkalite/kafka/apis.py, the schema tables and cli/kafkalite_cli/docs.py; do not edit.",
+        "",
+        (
+            f"The Kafka listener serves {len(OFFERED)} APIs. Any other API, and any version outside the advertised "
+            "range, is answered with UNSUPPORTED_VERSION. Flexible versions carry tagged fields (KIP-482)."
+        ),
+        "",
+        "| key | API | advertised | served | flexible from |",
+        "|---|---|---|---|---|",
+    ]
+    for name in sorted(OFFERED, key=lambda name: schemas()[name + "Request"].api_key):
+        low, high = OFFERED[name]
+        request = schemas()[name + "Request"]
+        served = [version for version in range(low, high + 1) if is_served(name, version)]
+        flexible = next((str(version) for version in range(low, high + 1) if version in request.flexible), "never")
+        lines.append(
+            f"| {request.api_key} | {name} | {_range_text(range(low, high + 1))} | {_range_text(served)} | {flexible} |"
+        )
+    lines += ["", "# What differs from Apache Kafka", ""]
+    lines += [f"- **{what}.** {text}" for what, text in _KAFKA_DIFFERENCES]
+    return "\n".join(lines) + "\n"
+
+
 #: Page (relative to the repository) and the function that writes it.
-PAGES: dict[str, Callable[[], str]] = {"docs/rpc-api.md": rpc_api}
+PAGES: dict[str, Callable[[], str]] = {"docs/rpc-api.md": rpc_api, "docs/kafka-protocol.md": kafka_protocol}
 
 
 def main() -> None:

@@ -205,7 +205,7 @@ class BlockingClient:
         deadline = self._deadline(timeout_ms or self.config.request_timeout_ms)
         attempts = 0
         while True:
-            answer = self.call_any(InitProducerIdRequest(), InitProducerIdResponse, timeout_ms=_left_ms(deadline))
+            answer = self.call_any(InitProducerIdRequest(), InitProducerIdResponse, timeout_ms=left_ms(deadline))
             if not answer.error:
                 return answer.producer_id, answer.producer_epoch
             code = error_code(answer.error)
@@ -332,7 +332,7 @@ class BlockingClient:
             until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
             for node, keys in self._by_leader(sorted(batches.keys() - done.keys())).items():
                 entries = tuple(ProducePartition(key.topic, key.partition, len(batches[key])) for key in keys)
-                request = ProduceRequest(acks, max(1, _left_ms(until)), entries)
+                request = ProduceRequest(acks, max(1, left_ms(until)), entries)
                 try:
                     connection = self._node(node, until)
                     number = connection.send(request, [batches[key] for key in keys], until)
@@ -388,7 +388,7 @@ class BlockingClient:
         attempts = 0
         last: KafkaliteError = api_error(ErrorCode.LEADER_NOT_AVAILABLE, "no leader is known")
         if any(not self.view.partition_count(topic) for topic in topics):
-            self.metadata(topics, timeout_ms=_left_ms(deadline))
+            self.metadata(topics, timeout_ms=left_ms(deadline))
         while True:
             last = attempt() or last
             if finished():
@@ -396,7 +396,7 @@ class BlockingClient:
             attempts += 1
             self._pause(attempts, deadline, last)
             try:
-                self.metadata(topics, timeout_ms=min(_left_ms(deadline), 5_000))
+                self.metadata(topics, timeout_ms=min(left_ms(deadline), 5_000))
             except RpcError as error:
                 last = error
             for topic in sorted(topics):
@@ -466,7 +466,7 @@ class BlockingClient:
         time.sleep(pause)
 
 
-def _left_ms(deadline: float) -> int:
+def left_ms(deadline: float) -> int:
     return max(1, int((deadline - time.monotonic()) * 1000))
 
 

@@ -7,7 +7,9 @@ import dataclasses
 from kafkalite.controller import partition_orders, restarts
 from kafkalite.controller.commands import announce_brokers, initialise
 from kafkalite.controller.events import (
+    BrokerCleared,
     BrokersChanged,
+    BrokerSuspected,
     CloseChannel,
     ClusterRead,
     ControlledShutdown,
@@ -75,6 +77,16 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
     A bounced broker, the same id with another czxid, is both (F5): it gives up its places in the ISR, if others are in
     sync, and leads only in a new epoch, before it is told what to do.
     """
+    held = {
+        id_: info
+        for id_, info in state.suspects.items()
+        if id_ in event.brokers and event.brokers[id_].broker_epoch == info.broker_epoch
+    }
+    # Suspects that are gone now, or have come back as another life, are brokers that died like any other.
+    state = dataclasses.replace(
+        state, brokers={**state.brokers, **{i: s for i, s in state.suspects.items() if i not in held}}, suspects=held
+    )
+    event = BrokersChanged({id_: info for id_, info in event.brokers.items() if id_ not in held})
     before, now = state.brokers, event.brokers
     if any(id_ not in now or now[id_].broker_epoch != before[id_].broker_epoch for id_ in before):
         return _on_brokers_gone(state, event)
@@ -91,6 +103,28 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
     if waiting:
         effects.append(ReadStates(waiting, Repair()))
     return state, [*effects, *_look_at_moves(state)]
+
+
+def on_broker_suspected(state: ControllerState, event: BrokerSuspected) -> Decision:
+    """A silent broker is as good as dead until its session ends or it answers again. That is safe: its leaderships go
+    to replicas that are in sync, in a new epoch; where it is the only one in sync, it keeps them."""
+    if not state.has_broker(event.broker_id, event.broker_epoch):
+        return state, []
+    registered = {**state.brokers, **state.suspects}
+    suspects = {**state.suspects, event.broker_id: state.brokers[event.broker_id]}
+    state = dataclasses.replace(state, suspects=dict(sorted(suspects.items())))
+    state, effects = on_brokers_changed(state, BrokersChanged(registered))
+    return state, [Note("broker.suspected", str(event.broker_id), event.reason), *effects]
+
+
+def on_broker_cleared(state: ControllerState, event: BrokerCleared) -> Decision:
+    """It answers: it is told everything, and comes back as a follower that has to catch up."""
+    info = state.suspects.get(event.broker_id)
+    if info is None or info.broker_epoch != event.broker_epoch:
+        return state, []
+    registered = {**state.brokers, **state.suspects}
+    suspects = {id_: each for id_, each in state.suspects.items() if id_ != event.broker_id}
+    return on_brokers_changed(dataclasses.replace(state, suspects=suspects), BrokersChanged(registered))
 
 
 def _look_at_moves(state: ControllerState) -> list[Effect]:

@@ -13,6 +13,7 @@ from kafkalite.controller.channels import Channels
 from kafkalite.controller.events import Event
 from kafkalite.controller.leadership import Leadership, Source
 from kafkalite.controller.limits import limits_from
+from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.problems import find_problems
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
@@ -138,10 +139,22 @@ class Controller:
                 on_stale=self._on_stale,
             )
 
+        def liveness(post: Callable[[Event], None]) -> Liveness:
+            return Liveness(
+                config=self._config,
+                env=self._env,
+                supervisor=self._supervisor,
+                hello=self._hello,
+                own_id=self._identity()[0],
+                usable=lambda: coordinator.lease_left() > 0,
+                post=post,
+            )
+
         leadership = Leadership(
             state=ControllerState(self._identity()[0], won.epoch),
             storage=Storage(coordinator, connectivity, won.epoch_version, self.stats),
             channels=channels,
+            liveness=liveness,
             clock=self._env.clock,
             stats=self.stats,
             topic_config=self._topic_config,

@@ -14,7 +14,9 @@ from kafkalite.controller import (
     topic_writes,
 )
 from kafkalite.controller.events import (
+    BrokerCleared,
     BrokersChanged,
+    BrokerSuspected,
     ClusterRead,
     ControlledShutdownReceived,
     DeletionsRequested,
@@ -58,6 +60,10 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return broker_changes.on_cluster_read(state, event)
         case BrokersChanged():
             return broker_changes.on_brokers_changed(state, event)
+        case BrokerSuspected():
+            return broker_changes.on_broker_suspected(state, event)
+        case BrokerCleared():
+            return broker_changes.on_broker_cleared(state, event)
         case InitialisationDue():
             return broker_changes.on_initialisation_due(state, event)
         case ControlledShutdownReceived():

@@ -141,6 +141,23 @@ class BrokersChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerSuspected:
+    """A registered broker does not answer: its leaderships go to others that are in sync, now."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerCleared:
+    """The suspicion was wrong, or is over."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
 class TopicsChanged:
     """All topics. `malformed`: path -> reason, of every topic znode that cannot be read."""
 
@@ -317,6 +334,8 @@ class TopicRemoved:
 Event = (
     ClusterRead
     | BrokersChanged
+    | BrokerSuspected
+    | BrokerCleared
     | TopicsChanged
     | DeletionsRequested
     | PreferredElectionRequested

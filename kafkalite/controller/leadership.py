@@ -19,6 +19,7 @@ from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
 from kafkalite.controller.events import (
     BrokersChanged,
+    BrokerSuspected,
     CloseChannel,
     ClusterRead,
     ControlledShutdownReceived,
@@ -58,6 +59,7 @@ from kafkalite.controller.events import (
     WriteStates,
     WriteTopics,
 )
+from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import DeposedError, Storage
@@ -97,6 +99,7 @@ class Leadership:
         state: ControllerState,
         storage: Storage,
         channels: Callable[[Callable[[Event], None]], Channels],
+        liveness: Callable[[Callable[[Event], None]], Liveness],
         clock: Clock,
         stats: ControllerStats,
         topic_config: Callable[[str], TopicConfig],
@@ -109,6 +112,7 @@ class Leadership:
         #: Registrations that cannot be used: path -> reason.
         self.malformed_brokers: Mapping[str, str] = {}
         self.channels = channels(self.post)
+        self.liveness = liveness(self.post)
         self._storage = storage
         self._clock = clock
         self._stats = stats
@@ -186,6 +190,7 @@ class Leadership:
 
     def close(self) -> None:
         """The term is over: nothing waits for us any more."""
+        self.liveness.close()
         self.channels.close_all()
         for token in sorted(self._shutdowns):
             self._shutdowns[token].cancel()
@@ -234,7 +239,10 @@ class Leadership:
             drained, self._drained = tuple(sorted(self._drained)), {}
             await self._handle(PartitionsDrained(drained))
         if self._posted:
-            await self._handle(self._posted.pop(0))
+            event = self._posted.pop(0)
+            if isinstance(event, BrokerSuspected) and self.state.has_broker(event.broker_id, event.broker_epoch):
+                self._phases = FailoverPhases("broker", self._clock.monotonic(), detected_ms=0)
+            await self._handle(event)
 
     def _watch(self, source: Source) -> Watch:
         return lambda: self.mark(source)
@@ -362,6 +370,7 @@ class Leadership:
             pending[:0] = outcomes
             if self._deposed is not None:
                 raise DeposedError(self._deposed)
+        self.liveness.follow({**self.state.brokers, **self.state.suspects})
         if measured is not None:
             self._phases = None
             self._finish(measured)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kafkalite.controller import elections, restarts
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
@@ -131,9 +131,13 @@ def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerS
 def _wanted(
     state: ControllerState, partition: TopicPartition, replicas: Replicas, found: LeaderAndIsr, event: StatesRead
 ) -> LeaderAndIsr | None:
-    live, leaving = state.live(partition), state.shutting_down
+    live, leaving = live_for(state, partition, found), state.shutting_down
     modified = event.modified.get(partition)
-    restarted = {id_ for id_ in live if modified is not None and state.brokers[id_].broker_epoch > modified}
+    restarted = {
+        id_
+        for id_ in live
+        if modified is not None and id_ in state.brokers and state.brokers[id_].broker_epoch > modified
+    }
     if isinstance(event.purpose, Repair):
         restarted |= event.purpose.bounced
     repaired = elections.repair(
@@ -158,6 +162,15 @@ def _wanted(
         case BeginDraining() if found.leader in live:
             return elections.with_epoch(found, found.leader, found.isr, state.epoch)
     return None
+
+
+def live_for(state: ControllerState, partition: TopicPartition, found: LeaderAndIsr) -> Collection[BrokerId]:
+    """Who may lead. Where nobody in sync is heard of, those who are registered and silent count too: only the end of
+    their sessions takes from them what nobody else has."""
+    live = state.live(partition)
+    if state.suspects and not any(replica in live for replica in found.isr):
+        return frozenset(live) | (state.suspects.keys() - state.offline_replicas.get(partition, frozenset()))
+    return live
 
 
 def _is_unclean(purpose: Purpose) -> bool:

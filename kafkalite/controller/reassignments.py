@@ -267,7 +267,7 @@ class _Partition:
         step, target = self.move.step, self.move.target
         in_sync = self.in_sync
         staying = [replica for replica in in_sync if replica in step]
-        minimum = max(1, min(advance.min_insync.get(self.partition.topic, 1), len(in_sync)))
+        minimum = max(1, min(advance.min_insync.get(self.partition.topic, 1), len(in_sync), len(target)))
         leaving = [replica for replica in self.replicas if replica not in step]
         if len(staying) < (minimum if leaving else 1):
             return False

@@ -93,6 +93,8 @@ class ControllerState:
     epoch: ControllerEpoch
     brokers: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
     shutting_down: frozenset[BrokerId] = frozenset()
+    #: Registered, but silent: not in `brokers`. They keep what nobody else could lead.
+    suspects: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
     partitions: Mapping[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     deletions: Mapping[str, Deletion] = field(default_factory=dict)

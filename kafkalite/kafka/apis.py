@@ -54,9 +54,14 @@ class Api:
         return decoder(self.name + "Request", version)
 
 
+def is_served(name: str, version: int) -> bool:
+    """Whether an advertised version of the API `name` is served (rather than refused)."""
+    return version not in _REFUSED.get(name, ())
+
+
 def is_offered(api: Api, version: int) -> bool:
     """Whether a request of this version is served (rather than refused)."""
-    return version in api.versions and version not in _REFUSED.get(api.name, ())
+    return version in api.versions and is_served(api.name, version)
 
 
 def refusal(api: Api, message: Any, version: int, code: ErrorCode, text: str) -> Any:

@@ -16,6 +16,7 @@ from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
 from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
+from kafkalite.kafka.transactions.groups import TransactionGroups
 from kafkalite.kafka.transactions.markers import LocalMarkers, MarkerChannels
 from kafkalite.model import Endpoint
 
@@ -29,6 +30,9 @@ class KafkaSide:
         local = LocalMarkers(services, self.groups)
         self._channels = MarkerChannels(services, local)
         self.transactions = TransactionCoordinator(services, self._channels)
+        self.transaction_groups = TransactionGroups(services, self.transactions)
+        #: Whether this node coordinates what it leads.
+        self.is_coordinating = False
         handlers = {
             **ClusterHandlers(services).table(),
             **DataHandlers(services).table(),
@@ -45,6 +49,7 @@ class KafkaSide:
         endpoint = await self.listener.start(host, port)
         self.groups.start()
         self.transactions.start()
+        self.is_coordinating = True
         return endpoint
 
     def topics_deleted(self, topics: Iterable[str]) -> None:

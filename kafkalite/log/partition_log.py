@@ -496,8 +496,14 @@ class PartitionLog:
         return b""
 
     def _sound_prefix(self, data: bytes | memoryview, offset: int) -> bytes | memoryview:
-        """`data` up to the first damaged batch. Raises ApiError CORRUPT_MESSAGE if that is the first one."""
+        """`data` up to the first damaged batch. Raises ApiError CORRUPT_MESSAGE if that is the first one.
+
+        The base offset lies outside the CRC: it must continue where the batch before ended, and the first batch must
+        hold `offset`. (Compaction leaves gaps: there offsets can only be seen to go back.)
+        """
+        gaps = "compact" in self.config.cleanup_policy
         position, end = 0, len(data)
+        lowest, highest = 0, offset
         while position < end:
             header = HEADER.unpack_from(data, position) if end - position >= HEADER_SIZE else None
             size = header[1] + LOG_OVERHEAD if header is not None else 0
@@ -506,12 +512,16 @@ class PartitionLog:
                 or size < HEADER_SIZE
                 or position + size > end
                 or crc_of(data, position, size) != header[4]
+                or header[0] < lowest
+                or (header[0] > highest and not gaps)
+                or header[0] + header[6] < offset
             ):
                 if position:
                     return memoryview(data)[:position]
                 raise api_error(
                     ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: damaged bytes on disk at offset {offset}"
                 )
+            lowest = highest = header[0] + header[6] + 1
             position += size
         return data
 

@@ -10,11 +10,13 @@ from kafkalite.controller.partition_admin import PartitionAdmin
 from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.topic_orders import TopicOrders
+from kafkalite.node.transaction_api import TransactionApi
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -34,6 +36,8 @@ from kafkalite.rpc.messages import (
     HealthProblem,
     HealthRequest,
     HealthResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     IsrChangedRequest,
@@ -63,6 +67,7 @@ class Host(Protocol):
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     config_orders: ConfigOrders
+    kafka: KafkaSide
     auto_create_topics: bool
 
     @property
@@ -81,12 +86,14 @@ class Api:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._answers = MetadataAnswers(host.metadata)
+        self._transactions = TransactionApi(lambda: host.kafka, host.metadata)
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         """For RpcServer."""
         host = self._host
         return {
             **rpc_handlers.handlers(host.replicas),
+            **self._transactions.handlers(),
             IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
             ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
             MetadataRequest: self._metadata,
@@ -104,6 +111,7 @@ class Api:
             HealthRequest: self._health,
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
+            HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
 
     # --- metadata ------------------------------------------------------------
@@ -137,8 +145,7 @@ class Api:
         message = request.message
         assert isinstance(message, InitProducerIdRequest)
         if message.transactional_id is not None:
-            # Transactions are spoken on the Kafka listener.
-            return Reply(InitProducerIdResponse(ErrorCode.UNSUPPORTED_VERSION, ProducerId(-1), -1))
+            return await self._transactions.init_producer(message)
         try:
             producer_id = await self._host.allocate_producer_id()
         except CoordinatorError:

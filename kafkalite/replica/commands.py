@@ -73,6 +73,7 @@ class Commands:
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         on_brokers_changed: Callable[[], None],
         restarting: Restarting,
+        on_read_only: Callable[[], None] = lambda: None,
     ) -> None:
         self._restarting = restarting
         self._config = config
@@ -83,6 +84,7 @@ class Commands:
         self._topic_configs = topic_configs
         self._identity = identity
         self._on_brokers_changed = on_brokers_changed
+        self._on_read_only = on_read_only
         self.controller_epoch = ControllerEpoch(-1)
         #: High watermarks of replicas that were stopped without being deleted.
         self.stopped_marks: dict[TopicPartition, Offset] = {}
@@ -242,6 +244,7 @@ class Commands:
                 self._restarting.note(partition, state)
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
+                self._take_move(partition, state)
                 return ErrorCode.NONE  # said before: nothing is truncated, no fetcher starts anew (statement 30)
             if state.leader == broker_id:
                 return self._become_leader(partition, state)
@@ -326,6 +329,15 @@ class Commands:
         partition.replicas = state.replicas
         partition.isr = state.isr
         partition.is_settled = True
+        self._take_move(partition, state)
+
+    def _take_move(self, partition: Partition, state: PartitionState) -> None:
+        """What comes with a reassignment or a removal, and is not part of the leadership."""
+        partition.adding_replicas = state.adding_replicas
+        partition.throttle = state.throttle
+        if state.is_read_only and not partition.is_read_only:
+            self._on_read_only()
+        partition.is_read_only = state.is_read_only
 
     def _become_leader(self, partition: Partition, state: PartitionState) -> ErrorCode:
         broker_id = self._identity()[0]

@@ -28,6 +28,7 @@ class SessionEntry:
 
     __slots__ = (
         "fetch_offset",
+        "is_held_back",
         "is_sent",
         "max_bytes",
         "partition",
@@ -45,6 +46,8 @@ class SessionEntry:
         self.told_log_start: Offset = NO_OFFSET
         #: Records or a divergence were answered; the follower has not listed the partition since.
         self.is_sent = False
+        #: A throttle holds its records back for a while.
+        self.is_held_back = False
 
 
 class FetchSession(Waiting):

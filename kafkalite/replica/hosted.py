@@ -117,7 +117,7 @@ class HostedPartitions:
         for replica_id, entry in partition.entries.items():
             session = entry.session
             on_idle_fetch(leader, leader.followers[replica_id], session.last_fetch_ms)
-            if entry.is_sent:
+            if entry.is_sent or entry.is_held_back:
                 continue
             session.with_records[entry] = None
             if session.done is not None:

@@ -86,6 +86,18 @@ class IsrKeeper:
                 self.judge(partition, may_shrink=may_shrink)
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
+        self._tell_drained()
+
+    def _tell_drained(self) -> None:
+        """Again and again, until the controller has taken the partition away: a notice can be lost."""
+        drained: list[IsrChange] = []
+        for partition in self._hosted.all():
+            if partition.is_drained and partition.leader is not None:
+                leader, (topic, number) = partition.leader, partition.topic_partition
+                isr, epoch = leader.committed_isr, leader.partition_epoch
+                drained.append(IsrChange(topic, number, leader.leader_epoch, isr, epoch, is_drained=True))
+        if drained:
+            self._notify(drained)
 
     def judge(self, partition: Partition, *, may_shrink: bool = True) -> None:
         """Propose the ISR that the partition should have now, if it is another one."""

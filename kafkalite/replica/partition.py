@@ -46,6 +46,11 @@ class Partition:
     leader_id: BrokerId = NO_LEADER
     replicas: tuple[BrokerId, ...] = ()
     isr: tuple[BrokerId, ...] = ()
+    #: What a reassignment adds, and how fast (bytes/s) that may copy while it is not in sync; 0: as fast as it can.
+    adding_replicas: tuple[BrokerId, ...] = ()
+    throttle: int = 0
+    #: About to be removed: no more records are taken.
+    is_read_only: bool = False
     #: Whether a command for `leader_epoch` was carried out. Not while resigned: then that epoch may still be commanded.
     is_settled: bool = False
     leader: PartitionLeader | None = None
@@ -69,6 +74,11 @@ class Partition:
     def current_isr(self) -> tuple[BrokerId, ...]:
         """The committed ISR as far as this node knows."""
         return self.leader.committed_isr if self.leader is not None else self.isr
+
+    @property
+    def is_drained(self) -> bool:
+        """Led here, read-only, and nothing is left in it."""
+        return self.leader is not None and self.is_read_only and self.log.log_start_offset >= self.log.log_end_offset
 
     def add_produce_waiter(self, waiter: ProduceWaiter) -> None:
         """Keep the order of offsets; only the retry of a duplicate ever comes out of order."""

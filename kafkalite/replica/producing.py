@@ -82,6 +82,10 @@ class Producing:
         if partition is None or leader is None:
             delayed.results[index] = refused(topic_partition, self.missing(topic_partition))
             return
+        if partition.is_read_only and origin == "client":
+            reason = "the partition is being drained: it is about to be removed"
+            delayed.results[index] = refused(topic_partition, ErrorCode.POLICY_VIOLATION, reason)
+            return
         if acks == -1 and leader.is_under_min_isr:
             delayed.results[index] = refused(
                 topic_partition,

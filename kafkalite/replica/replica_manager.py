@@ -141,6 +141,7 @@ class ReplicaManager:
             identity=identity,
             on_brokers_changed=self._brokers_changed,
             restarting=self.restarting,
+            on_read_only=self._isr_keeper.look_now,
         )
         self._producing = Producing(self.hosted, metadata)
         self._consuming = Consuming(self.hosted, metadata, fetch_max_bytes=config.fetch_max_bytes)

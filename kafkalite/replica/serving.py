@@ -6,6 +6,7 @@ bring the follower into the ISR), it is checked for divergence, and it is answer
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import structlog
@@ -20,6 +21,7 @@ from kafkalite.replica.leader import on_follower_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.producing import missing
+from kafkalite.replica.throttle import Throttle, is_throttled
 from kafkalite.rpc.messages import (
     ReplicaFetchedPartition,
     ReplicaFetchPartition,
@@ -55,6 +57,7 @@ class Serving:
         self._on_caught_up = on_caught_up
         self._sessions: dict[int, FetchSession] = {}
         self._next_session_id = 1
+        self._throttle = Throttle()
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -116,6 +119,8 @@ class Serving:
             is_old = self._metadata.broker_epochs.get(session.replica_id, NO_BROKER_EPOCH) > session.broker_epoch
             if is_old or now_ms - session.last_fetch_ms > silent_ms:
                 self._close(session)
+        throttled = {p.topic_partition for p in self._hosted.all() if p.throttle and p.leader is not None}
+        self._throttle.retain(throttled)
 
     def close(self) -> None:
         """Answer and forget every session."""
@@ -178,7 +183,7 @@ class Serving:
             broker_epoch=session.broker_epoch,
             at_ms=now_ms,
         )
-        if wanted.fetch_offset < log.log_end_offset:
+        if wanted.fetch_offset < log.log_end_offset and not entry.is_held_back:
             session.with_records[entry] = None
         else:
             session.with_records.pop(entry, None)
@@ -257,13 +262,23 @@ class Serving:
         """Add one partition's records to the answer; returns their size. What does not fit stays for the next one."""
         partition = entry.partition
         log = partition.log
+        is_slowed = self._is_slowed(partition, session.replica_id)
+        if is_slowed:
+            wait_ms = self._wait_ms(session, entry)
+            if wait_ms:
+                self._hold_back(session, entry, wait_ms)
+                return 0
         try:
             if entry.fetch_offset < log.log_start_offset:  # retention was faster
                 self._tell_divergence(session, entry, OutOfRange())
                 answers.append(session.answers.pop())
                 return 0
             # The follower checks every CRC itself before it appends.
-            info = log.read(entry.fetch_offset, min(entry.max_bytes, left), min_one_batch=not body, verify=False)
+            limit = min(entry.max_bytes, left)
+            if is_slowed:
+                limit = min(limit, self._throttle.allowance)
+            is_first = is_slowed or not body
+            info = log.read(entry.fetch_offset, limit, min_one_batch=is_first, verify=False)
         except StorageError as failure:
             self._hosted.fail_storage(partition, failure)
             answers.extend(session.answers)
@@ -279,11 +294,44 @@ class Serving:
         del session.with_records[entry]
         if info.size_bytes == 0:
             return 0
+        if is_slowed:
+            self._throttle.take(info.size_bytes)
         entry.is_sent = True
         session.with_news.pop(entry, None)
         body.extend(info.records)
         answers.append(_told(entry, info.size_bytes))
         return info.size_bytes
+
+    # --- throttled replicas --------------------------------------------------------------------
+
+    def _is_slowed(self, partition: Partition, replica_id: BrokerId) -> bool:
+        leader = partition.leader
+        return leader is not None and is_throttled(
+            partition.throttle, replica_id, leader.maximal_isr, partition.adding_replicas
+        )
+
+    def _wait_ms(self, session: FetchSession, entry: SessionEntry) -> int:
+        partition = entry.partition
+        now_ms = self._hosted.now_ms()
+        lag = partition.log.log_end_offset - entry.fetch_offset
+        key = partition.topic_partition
+        rate = self._throttle.rate(key, session.replica_id, partition.throttle, lag=lag, now_ms=now_ms)
+        return self._throttle.wait_ms(rate, now_ms)
+
+    def _hold_back(self, session: FetchSession, entry: SessionEntry, wait_ms: int) -> None:
+        """Its records wait; what else the session has goes on."""
+        session.with_records.pop(entry, None)
+        entry.is_held_back = True
+        asyncio.get_running_loop().call_later(wait_ms / 1000, self._let_go, entry)
+
+    def _let_go(self, entry: SessionEntry) -> None:
+        entry.is_held_back = False
+        session, partition = entry.session, entry.partition
+        if session.entries.get(partition.topic_partition) is not entry or entry.is_sent:
+            return
+        if partition.storage_error is None and entry.fetch_offset < partition.log.log_end_offset:
+            session.with_records[entry] = None
+            self._hosted.wake(session)
 
 
 def _told(entry: SessionEntry, records_size: int) -> ReplicaFetchedPartition:

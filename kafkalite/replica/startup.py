@@ -84,6 +84,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
                 tuple(topic.partitions[key.partition]),
                 tuple(topic.adding_replicas.get(key.partition, ())),
                 tuple(topic.removing_replicas.get(key.partition, ())),
+                throttle=topic.moves[key.partition].throttle if key.partition in topic.moves else 0,
             )
         )
     return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete)

@@ -18,6 +18,10 @@ class RpcNotSent(RpcError):
     """Not one byte of the request has left: it has not been executed."""
 
 
+class RpcRefused(RpcNotSent):
+    """Nothing listens there: the process is gone, or has not begun to listen."""
+
+
 class RpcDisconnected(RpcError):
     """The connection ended before the answer: whether the request was executed is not known."""
 

@@ -16,6 +16,7 @@ from kafkalite.rpc.answers import (
     RpcDisconnected,
     RpcError,
     RpcNotSent,
+    RpcRefused,
     RpcTimeout,
     answer_of,
     error_code,
@@ -25,7 +26,7 @@ from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
 from kafkalite.rpc.messages import HelloRequest, HelloResponse, Message
 
 __all__ = [
-    "Answer", "RpcConnection", "RpcDisconnected", "RpcError", "RpcNotSent", "RpcTimeout", "error_code",
+    "Answer", "RpcConnection", "RpcDisconnected", "RpcError", "RpcNotSent", "RpcRefused", "RpcTimeout", "error_code",
 ]  # fmt: skip
 
 _log = structlog.get_logger(__name__)
@@ -92,6 +93,8 @@ class RpcConnection:
                 return opened
         except TimeoutError:
             raise RpcNotSent(f"{endpoint}: no connection within {timeout_s:g} s") from None
+        except ConnectionRefusedError as error:
+            raise RpcRefused(f"{endpoint}: {error}") from None
         except OSError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         except RpcDisconnected as error:

@@ -504,14 +504,96 @@ class InitProducerIdRequest(Message):
     transaction_timeout_ms: int = 60_000
     producer_id: ProducerId = ProducerId(-1)
     producer_epoch: int = -1
+    #: For a transaction of a group: the decision that is to commit it.
+    group_owner: str = ""
+    group_version: int = -1
 
 
 @_kind(39)
 @dataclass(frozen=True, slots=True)
 class InitProducerIdResponse(Message):
+    """`is_decided`: the group has that decision already, no producer was made (id -1): write nothing."""
+
     error: int
     producer_id: ProducerId
     producer_epoch: int
+    is_decided: bool = False
+    message: str = ""
+
+
+# --- transactions, asked of their coordinator (NOT_COORDINATOR: find it again) -------------------
+
+
+@_kind(70)
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorRequest(Message):
+    """Which node coordinates a transactional id or a transaction group; any node answers."""
+
+    key: str
+
+
+@_kind(71)
+@dataclass(frozen=True, slots=True)
+class FindCoordinatorResponse(Message):
+    error: int
+    node_id: BrokerId = BrokerId(-1)
+    message: str = ""
+
+
+@_kind(72)
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnRequest(Message):
+    """Before the first records for these (topic, partition) in a transaction. All or nothing; safe to repeat."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    partitions: tuple[tuple[str, int], ...]
+
+
+@_kind(73)
+@dataclass(frozen=True, slots=True)
+class AddPartitionsToTxnResponse(Message):
+    error: int
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionMember:
+    """A transaction of a group, under the producer that has opened it."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+
+
+@_kind(74)
+@dataclass(frozen=True, slots=True)
+class EndTxnGroupRequest(Message):
+    """Decide a version of a group: commit exactly `members`, all or none, and abort what else the group has open.
+
+    Repeated, or asked for a version that is decided, it commits nothing more; those of `members` that are still open
+    are aborted. Without `is_commit`: abort `members` where they are open and not decided.
+    `wait_ms`: how long to wait until readers see the outcome; the answer comes at the latest then.
+    """
+
+    group: str
+    owner: str
+    version: int
+    members: tuple[TransactionMember, ...]
+    is_commit: bool
+    wait_ms: int = 0
+
+
+@_kind(75)
+@dataclass(frozen=True, slots=True)
+class EndTxnGroupResponse(Message):
+    """`was_decided`: by an earlier request. `is_complete`: every partition has its end-of-transaction marker."""
+
+    error: int
+    was_decided: bool = False
+    is_complete: bool = False
+    message: str = ""
 
 
 # --- admin: one per verb of the command line -----------------------------------------------------
@@ -887,6 +969,21 @@ class AlterConfigsResponse(Message):
     error: int
     message: str = ""
     settings: dict[str, str] | None = None
+
+
+# --- liveness --------------------------------------------------------------------------------------
+
+
+@_kind(64)
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest(Message):
+    """Are you there? Asked by the controller of brokers, and by brokers of the controller."""
+
+
+@_kind(65)
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse(Message):
+    pass
 
 
 __all__ = ["NO_BROKER_EPOCH", "PROTOCOL_VERSION", "Message", "by_kind", "response_kind"]

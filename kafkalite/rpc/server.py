@@ -263,18 +263,20 @@ class _Connection:
             if not self.greeted:
                 self._greet(frame)
                 continue
-            await self._wait_until_may_dispatch(frame)
-            if self._closed:
-                return
-            self._handle(frame)
+            cls = by_kind.get(frame.kind)
+            is_fetch = cls in _FETCHES
+            if self._peer_is_slow() or self._is_full(is_fetch=is_fetch):  # else no coroutine for each request
+                await self._wait_until_may_dispatch(is_fetch=is_fetch)
+                if self._closed:
+                    return
+            self._handle(frame, cls, is_fetch=is_fetch)
             count += 1
             if count % DISPATCH_SLICE == 0:
                 self._flush()
                 await asyncio.sleep(0)
         self._flush()
 
-    async def _wait_until_may_dispatch(self, frame: Frame) -> None:
-        is_fetch = by_kind.get(frame.kind) in _FETCHES
+    async def _wait_until_may_dispatch(self, *, is_fetch: bool) -> None:
         while not self._closed:
             if self._peer_is_slow():
                 self._flush()
@@ -334,10 +336,9 @@ class _Connection:
         self._frame_since = None
         self._note_incomplete()
 
-    def _handle(self, frame: Frame) -> None:
-        cls = by_kind.get(frame.kind)
+    def _handle(self, frame: Frame, cls: type[Message] | None, *, is_fetch: bool) -> None:
         handler = self.server.handlers.get(cls) if cls is not None else None
-        slot = _Slot(frame.correlation_id, frame.size, cls in _FETCHES)
+        slot = _Slot(frame.correlation_id, frame.size, is_fetch)
         if cls is None or handler is None:
             if frame.kind % 2 or frame.kind == HelloRequest.kind:
                 raise ProtocolError(f"message of kind {frame.kind} is no request")

@@ -84,6 +84,9 @@ class Cluster:
         try:
             for broker_id in self.nodes:
                 await self._ready(broker_id)
+            for node in self.nodes.values():  # and each knows all the others
+                while len(node.metadata.brokers()) < self._count:
+                    await node.metadata.changed()
         except BaseException:
             await self.stop()
             raise

@@ -8,11 +8,21 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.model import TopicPartition
-from kafkalite.rpc.messages import AbortedTransaction, ListedOffset, MetadataResponse, ProducedPartition
+from kafkalite.rpc.messages import (
+    AbortedTransaction,
+    EndTxnGroupResponse,
+    ListedOffset,
+    MetadataResponse,
+    ProducedPartition,
+    TransactionMember,
+)
 from pyspark_kafkalite.options import ClientOptions
+
+if TYPE_CHECKING:
+    from kafkalite.client.transactions import GroupVersion
 
 
 class Fetched(Protocol):
@@ -29,7 +39,7 @@ class Fetched(Protocol):
 
 
 class LogClient(Protocol):
-    """The part of kafkalite.client.blocking.BlockingClient that is used here. It follows leaders and retries."""
+    """The part of kafkalite.client.transactions.TransactionalClient that is used here. It follows leaders and retries."""
 
     def metadata(self, topics: Iterable[str] | None = None, /) -> MetadataResponse: ...
 
@@ -46,6 +56,20 @@ class LogClient(Protocol):
     def produce_many(
         self, batches: Mapping[TopicPartition, bytes | memoryview], /, *, acks: int = -1, timeout_ms: int | None = None
     ) -> Mapping[TopicPartition, ProducedPartition]: ...
+
+    def begin_transaction(
+        self, wanted: GroupVersion, member: str, *, transaction_timeout_ms: int
+    ) -> TransactionMember | None: ...
+
+    def add_partitions(self, member: TransactionMember, partitions: Iterable[TopicPartition], /) -> None: ...
+
+    def commit_group(
+        self, decided: GroupVersion, members: Iterable[TransactionMember], *, wait_ms: int = 0
+    ) -> EndTxnGroupResponse: ...
+
+    def abort_group(
+        self, decided: GroupVersion, members: Iterable[TransactionMember], *, timeout_ms: int | None = None
+    ) -> None: ...
 
     def close(self) -> None: ...
 
@@ -66,8 +90,9 @@ def shared(options: ClientOptions) -> LogClient:
 
 def connect(options: ClientOptions) -> LogClient:
     """A client of its own."""
-    from kafkalite.client.blocking import BlockingClient, BlockingClientConfig
+    from kafkalite.client.blocking import BlockingClientConfig
+    from kafkalite.client.transactions import TransactionalClient
 
     config = BlockingClientConfig(",".join(options.bootstrap), options.client_id, options.request_timeout_ms)
-    client: LogClient = BlockingClient(config)
+    client: LogClient = TransactionalClient(config)
     return client

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalite.record.batch import TRANSACTIONAL_FLAG
 from kafkalite.record.builder import encode_batch
 from kafkalite.record.compression import compress
 from pyspark_kafkalite import varints
@@ -50,14 +51,21 @@ class EncodedBatch:
     records: memoryview
 
     def seal(
-        self, *, timestamp_ms: int, codec: int, producer_id: int, producer_epoch: int, base_sequence: int
+        self,
+        *,
+        timestamp_ms: int,
+        codec: int,
+        producer_id: int,
+        producer_epoch: int,
+        base_sequence: int,
+        transactional: bool = False,
     ) -> bytes:
         """The batch as it goes over the wire. All records have one timestamp: the time of writing."""
         return encode_batch(
             self.records if codec == 0 else compress(codec, self.records),
             record_count=self.count,
             last_offset_delta=self.count - 1,
-            attributes=codec,
+            attributes=codec | (TRANSACTIONAL_FLAG if transactional else 0),
             base_timestamp=timestamp_ms,
             max_timestamp=timestamp_ms,
             producer_id=producer_id,

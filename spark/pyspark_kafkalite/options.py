@@ -32,13 +32,13 @@ _KNOWN = (
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "groupIdPrefix",
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
-    "topic", "deliveryGuarantee",
+    "topic", "deliveryGuarantee", "txnAppId", "txnVersion",
 )  # fmt: skip
 
 _CLIENT_KEYS = (
     "bootstrap.servers", "client.id", "group.id", "isolation.level", "check.crcs", "max.partition.fetch.bytes",
     "fetch.max.wait.ms", "request.timeout.ms", "delivery.timeout.ms", "acks", "compression.type", "batch.size",
-    "buffer.memory",
+    "buffer.memory", "transaction.timeout.ms",
 )  # fmt: skip
 
 #: Spark sets these by itself, with no harm meant.
@@ -63,6 +63,8 @@ _DURATION_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "m": 60_000, "h": 3_600_000, 
 #: Records of a batch before compression: with its header it stays below Kafka's default max.message.bytes.
 BATCH_BYTES = 1_000_000
 BUFFER_BYTES = 16 << 20
+#: The most that brokers allow by default (transaction.max.timeout.ms).
+TRANSACTION_TIMEOUT_MS = 900_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class FetchOptions:
     """What a task that reads needs to know."""
 
     fail_on_data_loss: bool = True
-    read_committed: bool = False
+    read_committed: bool = True
     check_crc: bool = True
     max_bytes: int = 8 << 20
     max_wait_ms: int = 500
@@ -138,6 +140,13 @@ class WriteOptions:
     #: Rows collected before they are sorted by partition and sent.
     buffer_bytes: int = BUFFER_BYTES
     delivery_timeout_ms: int = 120_000
+    exactly_once: bool = False
+    #: Names the transactions; None: the query's id, or one made up for a batch write.
+    txn_app_id: str | None = None
+    #: Of a batch write under a name of its own: a version that is committed is not written again.
+    txn_version: int = 0
+    #: How long a task's transaction may be open before it is aborted.
+    transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS
     warnings: tuple[str, ...] = ()
 
 
@@ -175,7 +184,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     most = given.number("maxOffsetsPerTrigger", least=1)
     if streaming and least is not None and most is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
-    isolation = given.client("isolation.level") or "read_uncommitted"
+    isolation = given.client("isolation.level") or "read_committed"
     if isolation not in ("read_uncommitted", "read_committed"):
         raise OptionError(f"kafkalite.isolation.level is read_uncommitted or read_committed, not {isolation!r}")
     return ReadOptions(
@@ -204,7 +213,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     )
 
 
-def write_options(options: Mapping[str, str]) -> WriteOptions:
+def write_options(options: Mapping[str, str], *, streaming: bool = False) -> WriteOptions:
     """Check and read the options of the sink.
 
     Raises:
@@ -222,8 +231,20 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
     if compression not in codecs:
         raise OptionError(f"kafkalite.compression.type is one of {', '.join(codecs)}, not {compression!r}")
     guarantee = (given.text("deliveryGuarantee") or "at-least-once").lower()
-    if guarantee != "at-least-once":
-        raise OptionError(f"deliveryGuarantee is at-least-once, not {guarantee!r}")
+    if guarantee not in ("at-least-once", "exactly-once"):
+        raise OptionError(f"deliveryGuarantee is at-least-once or exactly-once, not {guarantee!r}")
+    exactly_once = guarantee == "exactly-once"
+    app_id, version = given.text("txnAppId"), given.number("txnVersion", least=0)
+    if not exactly_once and (app_id is not None or version is not None):
+        raise OptionError("txnAppId and txnVersion are for deliveryGuarantee=exactly-once")
+    if app_id is not None and not app_id.strip():
+        raise OptionError("txnAppId is empty")
+    if streaming and version is not None:
+        raise OptionError("txnVersion is for batch writes: a stream's versions are its batches")
+    if not streaming and (app_id is None) != (version is None):
+        raise OptionError(
+            "txnAppId and txnVersion go together in a batch write: the version says which write of the name"
+        )
     topic = given.text("topic")
     if topic is not None and not topic.strip():
         raise OptionError("topic is empty")
@@ -234,6 +255,10 @@ def write_options(options: Mapping[str, str]) -> WriteOptions:
         batch_bytes=given.client_number("batch.size", BATCH_BYTES),
         buffer_bytes=given.client_number("buffer.memory", BUFFER_BYTES),
         delivery_timeout_ms=given.client_number("delivery.timeout.ms", 120_000),
+        exactly_once=exactly_once,
+        txn_app_id=app_id.strip() if app_id else None,
+        txn_version=version or 0,
+        transaction_timeout_ms=given.client_number("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS),
         warnings=tuple(given.warnings),
     )
 

@@ -15,6 +15,7 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
+from kafkalite.rpc.messages import TransactionMember
 from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.encode import EncodedBatch, encode
 from pyspark_kafkalite.options import WriteOptions
@@ -39,10 +40,11 @@ class Written:
 
 @dataclass(slots=True)
 class RowWriter:
-    """Writes the rows of one task attempt, under a producer id of its own.
+    """Writes the rows of one task attempt, under a producer id of its own or that of its open transaction.
 
     A batch that is sent again within the attempt (its answer was lost, its leader moved) has the same producer id and
-    sequence, so the broker keeps one copy. Another attempt has another id: at-least-once over attempts.
+    sequence, so the broker keeps one copy. Another attempt has another id: at-least-once over attempts, if there is no
+    transaction.
     """
 
     client: LogClient
@@ -50,6 +52,8 @@ class RowWriter:
     shape: RowShape
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     rng: random.Random = field(default_factory=random.Random)
+    transaction: TransactionMember | None = None
+    _added: set[TopicPartition] = field(default_factory=set)
     _sequences: dict[TopicPartition, int] = field(default_factory=dict)
     _offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     _producer: tuple[int, int] | None = None
@@ -109,7 +113,10 @@ class RowWriter:
             queues = {tp: queue for tp, queue in queues.items() if queue}
 
     def _round(self, batches: dict[TopicPartition, EncodedBatch]) -> None:
-        producer_id, epoch = self._producer = self._producer or self.client.init_producer_id()
+        try:
+            producer_id, epoch = self._prepare(batches.keys())
+        except (KafkaliteError, OSError) as error:
+            raise WriteFailed(f"writing to {', '.join(map(str, sorted(batches)))} failed: {error}") from error
         now_ms = self.now_ms()
         codec = codec_named(self.options.compression)
         sealed = {
@@ -119,6 +126,7 @@ class RowWriter:
                 producer_id=producer_id,
                 producer_epoch=epoch,
                 base_sequence=self._sequences.get(tp, 0),
+                transactional=self.transaction is not None,
             )
             for tp, batch in batches.items()
         }
@@ -136,6 +144,17 @@ class RowWriter:
                 self._offsets[tp] = (first, answer.base_offset + batch.count)
             self._rows += batch.count
             self._bytes += len(batch.records)
+
+    def _prepare(self, partitions: Iterable[TopicPartition]) -> tuple[int, int]:
+        """The producer id and epoch to write to these partitions with. Raises what the client raises."""
+        if self.transaction is None:
+            self._producer = self._producer or self.client.init_producer_id()
+            return self._producer
+        new = set(partitions) - self._added
+        if new:
+            self.client.add_partitions(self.transaction, sorted(new))
+            self._added |= new
+        return self.transaction.producer_id, self.transaction.producer_epoch
 
 
 class _Counts(PartitionCounts):
@@ -161,4 +180,6 @@ def _refusal(error: ApiError, size: int) -> str:
         hint = f" (the largest has {size} bytes; raise the topic's max.message.bytes, or lower kafkalite.batch.size if no row is that large)"
     elif error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
         hint = " (fewer in-sync replicas than min.insync.replicas: kafkalite admin health)"
+    elif error.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED):
+        hint = " (this attempt's transaction was aborted: it took longer than kafkalite.transaction.timeout.ms, or another attempt was committed)"
     return f"a batch was refused: {error.code.name}, {error}{hint}"

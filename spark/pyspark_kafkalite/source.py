@@ -59,5 +59,5 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
         from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
 
         # overwrite is output mode complete: every batch appends the whole result, as in Spark's Kafka sink
-        options = write_options(self.options)
+        options = write_options(self.options, streaming=True)
         return KafkaliteStreamWriter(options, row_shape(schema, options.topic))

@@ -1,4 +1,4 @@
-"""The streaming writer: each micro-batch's rows, appended at least once."""
+"""The streaming writer: each micro-batch's rows, appended at least once, or exactly once (`exactly_once`)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ log = logging.getLogger("pyspark_kafkalite")
 
 
 class KafkaliteStreamWriter(StreamWriter):  # type: ignore[misc]
-    """What a task attempt sends is in the log once; a batch that Spark runs again is in it again, as with Spark's
-    own Kafka sink."""
+    """At least once: what a task attempt sends is in the log once; a batch that Spark runs again is in it again, as
+    with Spark's own Kafka sink. Built anew in other processes for each batch: holds values only."""
 
     def __init__(self, options: WriteOptions, shape: RowShape, connect: clients.Connect = clients.shared) -> None:
         self._options = options
@@ -41,11 +41,28 @@ class KafkaliteStreamWriter(StreamWriter):  # type: ignore[misc]
         from pyspark_kafkalite.sending import RowWriter
 
         batches: Iterator[pa.RecordBatch] = batches_of(iterator, self._shape) if _GIVES_ROWS else iterator
-        written = RowWriter(self._connect(self._options.client), self._options, self._shape).write(batches)
+        client = self._connect(self._options.client)
+        if self._options.exactly_once:
+            from pyspark import TaskContext
+
+            from pyspark_kafkalite.exactly_once import streaming_attempt, write_prepared
+
+            attempt = streaming_attempt(self._options, TaskContext.get())
+            return write_prepared(client, self._options, self._shape, batches, attempt)
+        written = RowWriter(client, self._options, self._shape).write(batches)
         return TaskWritten(written.rows, written.bytes, written.offsets)
 
     def commit(self, messages: list[Any], batchId: int) -> None:
+        if self._options.exactly_once:
+            from pyspark_kafkalite import exactly_once
+
+            exactly_once.commit(self._connect(self._options.client), messages)
         log.info("batch %d: wrote %d rows", batchId, sum(message.rows for message in messages if message is not None))
 
     def abort(self, messages: list[Any], batchId: int) -> None:
+        if self._options.exactly_once:
+            from pyspark_kafkalite import exactly_once
+
+            exactly_once.abort(self._connect(self._options.client), messages)
+            return
         log.warning("batch %d failed; what its tasks had written stays in the log (at-least-once)", batchId)

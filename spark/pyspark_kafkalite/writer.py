@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pyspark_kafkalite")
 
+#: Who decides the versions of a batch write's group.
+_OWNER = "write"
+
 
 @dataclass(frozen=True)
 class TaskWritten(WriterCommitMessage):  # type: ignore[misc]
@@ -31,7 +35,8 @@ class TaskWritten(WriterCommitMessage):  # type: ignore[misc]
 
 
 class KafkaliteWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """Appends each task's rows as they come: there is no transaction over tasks. Pickled: holds values only."""
+    """Appends each task's rows as they come, or (exactly-once) commits those of all tasks in one step. Pickled, and the
+    same for the tasks and the commit: holds values only."""
 
     def __init__(self, options: WriteOptions, shape: RowShape, connect: clients.Connect = clients.shared) -> None:
         self._options = options
@@ -39,16 +44,37 @@ class KafkaliteWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._connect = connect
         for warning in options.warnings:
             log.warning("%s", warning)
+        #: The name of this write's group of transactions.
+        self._group = options.txn_app_id or str(uuid.uuid4())
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskWritten:
         from pyspark_kafkalite.sending import RowWriter
 
-        written = RowWriter(self._connect(self._options.client), self._options, self._shape).write(iterator)
+        client = self._connect(self._options.client)
+        if self._options.exactly_once:
+            from pyspark import TaskContext
+
+            from kafkalite.client.transactions import GroupVersion
+            from pyspark_kafkalite.exactly_once import batch_attempt, write_prepared
+
+            version = GroupVersion(self._group, _OWNER, self._options.txn_version)
+            attempt = batch_attempt(version, TaskContext.get())
+            return write_prepared(client, self._options, self._shape, iterator, attempt)
+        written = RowWriter(client, self._options, self._shape).write(iterator)
         return TaskWritten(written.rows, written.bytes, written.offsets)
 
     def commit(self, messages: list[Any]) -> None:
+        if self._options.exactly_once:
+            from pyspark_kafkalite import exactly_once
+
+            exactly_once.commit(self._connect(self._options.client), messages)
         done = [message for message in messages if message is not None]
         log.info("wrote %d rows in %d tasks", sum(message.rows for message in done), len(done))
 
     def abort(self, messages: list[Any]) -> None:
+        if self._options.exactly_once:
+            from pyspark_kafkalite import exactly_once
+
+            exactly_once.abort(self._connect(self._options.client), messages)
+            return
         log.warning("the write failed; rows of tasks that had finished stay in the log (at-least-once)")

@@ -15,6 +15,12 @@ Commands (arguments are key=value; `1@7` is broker 1 with epoch 7, plain `1` has
     lost 2                                  a broker's queue overflowed
     restart 2 t-0 t-1 made=9                a broker's request in /restart_partitions (online=yes: the replicas are back)
     dead 2 t-0                              a broker refuses a command with KAFKA_STORAGE_ERROR
+    limits replicas=1 partitions=2 leaders=1               for reassignments; what is left out is not limited
+    reassign t-0=4,5,6 t-1=                 the order in /admin/reassign_partitions (nothing: call it off)
+    add t-1=1,2                             the orders in /admin/partitions_add
+    remove t-1 t-2=drain                    the orders in /admin/partitions_remove
+    drained t-2                             its leader says that nothing is left
+    copied t-0                              every assigned live replica joins the ISR, and the leader tells
     race t-0 leader=1 epoch=3 isr=1 zk=6    the next write to this partition meets this state instead
     unclean t                               from now on unclean elections are allowed
     tick
@@ -26,44 +32,61 @@ in which order. Run with KAFKALITE_REWRITE=1 to rewrite the expectations; explai
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 from kafkalite.controller.decide import decide
 from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.events import (
+    UNLIMITED,
     BrokersChanged,
     CloseChannel,
     ClusterRead,
     ControlledShutdownReceived,
     DeletionsRequested,
     DropDeletionOrders,
+    DropPartitionOrders,
     DropPreferredElection,
     DropRestartRequests,
     Effect,
     Event,
     InitialisationDue,
     IsrsChanged,
+    Limits,
+    LookAtMoves,
+    MovesDue,
     Note,
     OpenChannel,
+    PartitionOrders,
+    PartitionRemoved,
+    PartitionsDrained,
     Post,
     PreferredElectionRequested,
     ReadStates,
+    ReassignmentRequested,
+    RemovePartition,
     RemoveTopic,
     ReplicasFailed,
     ReplicasStopped,
     ReplyShutdown,
+    RereadTopics,
     Resign,
     RestartOrder,
     RestartsRequested,
     Send,
+    SettleOrder,
     StatesRead,
     StatesWritten,
     Ticked,
+    TopicChange,
     TopicRemoved,
     TopicsChanged,
+    TopicsWritten,
     WriteStates,
+    WriteTopics,
 )
 from kafkalite.controller.state import ControllerState, Topic
+from kafkalite.coordination.znodes import PartitionRemoval
 from kafkalite.model import (
     BrokerEpoch,
     BrokerId,
@@ -93,6 +116,14 @@ class Script:
         self.zxid = 100
         self.races: dict[TopicPartition, LeaderAndIsr] = {}
         self.unclean: set[str] = set()
+        self.limits = Limits()
+        self.min_insync = 1
+        self.order: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+        self.adds: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+        self.removals: dict[TopicPartition, PartitionRemoval] = {}
+        #: Topics whose next write fails.
+        self.topic_races: set[str] = set()
+        self._look = self._reread = False
         self.in_office = False
         self.output: list[str] = []
 
@@ -117,7 +148,15 @@ class Script:
                 unclean = frozenset(self.unclean)
                 states, modified = dict(self.znodes), dict(self.modified)
                 self.handle(
-                    ClusterRead(self.brokers, self.topics, states, modified, deletions=ordered, unclean_topics=unclean)
+                    ClusterRead(
+                        self.brokers,
+                        self.topics,
+                        states,
+                        modified,
+                        deletions=ordered,
+                        unclean_topics=unclean,
+                        removals=dict(self.removals),
+                    )
                 )
             case "state":
                 partition = _partition(words[0])
@@ -154,6 +193,27 @@ class Script:
             case "dead":
                 info = _broker(words[0])
                 self.handle(ReplicasFailed(info.broker_id, info.broker_epoch, tuple(map(_partition, words[1:]))))
+            case "limits":
+                values = {name: int(options[name]) for name in sorted(options)}
+                self.limits = Limits(
+                    values.get("replicas", UNLIMITED),
+                    values.get("partitions", UNLIMITED),
+                    values.get("leaders", UNLIMITED),
+                )
+            case "reassign":
+                self.order |= {_partition(name): _ids(value) if value else () for name, value in options.items()}
+                self.handle(ReassignmentRequested(dict(self.order)))
+            case "add":
+                self.adds |= {_partition(name): _ids(value) for name, value in options.items()}
+                self.handle(PartitionOrders(dict(self.adds), dict(self.removals)))
+            case "remove":
+                self.removals |= {_partition(each): PartitionRemoval() for each in words}
+                self.removals |= {_partition(name): PartitionRemoval(drain=True) for name in options}
+                self.handle(PartitionOrders(dict(self.adds), dict(self.removals)))
+            case "drained":
+                self.handle(PartitionsDrained(tuple(map(_partition, words))))
+            case "copied":
+                self._copied(_partition(words[0]))
             case "tick":
                 self.handle(Ticked())
             case _:
@@ -166,6 +226,23 @@ class Script:
             self.state, effects = decide(self.state, pending.pop(0))
             pending[:0] = [outcome for effect in effects if (outcome := self.perform(effect)) is not None]
             check_invariants(self.state)
+            if not pending and self._reread:
+                self._reread = False
+                pending = [TopicsChanged(self.topics), PartitionOrders(dict(self.adds), dict(self.removals))]
+            elif not pending and self._look:
+                self._look = False
+                names = {partition.topic for partition, _ in self.state.moves()}
+                pending = [MovesDue(self.limits, dict.fromkeys(sorted(names), self.min_insync))]
+
+    def _copied(self, partition: TopicPartition) -> None:
+        known, replicas = self.znodes[partition], self.topics[partition.topic].assignment[partition.partition]
+        joining = [each for each in replicas if each in self.brokers and each not in known.isr]
+        self.zxid += 1
+        self.modified[partition] = self.zxid
+        self.znodes[partition] = dataclasses.replace(
+            known, isr=(*known.isr, *joining), partition_epoch=PartitionEpoch(known.partition_epoch + 1)
+        )
+        self.handle(IsrsChanged((partition,)))
 
     def perform(self, effect: Effect) -> Event | None:
         """An imitation of the shells, which prints."""
@@ -197,6 +274,25 @@ class Script:
             case ReplyShutdown(_, response):
                 remaining = " ".join(f"{each.topic}-{each.partition}" for each in response.remaining)
                 say(f"reply error={response.error} remaining=[{remaining}]")
+            case WriteTopics(changes):
+                return self._write_topics(changes)
+            case RereadTopics(topics):
+                say(f"reread {' '.join(topics)}")
+                self._reread = True
+            case LookAtMoves():
+                self._look = True
+            case SettleOrder(done):
+                say(f"settle {' '.join(map(str, done))}")
+                self.order = {p: target for p, target in self.order.items() if done.get(p) != target}
+            case DropPartitionOrders(adds, removals):
+                say(f"drop-orders add=[{' '.join(map(str, adds))}] remove=[{' '.join(map(str, removals))}]")
+                self.adds = {p: each for p, each in self.adds.items() if p not in adds}
+                self.removals = {p: each for p, each in self.removals.items() if p not in removals}
+            case RemovePartition(partition):
+                say(f"remove {partition}")
+                self.znodes.pop(partition, None)
+                self.removals.pop(partition, None)
+                return PartitionRemoved(partition, removed=True)
             case Post(event):
                 return event
             case Note(name, subject, detail):
@@ -204,6 +300,32 @@ class Script:
             case Resign(reason):
                 say(f"resign: {reason}")
         return None
+
+    def _write_topics(self, changes: tuple[TopicChange, ...]) -> TopicsWritten:
+        written: list[TopicChange] = []
+        failed: list[str] = []
+        for change in changes:
+            now = self.topics.get(change.name)
+            stale = [p for p, state in change.states.items() if self.znodes[p].partition_epoch != state.partition_epoch]
+            if now is None or now.version != change.topic.version or stale or change.name in self.topic_races:
+                self.topic_races.discard(change.name)
+                self.output.append(f"conflict {change.name}")
+                failed.append(change.name)
+                continue
+            self.zxid += 1
+            topic = dataclasses.replace(change.topic, version=now.version + 1)
+            self.topics = {**self.topics, change.name: topic}
+            states: dict[TopicPartition, LeaderAndIsr] = {}
+            for partition, state in change.states.items():
+                new = dataclasses.replace(state, partition_epoch=PartitionEpoch(state.partition_epoch + 1))
+                states[partition] = self.znodes[partition] = new
+                self.modified[partition] = self.zxid
+            for partition in change.partitions:
+                self.output.append(f"write-topic {partition} {_move_text(topic, partition, states.get(partition))}")
+            self.adds = {p: each for p, each in self.adds.items() if p not in change.added}
+            self.removals |= change.removed
+            written.append(dataclasses.replace(change, topic=topic, states=states))
+        return TopicsWritten(tuple(written), tuple(failed))
 
     def _write(self, effect: WriteStates) -> StatesWritten:
         written: dict[TopicPartition, LeaderAndIsr] = {}
@@ -268,6 +390,23 @@ def _text(state: LeaderAndIsr | PartitionState) -> str:
     return f"leader={state.leader} epoch={state.leader_epoch} isr={','.join(map(str, state.isr))}"
 
 
+def _move_text(topic: Topic, partition: TopicPartition, state: LeaderAndIsr | None) -> str:
+    def ids(brokers: Iterable[int]) -> str:
+        return ",".join(map(str, brokers))
+
+    number = partition.partition
+    if number not in topic.assignment:
+        return "gone"
+    text = f"AR={ids(topic.assignment[number])}"
+    move = topic.moves.get(number)
+    if move is not None:
+        text += f" target={ids(move.target)}"
+        text += f" step={ids(move.step)}" if move.step else ""
+        text += f" dropping={ids(move.dropping)}" if move.dropping else ""
+        text += " moves-leader" if move.moves_leader else ""
+    return text + (f" {_text(state)}" if state is not None else "")
+
+
 def _command(command: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> str:
     match command:
         case LeaderAndIsrRequest():
@@ -281,6 +420,8 @@ def _command(command: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataR
             name += f" brokers={','.join(str(each.broker_id) for each in command.brokers)}"
             parts = [f"{each.topic}-{each.partition}:{each.leader}/{each.leader_epoch}" for each in command.partitions]
             parts += [f"deleted={','.join(command.deleted_topics)}"] if command.deleted_topics else []
+            gone = [f"{topic}-{number}" for topic, number in command.deleted_partitions]
+            parts += [f"deleted-partitions={','.join(gone)}"] if gone else []
         case StopReplicaRequest():
             name = "StopReplica"
             parts = [

@@ -138,8 +138,16 @@ class Model(Script):
                 self.state = ControllerState(BrokerId(1), ControllerEpoch(self.state.epoch + 1))
                 self.answers.clear()
                 self.unseen.clear()
+                assigned = {p: s for p, s in self.znodes.items() if p.partition in self.topics[p.topic].assignment}
                 self.handle(
-                    ClusterRead(self.brokers, self.topics, dict(self.znodes), dict(self.modified), deletions=orders)
+                    ClusterRead(
+                        self.brokers,
+                        self.topics,
+                        assigned,
+                        dict(self.modified),
+                        deletions=orders,
+                        removals=dict(self.removals),
+                    )
                 )
             case "preferred":
                 self.handle(PreferredElectionRequested(tuple(partitions), version=0))

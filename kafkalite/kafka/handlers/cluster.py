@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Coroutine
 from typing import Any
 
 from kafkalite.errors import ErrorCode
@@ -16,6 +17,8 @@ from kafkalite.kafka.services import INTERNAL_TOPICS, Services
 from kafkalite.model import NO_LEADER
 from kafkalite.rpc.messages import Broker, CreateTopicsRequest, NewTopic, TopicMetadata
 
+#: How long an answer waits for the first word of a controller.
+_CONTROLLER_WAIT_S = 1.0
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -53,6 +56,23 @@ class ClusterHandlers:
         )
 
     def metadata(self, request: Request, message: Any) -> Any:
+        if self._services.metadata([]).controller_id < 0:
+            return self._when_known(request, message)
+        return self._known(request, message)
+
+    async def _when_known(self, request: Request, message: Any) -> Any:
+        """A node that has just started has not been told of the cluster yet: a moment's wait beats an empty answer.
+
+        (sarama takes an answer without a controller for good: "controller is not available".)
+        """
+        clock = self._services.clock
+        until = clock.monotonic() + _CONTROLLER_WAIT_S
+        while self._services.metadata([]).controller_id < 0 and clock.monotonic() < until:
+            await self._services.metadata_changed()
+        answer = self._known(request, message)
+        return await answer if isinstance(answer, Coroutine) else answer
+
+    def _known(self, request: Request, message: Any) -> Any:
         asked = message.topics
         if asked is None or (request.version == 0 and not asked):
             return self._metadata(None, [])

@@ -65,7 +65,7 @@ class TransactionHandlers:
         if key_type == _GROUP:
             return await self._groups.log.coordinator_of(key)
         if key_type == _TRANSACTION:
-            return await self._transactions.log.coordinator_of(key)
+            return await self._transactions.coordinator_of(key)
         raise api_error(ErrorCode.INVALID_REQUEST, "a coordinator of neither groups nor transactions")
 
     # --- producers ---

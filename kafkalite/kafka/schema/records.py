@@ -72,4 +72,12 @@ TransactionLogValue 0-1 1+
   transaction_last_update_timestamp_ms int64 0+
   transaction_start_timestamp_ms int64 0+
   client_transaction_version int16 1+ =0 #2
+
+TransactionGroupKey 0 none
+  group string 0
+
+TransactionGroupValue 0 none
+  owner string 0
+  version int64 0
+  updated_ms int64 0
 """

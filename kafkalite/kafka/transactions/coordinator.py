@@ -17,7 +17,9 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.codec import WireError
 from kafkalite.kafka.internal_log import InternalLog
 from kafkalite.kafka.services import TRANSACTION_TOPIC, Services
+from kafkalite.kafka.transactions import decisions
 from kafkalite.kafka.transactions import state as rules
+from kafkalite.kafka.transactions.decisions import Decision
 from kafkalite.kafka.transactions.markers import Errors, Marker, MarkerChannels
 from kafkalite.kafka.transactions.producer_ids import ProducerIds
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
@@ -25,6 +27,7 @@ from kafkalite.model import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, Top
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages import Broker
+from kafkalite.rpc.transaction_groups import coordinator_key
 
 _log = structlog.get_logger(__name__)
 
@@ -50,6 +53,11 @@ class TransactionPartition:
     index: int
     leader_epoch: LeaderEpoch
     slots: dict[str, Slot] = field(default_factory=dict)
+    #: The last decision of each group, and the groups whose next one is being written.
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    deciding: set[str] = field(default_factory=set)
+    #: Set, and replaced, whenever a transaction is complete.
+    completion: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class TransactionCoordinator:
@@ -83,12 +91,12 @@ class TransactionCoordinator:
             raise api_error(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._services.config.transaction_max_timeout_ms:
             raise api_error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        partition = self.log.state_for(transactional_id)
+        partition = self.partition_of(transactional_id)
         slot = partition.slots.get(transactional_id)
         fresh = NO_PRODUCER_ID
         if slot is None or slot.transaction is None or rules.needs_new_producer_id(slot.transaction):
             fresh = await self._ids.take()
-            partition = self.log.state_for(transactional_id)  # it may have moved meanwhile
+            partition = self.partition_of(transactional_id)  # it may have moved meanwhile
         slot = partition.slots.setdefault(transactional_id, Slot())
         self._check_free(slot)
         now = self._services.clock.wall_ms()
@@ -145,8 +153,16 @@ class TransactionCoordinator:
     def _find(self, transactional_id: str) -> tuple[TransactionPartition, Slot]:
         if not transactional_id:
             raise api_error(ErrorCode.INVALID_REQUEST)
-        partition = self.log.state_for(transactional_id)
+        partition = self.partition_of(transactional_id)
         return partition, partition.slots.get(transactional_id) or Slot()
+
+    def partition_of(self, transactional_id: str) -> TransactionPartition:
+        """Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        return self.log.state_for(coordinator_key(transactional_id))
+
+    async def coordinator_of(self, transactional_id: str) -> tuple[int, str, int]:
+        """(broker id, host, port). Raises ApiError COORDINATOR_NOT_AVAILABLE, CoordinatorError."""
+        return await self.log.coordinator_of(coordinator_key(transactional_id))
 
     def _check_free(self, slot: Slot) -> None:
         if slot.is_busy:
@@ -166,16 +182,20 @@ class TransactionCoordinator:
             slot.is_busy = False
         slot.transaction = target
         if target.state in rules.PREPARED:
-            self._finish(partition, slot)
+            self.finish(partition, slot)
 
     async def _write(self, partition: TransactionPartition, transactional_id: str, value: bytes | None) -> None:
+        await self.write(partition, [(rules.key_of(transactional_id), value)])
+
+    async def write(self, partition: TransactionPartition, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """One record batch: all of it is in the log, or nothing. Raises ApiError: whether it is, is then not known."""
         outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
             if not outcome.done():
                 outcome.set_result(error)
 
-        self.log.append(partition.index, [(rules.key_of(transactional_id), value)], done)
+        self.log.append(partition.index, records, done)
         if error := await outcome:
             raise api_error(error)
         if self.log.ready_state(partition.index) is not partition:
@@ -183,7 +203,7 @@ class TransactionCoordinator:
 
     # --- markers ---
 
-    def _finish(self, partition: TransactionPartition, slot: Slot) -> None:
+    def finish(self, partition: TransactionPartition, slot: Slot) -> None:
         """Have a prepared transaction's markers written."""
         assert slot.transaction is not None
         self._services.supervisor.spawn(
@@ -261,6 +281,8 @@ class TransactionCoordinator:
             except ApiError as error:
                 _log.info("transaction.complete_delayed", error=error.code.name)
                 await asyncio.sleep(_RETRY_S)
+        partition.completion.set()
+        partition.completion = asyncio.Event()
 
     # --- time ---
 
@@ -308,6 +330,20 @@ class TransactionCoordinator:
                     partition.slots.pop(transactional_id, None)
                 finally:
                     slot.is_busy = False
+            for group, decision in list(partition.decisions.items()):
+                if group not in partition.deciding and decision.updated_ms <= limit:
+                    await self._forget(partition, decision)
+
+    async def _forget(self, partition: TransactionPartition, decision: Decision) -> None:
+        partition.deciding.add(decision.group)
+        try:
+            await self.write(partition, [(decisions.key_of(decision.group), None)])
+        except ApiError as error:
+            _log.info("transaction.expiry_delayed", error=error.code.name)
+        else:
+            partition.decisions.pop(decision.group, None)
+        finally:
+            partition.deciding.discard(decision.group)
 
     # --- loading ---
 
@@ -320,6 +356,13 @@ class TransactionCoordinator:
     ) -> None:
         for record in data:
             try:
+                if record.key is not None and decisions.is_decision(record.key):
+                    group, decision = decisions.parse(record.key, record.value)
+                    if decision is None:
+                        partition.decisions.pop(group, None)
+                    else:
+                        partition.decisions[group] = decision
+                    continue
                 transactional_id, transaction = rules.parse(record.key, record.value)
             except WireError as error:
                 _log.error(
@@ -334,4 +377,4 @@ class TransactionCoordinator:
     def _loaded(self, partition: TransactionPartition) -> None:
         for _, slot in sorted(partition.slots.items()):
             if slot.transaction is not None and slot.transaction.state in rules.PREPARED:
-                self._finish(partition, slot)
+                self.finish(partition, slot)

@@ -34,8 +34,9 @@ def transactions():
 
 def main():
     if sys.argv[3] == "first":
-        config = {"segment.bytes": "20000", "index.interval.bytes": "1024"}
-        for future in AdminClient(BOOTSTRAP).create_topics([NewTopic(TOPIC, 1, 3, config=config)]).values():
+        config = {"segment.bytes": "6000", "index.interval.bytes": "1024"}
+        admin = AdminClient(BOOTSTRAP)
+        for future in admin.create_topics([NewTopic(TOPIC, 1, 3, config=config)]).values():
             future.result(20)
         for codec in CODECS:
             producer = Producer(BOOTSTRAP | {"compression.type": codec, "enable.idempotence": True, "linger.ms": 0})

@@ -26,6 +26,8 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.rpc.messages import (
+    HeartbeatRequest,
+    HeartbeatResponse,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     Message,
@@ -56,6 +58,8 @@ class FakeBroker:
     controller_epoch: int = 0
     #: While set, no command is answered.
     hung: asyncio.Event | None = None
+    #: While set, no heartbeat is answered.
+    silent: asyncio.Event | None = None
 
     def of(self, kind: type[Message]) -> list[Message]:
         return [command for command in self.commands if isinstance(command, kind)]
@@ -112,6 +116,7 @@ class Cluster:
             kind: lambda request: self._answer(broker, request)
             for kind in (LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest)
         }
+        handlers[HeartbeatRequest] = lambda request: self._heartbeat(broker)
         server = RpcServer(
             network=self.network, supervisor=self.supervisor, config=self.config, identity=identity, handlers=handlers
         )
@@ -128,6 +133,16 @@ class Cluster:
         if broker.hung is not None:
             return self._answer_later(broker, request, broker.hung)
         return Reply(self._apply(broker, request.message))
+
+    def _heartbeat(self, broker: FakeBroker) -> object:
+        if broker.silent is None:
+            return Reply(HeartbeatResponse())
+
+        async def later(silent: asyncio.Event) -> Reply:
+            await silent.wait()
+            return Reply(HeartbeatResponse())
+
+        return later(broker.silent)
 
     async def _answer_later(self, broker: FakeBroker, request: Request, hung: asyncio.Event) -> Reply:
         await hung.wait()

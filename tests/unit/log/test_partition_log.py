@@ -400,3 +400,18 @@ def test_a_deposed_leader_that_appended_nothing_forgets_its_epoch(disk: MemoryDi
     log.truncate_to(2)
     assert (log.latest_epoch, log.log_end_offset) == (1, 2)
     assert reopen(disk).latest_epoch == 1
+
+
+@pytest.mark.checklist(58)
+@pytest.mark.parametrize("bit", range(8 * 12))
+def test_no_flipped_bit_outside_the_crc_makes_a_reader_miss_records(disk: MemoryDisk, bit: int) -> None:
+    """Base offset and length of the middle batch: a reader is told of the damage there, and passes over nothing."""
+    log = make_log(disk)
+    for number in range(3):
+        log.append_as_leader(batch([f"{number}a", f"{number}b"]), 1)
+    size = len(batch(["0a", "0b"]))
+    disk.entries[f"{PATH}/00000000000000000000.log"].data[size + bit // 8] ^= 1 << bit % 8
+    assert [r.offset for r in read_records(log.read(0, 1 << 20).records[0])] == [0, 1]
+    with pytest.raises(ApiError) as error:
+        log.read(2, 1 << 20)
+    assert refused(error) == ErrorCode.CORRUPT_MESSAGE and log.damaged_at == 2

@@ -162,8 +162,9 @@ class TestCluster:
         self.directory = directory
         self.zookeeper = SimZooKeeper(random.Random(1))
         settings = {
-            "replica.lag.time.max.ms": 600,
-            "zookeeper.session.timeout.ms": 500,
+            "replica.lag.time.max.ms": 3_000,
+            # Long enough that a loaded machine does not fence a node in the middle of a test.
+            "zookeeper.session.timeout.ms": 2_500,
             "replica.fetch.wait.max.ms": 200,
             "replica.fetch.backoff.ms": 100,
         } | overrides

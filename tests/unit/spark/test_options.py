@@ -19,7 +19,7 @@ def test_defaults_of_a_batch_and_of_a_stream() -> None:
     batch, stream = read(), read(True)
     assert (batch.starting, batch.ending, stream.starting) == (Earliest(), Latest(), Latest())
     assert batch.client.bootstrap == ("a:9192", "b:9193")
-    assert batch.fetch.fail_on_data_loss and not batch.include_headers and not batch.fetch.read_committed
+    assert batch.fetch.fail_on_data_loss and not batch.include_headers and batch.fetch.read_committed
     assert stream.max_trigger_delay_ms == 15 * 60_000
 
 
@@ -57,8 +57,8 @@ def test_offsets_and_their_precedence() -> None:
 
 
 def test_client_keys_work_under_kafka_s_prefix_too() -> None:
-    assert read(kafka__isolation__level="read_committed").fetch.read_committed
-    assert read(kafkalite__isolation__level="read_committed").fetch.read_committed
+    assert not read(kafka__isolation__level="read_uncommitted").fetch.read_committed
+    assert not read(kafkalite__isolation__level="read_uncommitted").fetch.read_committed
     assert read(kafka__security__protocol="SSL").warnings == (
         "kafka.security.protocol has no meaning for kafkalite and is ignored",
     )

@@ -1,0 +1,267 @@
+"""Exactly once, shown with real processes: `python -m bench.spark_exactly_once`.
+
+A query copies numbered records from topic to topic while tasks raise and die, the driver is killed with -9 before and
+after the commits of its batches and started again from its checkpoint, and the node that coordinates its transactions is
+killed with -9. Then read_committed readers count. At-least-once goes through the same accidents: its duplicates show
+that they did happen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.blocking import BlockingClient
+from kafkalite.model import TopicPartition
+from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.rpc.messages import NewTopic
+from kafkalite.testing.chaos import wait_in_sync
+from kafkalite.testing.processes import ProcessCluster
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTITIONS = 3
+SETTINGS = {
+    "zookeeper.session.timeout.ms": 2_000,
+    "replica.lag.time.max.ms": 5_000,
+    "transaction.state.log.num.partitions": 3,
+}
+#: One batch each. "before" and "after" are the driver's commit.
+SHORT = ("raise-0", "kill-coordinator-before-1", "kill-driver-after-1")
+LONG = (
+    *("raise-0", "exit-1", "exit-at-the-end-2", "raise-3", "raise-after-4", "exit-5"),
+    *(f"kill-driver-{when}-{batch}" for batch in range(1, 10, 2) for when in ("before", "after")),
+    *("kill-coordinator-before-3", "kill-coordinator-after-6", "kill-coordinator-before-8"),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a reader counts at the end."""
+
+    records: int
+    duplicates: int
+    lost: int
+    #: With what read_committed readers do not see.
+    uncommitted_too: int
+    driver_starts: int
+    seconds: float
+    accidents: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.records} read, {self.duplicates} duplicates, {self.lost} lost; {self.uncommitted_too} in the log with "
+            f"what was aborted; {self.accidents} accidents, {self.driver_starts} driver starts, {self.seconds:.0f} s"
+        )
+
+
+async def create(cluster: ProcessCluster, *topics: str) -> None:
+    async with AsyncClient.connect(cluster.bootstrap) as client:
+        orders = [NewTopic(topic, PARTITIONS, 3, configs={"min.insync.replicas": "2"}) for topic in topics]
+        results = await client.create_topics(orders)
+        assert not any(r.error for r in results), results
+    for topic in topics:
+        await wait_in_sync(cluster, topic, 3)
+
+
+def fill(cluster: ProcessCluster, topic: str, records: int) -> None:
+    """Numbers from 0, spread over the partitions."""
+    with BlockingClient(",".join(cluster.bootstrap)) as client:
+        for partition in range(PARTITIONS):
+            builder = RecordBatchBuilder()
+            for number in range(partition, records, PARTITIONS):
+                builder.append(b"%d" % number, b"%d" % number)
+            client.produce_raw(TopicPartition(topic, partition), builder.build())
+
+
+def count(cluster: ProcessCluster, topic: str, isolation: str) -> Counter[int]:
+    """How often each number is read, by the data source's own reader."""
+    from pyspark_kafkalite.columns import columns_of, spark_schema
+    from pyspark_kafkalite.options import read_options
+    from pyspark_kafkalite.reader import KafkaliteReader
+
+    options = {
+        "kafkalite.bootstrap.servers": ",".join(cluster.bootstrap),
+        "subscribe": topic,
+        "kafkalite.isolation.level": isolation,
+    }
+    schema = spark_schema(include_headers=False)
+    reader = KafkaliteReader(read_options(options, streaming=False), columns_of(schema))
+    found: Counter[int] = Counter()
+    for partition in reader.partitions():
+        for batch in reader.read(partition):
+            found.update(int(value) for value in batch.column("value").to_pylist())
+    return found
+
+
+def run(
+    cluster: ProcessCluster,
+    scratch: Path,
+    source: str,
+    sink: str,
+    guarantee: str,
+    records: int,
+    batches: int,
+    accidents: Sequence[str],
+) -> Outcome:
+    """Run the query until it ends by itself, starting its driver again whenever it dies. Raises RuntimeError."""
+    began = time.monotonic()
+    flags = scratch / f"{sink}.flags"
+    flags.mkdir()
+    starts = 0
+    limit = len(accidents) + 3
+    while True:
+        starts += 1
+        plan = {
+            "bootstrap": ",".join(cluster.bootstrap),
+            "source": source,
+            "sink": sink,
+            "guarantee": guarantee,
+            "per_trigger": -(-records // batches),
+            "checkpoint": str(scratch / f"{sink}.checkpoint"),
+            "scratch": str(scratch / "spark"),
+            "accidents": ",".join(accidents),
+            "flags": str(flags),
+            "nodes": json.dumps({node: process.pid for node, process in cluster.nodes.items()}),
+        }
+        code, said = _drive(plan)
+        for node, process in cluster.nodes.items():
+            if not process.running:
+                process.kill()  # takes its remains away
+                cluster.restart(node)
+        if code == 0:
+            break
+        if starts >= limit:
+            raise RuntimeError(f"the query does not come to its end:\n{said[-3000:]}")
+    asyncio.run(wait_in_sync(cluster, sink, 3))
+    found = count(cluster, sink, "read_committed")
+    everything = count(cluster, sink, "read_uncommitted")
+    return Outcome(
+        records=found.total(),
+        duplicates=found.total() - len(found),
+        lost=len(set(range(records)) - set(found)),
+        uncommitted_too=everything.total(),
+        driver_starts=starts,
+        seconds=time.monotonic() - began,
+        accidents=len(list(flags.iterdir())),
+    )
+
+
+def _drive(plan: dict[str, object]) -> tuple[int, str]:
+    """One life of the driver: its exit code and what it said. Its processes are a group that ends with it."""
+    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(str(ROOT / part) for part in (".", "cli", "spark")))
+    driver = subprocess.Popen(
+        [sys.executable, "-m", "bench.spark_exactly_once", "--drive", json.dumps(plan)],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = driver.communicate(timeout=240)
+        return driver.returncode, said
+    except subprocess.TimeoutExpired:
+        return -1, "no end within 240 s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+
+
+def drive(plan: dict[str, str]) -> int:
+    """The driver: 0 when the query has come to the end of its source."""
+    from pyspark.sql import SparkSession
+
+    from bench.failing_sink import FailingDataSource
+    from pyspark_kafkalite.java import java_home
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["JAVA_HOME"] = java_home()
+    spark = (
+        SparkSession.builder.master("local[2,4]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "1g")
+        .config("spark.local.dir", plan["scratch"])
+        .config("spark.sql.warehouse.dir", plan["scratch"])
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    spark.dataSource.register(FailingDataSource)
+    jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    records = (
+        spark.readStream.format("kafkalite")
+        .option("kafkalite.bootstrap.servers", plan["bootstrap"])
+        .option("subscribe", plan["source"])
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", plan["per_trigger"])
+        .load()
+    )
+    query = (
+        records.select("key", "value")
+        .writeStream.format("failing_kafkalite")
+        .option("kafkalite.bootstrap.servers", plan["bootstrap"])
+        .option("topic", plan["sink"])
+        .option("deliveryGuarantee", plan["guarantee"])
+        .option("kafkalite.buffer.memory", "1")  # what has been taken is sent: an accident finds rows in the log
+        .option("checkpointLocation", plan["checkpoint"])
+        .options(accidents=plan["accidents"], flags=plan["flags"], jvm=str(jvm), nodes=plan["nodes"])
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=60_000)
+    parser.add_argument("--batches", type=int, default=12)
+    parser.add_argument("--short", action="store_true", help="the accidents of the test")
+    parser.add_argument("--only", choices=("exactly-once", "at-least-once"))
+    parser.add_argument("--drive", help=argparse.SUPPRESS)
+    given = parser.parse_args(argv)
+    if given.drive:
+        return drive(json.loads(given.drive))
+    failed = False
+    with (
+        tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as scratch,
+        ProcessCluster(Path(scratch) / "cluster", nodes=3, settings=SETTINGS) as cluster,
+    ):
+        asyncio.run(create(cluster, "numbers", "exactly-once", "at-least-once"))
+        fill(cluster, "numbers", given.records)
+        for guarantee in [given.only] if given.only else ["exactly-once", "at-least-once"]:
+            accidents = SHORT if given.short else LONG
+            batches = 3 if given.short else given.batches
+            args = ("numbers", guarantee, guarantee, given.records, batches, accidents)
+            outcome = run(cluster, Path(scratch), *args)
+            print(f"{guarantee}: {outcome}", flush=True)
+            if guarantee == "exactly-once":
+                failed |= bool(outcome.duplicates or outcome.lost)
+            else:
+                failed |= not outcome.duplicates or bool(outcome.lost)
+    print("FAILED" if failed else "as it should be")
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

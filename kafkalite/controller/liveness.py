@@ -1,0 +1,198 @@
+"""Who still answers: heartbeats over RPC from the controller to every broker, so that a failover need not wait for the
+ZooKeeper session of the dead to end (issue 4, failover in a blink).
+
+A suspicion is never proof, and need not be: electing another in-sync replica is safe at any time, because every write
+is fenced by epoch and version and the old leader can commit nothing without its followers. What a wrong suspicion
+costs is a pause; so brokers that were suspected wrongly get more patience, and a controller that was itself stopped
+suspects nobody for what it has not heard meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import structlog
+
+from kafkalite.config import BrokerConfig
+from kafkalite.controller.events import BrokerCleared, BrokerSuspected, Event
+from kafkalite.env.seams import Env
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError
+from kafkalite.model import BrokerId, BrokerInfo
+from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
+from kafkalite.rpc.messages import HeartbeatRequest, HelloRequest
+
+_log = structlog.get_logger(__name__)
+
+#: Patience grows with every wrong suspicion up to this many times the configured one.
+MAX_PATIENCE_FACTOR = 16
+#: A suspect has to answer for so long without a gap before it is trusted again.
+PROBATION_S = 1.0
+#: Wrong suspicions are forgotten after so long.
+FORGET_S = 300.0
+#: Our own loop was late by so much: what was not heard meanwhile says nothing of the others.
+OWN_PAUSE_S = 0.5
+
+
+@dataclass(slots=True)
+class _Watched:
+    broker: BrokerInfo
+    task: asyncio.Task[None] | None = None
+    connection: RpcConnection | None = None
+    is_suspected: bool = False
+    #: Monotonic seconds.
+    heard_at: float = 0.0
+    answering_since: float = 0.0
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Liveness:
+    """The heartbeats of one term of office.
+
+    Args:
+        post: takes the events.
+        usable: False while our own session may be over: then nothing is suspected.
+        own_id: never watched.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        env: Env,
+        supervisor: Supervisor,
+        hello: Callable[[], HelloRequest],
+        own_id: BrokerId,
+        usable: Callable[[], bool],
+        post: Callable[[Event], None],
+    ) -> None:
+        self._interval_s = config.broker_heartbeat_interval_ms / 1000
+        self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
+        self._env = env
+        self._supervisor = supervisor
+        self._hello = hello
+        self._own_id = own_id
+        self._usable = usable
+        self._post = post
+        self._watched: dict[BrokerId, _Watched] = {}
+        #: Broker -> when (monotonic seconds) it was suspected wrongly.
+        self._wrong: dict[BrokerId, list[float]] = {}
+
+    def follow(self, registered: Mapping[BrokerId, BrokerInfo]) -> None:
+        """Watch exactly these lives of brokers."""
+        if self._timeout_s <= 0:
+            return
+        for id_ in sorted(self._watched.keys() - registered.keys()):
+            self._drop(id_)
+        for id_ in sorted(registered):
+            known = self._watched.get(id_)
+            if id_ == self._own_id or (known is not None and known.broker == registered[id_]):
+                continue
+            self._drop(id_)
+            watched = self._watched[id_] = _Watched(registered[id_])
+            watched.task = self._supervisor.spawn(f"controller.heartbeat[{id_}]", self._watch(watched))
+
+    def close(self) -> None:
+        """The term is over."""
+        for id_ in sorted(self._watched):
+            self._drop(id_)
+
+    def _drop(self, id_: BrokerId) -> None:
+        watched = self._watched.pop(id_, None)
+        if watched is None:
+            return
+        assert watched.task is not None
+        watched.task.cancel()
+        if watched.connection is not None:
+            watched.connection.abort("no longer watched")
+
+    # --- one broker ------------------------------------------------------------------------------------------
+
+    async def _watch(self, watched: _Watched) -> None:
+        watched.heard_at = watched.answering_since = self._env.clock.monotonic()
+        while True:
+            began = self._env.clock.monotonic()
+            patience = self._timeout_s * self._patience_factor(watched.broker.broker_id)
+            refused, answered = await self._beat(watched, patience)
+            now = self._env.clock.monotonic()
+            if answered:
+                if now - watched.heard_at > 2 * self._interval_s + OWN_PAUSE_S:
+                    watched.answering_since = now
+                watched.heard_at = now
+                if watched.is_suspected and now - watched.answering_since >= PROBATION_S:
+                    self._clear(watched, now)
+            else:
+                watched.answering_since = now
+                if now - began > patience + OWN_PAUSE_S:
+                    watched.heard_at = now  # we were stopped ourselves
+                elif not watched.is_suspected and (refused or now - watched.heard_at >= patience):
+                    self._suspect(watched, "refuses connections" if refused else "does not answer", refused)
+            if refused and watched.is_suspected:
+                await asyncio.sleep(self._interval_s)
+            elif answered:
+                await self._pause(watched)
+            else:
+                await asyncio.sleep(min(self._interval_s, 0.05))
+
+    async def _beat(self, watched: _Watched, patience: float) -> tuple[bool, bool]:
+        """One question: (the process is surely not there, it has answered)."""
+        try:
+            if watched.connection is None or watched.connection.closed:
+                watched.connection = None
+                watched.closed.clear()
+                connection = await RpcConnection.open(
+                    self._env.network,
+                    watched.broker.rpc,
+                    self._hello(),
+                    supervisor=self._supervisor,
+                    timeout_s=patience,
+                )
+                connection.on_closed = watched.closed.set
+                watched.connection = connection
+                if connection.peer.node_id != watched.broker.broker_id:
+                    connection.abort("another node")
+                    return True, False
+            await watched.connection.call(HeartbeatRequest(), timeout_s=patience)
+        except RpcRefused:
+            return True, False
+        except (RpcError, ApiError):
+            if watched.connection is not None:
+                watched.connection.abort("no heartbeat")
+                watched.connection = None
+            return False, False
+        return False, True
+
+    async def _pause(self, watched: _Watched) -> None:
+        """Until the next heartbeat is due, or the connection is closed."""
+        try:
+            async with asyncio.timeout(self._interval_s):
+                await watched.closed.wait()
+        except TimeoutError:
+            return
+
+    # --- suspicion -------------------------------------------------------------------------------------------
+
+    def _patience_factor(self, id_: BrokerId) -> int:
+        since = self._env.clock.monotonic() - FORGET_S
+        wrong = [at for at in self._wrong.get(id_, ()) if at > since]
+        return min(MAX_PATIENCE_FACTOR, 1 << len(wrong))
+
+    def _suspect(self, watched: _Watched, reason: str, refused: bool) -> None:
+        others = [each for each in self._watched.values() if each.is_suspected]
+        if not self._usable() or (not refused and 2 * (len(others) + 1) > len(self._watched) + 1):
+            return  # it is rather we who cannot hear
+        watched.is_suspected = True
+        broker = watched.broker
+        _log.warning("broker.suspected", broker=broker.broker_id, reason=reason)
+        self._post(BrokerSuspected(broker.broker_id, broker.broker_epoch, reason))
+
+    def _clear(self, watched: _Watched, now: float) -> None:
+        watched.is_suspected = False
+        broker = watched.broker
+        wrong = self._wrong.setdefault(broker.broker_id, [])
+        wrong.append(now)
+        del wrong[:-8]
+        _log.warning("broker.trusted_again", broker=broker.broker_id, wrong_suspicions=len(wrong))
+        self._post(BrokerCleared(broker.broker_id, broker.broker_epoch))

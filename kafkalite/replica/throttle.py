@@ -1,0 +1,77 @@
+"""How fast replicas that a reassignment adds may copy (KIP-73, F22). Pure: times are passed in.
+
+Only replicas that are not in sync are held back, only while their move asks for it. A rate at which a replica falls
+behind for good, because producers are faster, is raised until it gains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from kafkalite.model import TopicPartition
+
+#: A replica that has not come nearer for so long is given more.
+PATIENCE_MS = 5_000
+RAISE_BY = 1.5
+#: What may be sent at once after a pause, in seconds of the rate.
+BURST_S = 1.0
+
+
+@dataclass(slots=True)
+class _Gain:
+    since_ms: int
+    lag: int
+    factor: float = 1.0
+
+
+@dataclass(slots=True)
+class Throttle:
+    """One per leader node: all throttled replicas share its rate, the highest that any of their moves asks for."""
+
+    _tokens: float = 0.0
+    _at_ms: int = -1
+    _gains: dict[tuple[TopicPartition, int], _Gain] = field(default_factory=dict)
+
+    def rate(self, partition: TopicPartition, replica: int, ordered: int, *, lag: int, now_ms: int) -> float:
+        """Bytes/s for this replica now; `lag` in records."""
+        key = (partition, replica)
+        gain = self._gains.get(key)
+        if gain is None:
+            gain = self._gains[key] = _Gain(now_ms, lag)
+        elif now_ms - gain.since_ms >= PATIENCE_MS:
+            if lag >= gain.lag:
+                gain.factor *= RAISE_BY
+            gain.since_ms, gain.lag = now_ms, lag
+        return ordered * gain.factor
+
+    def retain(self, throttled: Collection[TopicPartition]) -> None:
+        """Forget what was noted of partitions whose moves are over, or that are led elsewhere."""
+        for key in [key for key in self._gains if key[0] not in throttled]:
+            del self._gains[key]
+
+    def wait_ms(self, rate: float, now_ms: int) -> int:
+        """How long nothing may be sent; 0: something may."""
+        if self._at_ms < 0:
+            self._tokens = rate * BURST_S
+        else:
+            elapsed_s = max(0, now_ms - self._at_ms) / 1000
+            self._tokens = min(self._tokens + elapsed_s * rate, rate * BURST_S)
+        self._at_ms = now_ms
+        if self._tokens > 0:
+            return 0
+        return max(1, int(-self._tokens / rate * 1000) + 1)
+
+    @property
+    def allowance(self) -> int:
+        """Bytes that may be sent now, beyond which one batch may go."""
+        return max(1, int(self._tokens))
+
+    def take(self, size_bytes: int) -> None:
+        """So much was sent; a batch larger than what was left is paid off later."""
+        self._tokens -= size_bytes
+
+
+def is_throttled(ordered: int, replica: int, in_sync: tuple[int, ...], adding: tuple[int, ...]) -> bool:
+    """Whether a follower's copying is held back."""
+    return ordered > 0 and replica in adding and replica not in in_sync

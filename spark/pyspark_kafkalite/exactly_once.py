@@ -1,0 +1,177 @@
+"""Exactly once: each task attempt prepares a transaction, the driver's commit decides all of them in one step.
+
+A transaction belongs to a group (the query) and to an attempt. Nothing of it is seen by read_committed readers until the
+driver's one request commits exactly the attempts that Spark's commit coordinator let through; what else the group has
+open (failed attempts, speculative twins, what a dead driver left) is aborted in the same step. A version (a batch) that
+is decided stays so: an attempt that comes later writes nothing, a commit that comes later only rolls forward.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.client.transactions import GroupVersion
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.rpc.messages import TransactionMember
+from pyspark_kafkalite.clients import LogClient
+from pyspark_kafkalite.options import WriteOptions
+from pyspark_kafkalite.sending import RowWriter, WriteFailed
+from pyspark_kafkalite.writer import TaskWritten
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from pyspark_kafkalite.rows import RowShape
+
+log = logging.getLogger("pyspark_kafkalite")
+
+#: How long a commit waits until readers see it; it holds all the same.
+VISIBLE_WAIT_MS = 10_000
+_ABORT_TIMEOUT_MS = 5_000
+_FENCED = frozenset(
+    {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+)
+
+
+class CommitFailed(KafkaliteError):
+    """A batch was not committed: nothing of it is visible. The message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class TaskPrepared(TaskWritten):
+    """What one task attempt wrote, in a transaction that is open still. `member` None: it had nothing to write."""
+
+    decided: GroupVersion | None = None
+    member: TransactionMember | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Who writes: the version that is to be decided, and this attempt's place in it."""
+
+    version: GroupVersion
+    partition: int
+    attempt: int
+
+    @property
+    def member(self) -> str:
+        """Attempts have transactions of their own: a speculative twin must not abort the one that wins."""
+        return f"{self.partition}-{self.attempt}"
+
+
+def streaming_attempt(options: WriteOptions, context: Any) -> Attempt:
+    """Of a task of a micro-batch, from Spark's TaskContext. Raises WriteFailed when Spark does not tell."""
+    query = _property(context, "sql.streaming.queryId")
+    batch = _property(context, "streaming.sql.batchId")
+    if not query or not batch or not batch.isdigit():
+        raise WriteFailed(
+            "deliveryGuarantee=exactly-once needs the query's id and the batch's number, and this Spark does not tell them "
+            "to tasks: use deliveryGuarantee=at-least-once"
+        )
+    version = GroupVersion(options.txn_app_id or query, query, int(batch))
+    return Attempt(version, context.partitionId(), context.attemptNumber())
+
+
+def batch_attempt(version: GroupVersion, context: Any) -> Attempt:
+    """Of a task of a batch write."""
+    if context is None:
+        raise WriteFailed("deliveryGuarantee=exactly-once works in Spark's tasks only")
+    return Attempt(version, context.partitionId(), context.attemptNumber())
+
+
+def _property(context: Any, name: str) -> str | None:
+    value = None if context is None else context.getLocalProperty(name)
+    return str(value) if value is not None else None
+
+
+def write_prepared(
+    client: LogClient, options: WriteOptions, shape: RowShape, batches: Iterable[pa.RecordBatch], attempt: Attempt
+) -> TaskPrepared:
+    """Write all rows into the attempt's transaction and leave it open.
+
+    Raises:
+        BadRow, WriteFailed: as RowWriter; the transaction is aborted then.
+    """
+    rest: Iterator[pa.RecordBatch] = iter(batches)
+    first = next((batch for batch in rest if batch.num_rows), None)
+    if first is None:
+        return TaskPrepared(0, 0, (), attempt.version)
+    try:
+        member = client.begin_transaction(
+            attempt.version, attempt.member, transaction_timeout_ms=options.transaction_timeout_ms
+        )
+    except (KafkaliteError, OSError) as error:
+        hint = ""
+        if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            hint = " (kafkalite.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"
+        raise WriteFailed(f"no transaction could be begun for {attempt.version}: {error}{hint}") from error
+    if member is None:
+        log.info("%s is decided already: nothing is written", attempt.version)
+        for _ in rest:  # Spark's side of the pipe wants to be read to its end
+            pass
+        return TaskPrepared(0, 0, (), attempt.version)
+    is_done = False
+    try:
+        written = RowWriter(client, options, shape, transaction=member).write(chain((first,), rest))
+        is_done = True
+    finally:
+        if not is_done:
+            abort(client, [TaskPrepared(0, 0, (), attempt.version, member)])
+    return TaskPrepared(written.rows, written.bytes, written.offsets, attempt.version, member)
+
+
+def commit(client: LogClient, messages: Sequence[Any]) -> None:
+    """Decide: commit what these attempts wrote, all or nothing.
+
+    Raises:
+        CommitFailed: nothing was committed, or (no answer came) it is not known; to run the batch again is right in
+            both cases.
+    """
+    version, members = _prepared(messages)
+    if version is None or not members:
+        return
+    try:
+        answer = client.commit_group(version, members, wait_ms=VISIBLE_WAIT_MS)
+    except ApiError as error:
+        hint = ""
+        if error.code in _FENCED:
+            hint = (
+                ". From its first row to the commit of the batch a task has kafkalite.transaction.timeout.ms; another query "
+                "with the same txnAppId or checkpoint takes its transactions away"
+            )
+        raise CommitFailed(f"{version} was not committed, nothing of it is visible: {error}{hint}") from error
+    except (KafkaliteError, OSError) as error:
+        raise CommitFailed(
+            f"whether {version} is committed is not known: {error}. Running it again finds out"
+        ) from error
+    if answer.was_decided:
+        log.info("%s was decided before: rolled forward", version)
+    elif not answer.is_complete:
+        log.info("%s is committed; some partitions' readers will see it a little later", version)
+
+
+def abort(client: LogClient, messages: Sequence[Any]) -> None:
+    """Abort what is open of these attempts, as far as the cluster can be reached: its timeout does the rest.
+
+    What is decided stays committed: Spark calls this after a commit that failed, too.
+    """
+    version, members = _prepared(messages)
+    if version is None or not members:
+        return
+    try:
+        client.abort_group(version, members, timeout_ms=_ABORT_TIMEOUT_MS)
+    except (KafkaliteError, OSError) as error:
+        log.warning("%s: its transactions could not be aborted, their timeout will: %s", version, error)
+
+
+def _prepared(messages: Sequence[Any]) -> tuple[GroupVersion | None, list[TransactionMember]]:
+    prepared = [message for message in messages if isinstance(message, TaskPrepared)]
+    versions = {message.decided for message in prepared if message.decided is not None}
+    if len(versions) > 1:
+        raise CommitFailed(f"tasks of different batches in one commit: {', '.join(sorted(map(str, versions)))}")
+    members = [message.member for message in prepared if message.member is not None]
+    return next(iter(versions), None), members

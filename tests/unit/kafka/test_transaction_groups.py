@@ -1,0 +1,262 @@
+"""Groups of transactions at their coordinator: one decision, all or nothing, once; what survives a move; what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.kafka.services import TRANSACTION_TOPIC
+from kafkalite.kafka.transactions import decisions
+from kafkalite.model import ProducerId, TopicPartition
+from kafkalite.record.reader import read_records
+from kafkalite.rpc.messages import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
+from kafkalite.rpc.transaction_groups import coordinator_key, group_of, transactional_id
+
+from .conftest import Broker, batch
+from .test_coordinators import move
+
+E = ErrorCode
+T0 = TopicPartition("t", 0)
+RETRIED = (E.CONCURRENT_TRANSACTIONS, E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE)
+
+
+@dataclass
+class Group:
+    """A query's view of its group."""
+
+    broker: Broker
+    owner: str = "q"
+    group: str = "app:1"
+
+    async def begin(self, name: str, version: int, timeout_ms: int = 60_000) -> TransactionMember | None:
+        full = transactional_id(self.group, name)
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    granted = await self.broker.side.transaction_groups.begin(full, timeout_ms, self.owner, version)
+                except ApiError as error:
+                    if error.code not in RETRIED:
+                        raise
+                    await asyncio.sleep(0)
+                else:
+                    return None if granted is None else TransactionMember(full, *granted)
+
+    async def write(self, member: TransactionMember, value: bytes) -> None:
+        await self.broker.side.transactions.add_partitions(
+            member.transactional_id, member.producer_id, member.producer_epoch, [T0]
+        )
+        producer = {"producer_id": member.producer_id, "producer_epoch": member.producer_epoch, "base_sequence": 0}
+        records = batch(value, **producer, transactional=True)
+        answers: list = []
+        self.broker.services.partitions.produce(-1, 1000, [(T0, records)], answers.extend)
+        assert answers[0].error == 0
+
+    async def prepared(self, name: str, version: int, value: bytes, **timeout: int) -> TransactionMember:
+        member = await self.begin(name, version, **timeout)
+        assert member is not None
+        await self.write(member, value)
+        return member
+
+    async def end(self, version: int, *members: TransactionMember, is_commit: bool = True) -> EndTxnGroupResponse:
+        request = EndTxnGroupRequest(self.group, self.owner, version, members, is_commit, wait_ms=5_000)
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    return await self.broker.side.transaction_groups.end(request)
+                except ApiError as error:
+                    if error.code not in RETRIED:
+                        raise
+                    await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def group(broker: Broker) -> Group:
+    await broker.create("t")
+    made = Group(broker)
+    await broker.side.transactions.coordinator_of(transactional_id(made.group, "0"))
+    return made
+
+
+async def committed(group: Group) -> list[bytes | None]:
+    """The values outside of aborted transactions, when nothing is open any more."""
+    log = group.broker.services.partitions.logs[T0]
+    async with asyncio.timeout(5):
+        while log.open:
+            await asyncio.sleep(0)
+    found = []
+    for header, piece in log.batches:
+        spans = [(first, last) for producer, first, last in log.aborted if producer == header.producer_id]
+        if not header.is_control and not any(first <= header.base_offset < last for first, last in spans):
+            found += [record.value for record in read_records(piece)]
+    return found
+
+
+def test_ids_of_a_group_have_one_coordinator() -> None:
+    names = [transactional_id("a:b", member) for member in ("0-0", "1-0")]
+    assert {group_of(name) for name in names} == {"a:b"} == {coordinator_key(name) for name in names}
+    assert group_of("of-its-own") is None and coordinator_key("of-its-own") == "of-its-own"
+    with pytest.raises(ValueError):
+        transactional_id("a", "b:c")
+
+
+def test_a_decision_s_record_can_be_read_back() -> None:
+    decision = decisions.Decision("g", "q", 7, 1234)
+    assert decisions.parse(decisions.key_of("g"), decisions.value_of(decision)) == ("g", decision)
+    assert decisions.parse(decisions.key_of("g"), None) == ("g", None)
+
+
+@pytest.mark.checklist("F27")
+async def test_all_members_are_committed_and_the_rest_is_aborted(group: Group) -> None:
+    first, second = await group.prepared("0-0", 0, b"a"), await group.prepared("1-1", 0, b"b")
+    twin = await group.prepared("1-0", 0, b"lost twin")
+    answer = await group.end(0, first, second)
+    assert answer.is_complete and not answer.was_decided
+    # the twin's abort has markers of its own
+    states = {
+        member.transactional_id: group.broker.side.transactions.describe(member.transactional_id)
+        for member in (first, second, twin)
+    }
+    assert [states[m.transactional_id].producer_epoch for m in (first, second, twin)] == [0, 0, 1]
+    while group.broker.services.partitions.logs[T0].open:
+        await asyncio.sleep(0)
+    log = group.broker.services.partitions.logs[T0]
+    assert [producer for producer, _, _ in log.aborted] == [twin.producer_id]
+    with pytest.raises(ApiError) as refused:
+        await group.write(twin, b"lost too")
+    assert refused.value.code is E.PRODUCER_FENCED
+
+
+@pytest.mark.checklist("F27")
+async def test_decided_once_whoever_asks_again(group: Group) -> None:
+    first = await group.prepared("0-0", 3, b"a")
+    await group.end(3, first)
+    assert (await group.end(3, first)).was_decided
+    assert (await group.end(2)).was_decided
+    # an attempt of a decided version gets nothing to write to; one that was begun before is not committed
+    assert await group.begin("0-1", 3) is None
+    late = await group.prepared("0-2", 4, b"lost")
+    answer = await group.end(3, late)
+    assert answer.was_decided and answer.is_complete
+    assert [producer for producer, _, _ in group.broker.services.partitions.logs[T0].aborted] == [late.producer_id]
+    assert not (await group.end(4, await group.prepared("0-0", 4, b"b"))).was_decided
+    assert await committed(group) == [b"a", b"b"]
+
+
+@pytest.mark.checklist("F27")
+async def test_nothing_is_committed_when_one_member_was_fenced(group: Group) -> None:
+    first, second = await group.prepared("0-0", 0, b"lost"), await group.prepared("1-0", 0, b"lost")
+    again = await group.prepared("1-0", 0, b"b")
+    with pytest.raises(ApiError, match="another attempt has taken its place") as refused:
+        await group.end(0, first, second)
+    assert refused.value.code is E.PRODUCER_FENCED
+    assert await group.begin("2-0", 0) is not None  # not decided
+    await group.end(0, first, is_commit=False)
+    third = await group.prepared("0-0", 0, b"a")
+    assert not (await group.end(0, third, again)).was_decided
+    assert await committed(group) == [b"b", b"a"]
+
+
+@pytest.mark.checklist("F27")
+async def test_an_abort_does_not_touch_what_is_decided(group: Group) -> None:
+    first = await group.prepared("0-0", 0, b"a")
+    await group.end(0, first)
+    await group.end(0, first, is_commit=False)
+    assert await committed(group) == [b"a"]
+    assert not group.broker.services.partitions.logs[T0].aborted
+
+
+@pytest.mark.checklist("F27")
+async def test_prepared_and_left_it_times_out_decided_it_does_not(group: Group, monkeypatch) -> None:
+    left = await group.prepared("0-0", 0, b"lost", timeout_ms=1)
+    while not group.broker.services.partitions.logs[T0].aborted:
+        await group.broker.side.transactions.abort_overdue()
+        await asyncio.sleep(0.001)
+    with pytest.raises(ApiError, match="longer than"):
+        await group.end(0, left)
+    # decided: its markers cannot be written for a while, its time passes, and it is committed all the same
+    again = await group.prepared("0-0", 0, b"a", timeout_ms=50)
+
+    async def unreachable(*_) -> None:
+        raise TimeoutError("a leader is away")
+
+    with monkeypatch.context() as away:
+        away.setattr(group.broker.side._channels, "send", unreachable)
+        request = EndTxnGroupRequest(group.group, group.owner, 0, (again,), True, wait_ms=100)
+        assert not (await group.broker.side.transaction_groups.end(request)).is_complete
+        await group.broker.side.transactions.abort_overdue()
+    assert (await group.end(0, again)).is_complete
+    assert await committed(group) == [b"a"]
+
+
+@pytest.mark.checklist("F27")
+async def test_the_decision_survives_a_move(group: Group) -> None:
+    first, second = await group.prepared("0-0", 0, b"a"), await group.prepared("1-0", 0, b"b")
+    await move(group.broker, TRANSACTION_TOPIC)
+    await group.end(0, first, second)
+    await move(group.broker, TRANSACTION_TOPIC)
+    assert await group.begin("0-0", 0) is None
+    assert (await group.end(0, first, second)).was_decided
+    assert await committed(group) == [b"a", b"b"]
+
+
+@pytest.mark.checklist("F27")
+async def test_an_append_that_fails_is_repeated_before_anything_else_happens_to_the_group(group: Group) -> None:
+    """It may be in the log after all: an abort in between would lie beside the decision there."""
+    first = await group.prepared("0-0", 0, b"a")
+    partitions = group.broker.services.partitions
+    partitions.fail_appends = E.REQUEST_TIMED_OUT
+    request = EndTxnGroupRequest(group.group, group.owner, 0, (first,), True, wait_ms=5_000)
+    async with asyncio.TaskGroup() as tasks:
+        ending = tasks.create_task(group.broker.side.transaction_groups.end(request))
+        while not any(state.deciding for state in group.broker.side.transactions.log.states()):
+            await asyncio.sleep(0)
+        for refused in (
+            group.broker.side.transaction_groups.begin(first.transactional_id, 1000, "q", 0),
+            group.broker.side.transaction_groups.end(request),
+            group.broker.side.transactions.init_producer(first.transactional_id, 1000, (-1, -1)),
+        ):
+            with pytest.raises(ApiError) as told:
+                await refused
+            assert told.value.code is E.CONCURRENT_TRANSACTIONS
+        partitions.fail_appends = None
+        assert (await ending).is_complete
+    assert await committed(group) == [b"a"]
+
+
+async def test_another_owner_begins_anew(group: Group) -> None:
+    await group.end(9, await group.prepared("0-0", 9, b"a"))
+    other = Group(group.broker, owner="r")
+    assert not (await other.end(0, await other.prepared("0-0", 0, b"b"))).was_decided
+    assert await committed(group) == [b"a", b"b"]
+
+
+async def test_old_decisions_are_forgotten(make_broker) -> None:
+    broker = await make_broker(transactional_id_expiration_ms=1)
+    await broker.create("t")
+    group = Group(broker)
+    await broker.side.transactions.coordinator_of(transactional_id(group.group, "0"))
+    await group.end(0, await group.prepared("0-0", 0, b"a"))
+    await asyncio.sleep(0.005)
+    await broker.side.transactions.expire()
+    assert not any(state.decisions or state.slots for state in broker.side.transactions.log.states())
+    await move(broker, TRANSACTION_TOPIC)
+    assert await group.begin("0-0", 0) is not None
+
+
+async def test_requests_that_make_no_sense(group: Group) -> None:
+    stranger = TransactionMember(transactional_id("other", "0"), ProducerId(1), 0)
+    for request in (
+        EndTxnGroupRequest("", "q", 0, (), True),
+        EndTxnGroupRequest(group.group, "", 0, (), True),
+        EndTxnGroupRequest(group.group, "q", -1, (), True),
+        EndTxnGroupRequest(group.group, "q", 0, (stranger,), True),
+    ):
+        with pytest.raises(ApiError) as refused:
+            await group.broker.side.transaction_groups.end(request)
+        assert refused.value.code is E.INVALID_REQUEST
+    unknown = TransactionMember(transactional_id(group.group, "0"), ProducerId(1), 0)
+    with pytest.raises(ApiError, match="not known"):
+        await group.end(0, unknown)
