@@ -81,6 +81,7 @@ class StatusPages:
                     for b in metadata.brokers()
                 ),
             ),
+            self._disks(),
             self._partitions(),
         ]
         page = (
@@ -97,6 +98,18 @@ class StatusPages:
             return "<p class=ok>Nothing is wrong that this node can see.</p>"
         rows = ((p.what, p.subject, p.detail) for p in problems[:_MAX_ROWS])
         return "<h2 class=bad>Problems</h2>" + _table(("what", "where", "detail"), rows)
+
+    def _disks(self) -> str:
+        rows = (
+            (
+                each.path,
+                "online" if each.online and not each.is_full else "full" if each.online else "OFFLINE",
+                str(each.log_count),
+                each.offline_reason,
+            )
+            for each in self._node.logs.dirs()
+        )
+        return "<h2>Disks</h2>" + _table(("directory", "state", "replicas", "why"), rows)
 
     def _partitions(self) -> str:
         replicas = self._node.replicas.describe(()).replicas

@@ -7,9 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkalite.env.seams import Env
+from kafkalite.errors import KafkaliteError
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages import DiskOnlineRequest, DiskOnlineResponse
 from kafkalite.testing.plan import Fault, FaultKind
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.sim_zookeeper import Fate
+from kafkalite.testing.workload import client_of
 
 if TYPE_CHECKING:
     from kafkalite.testing.simulation import Simulation
@@ -21,6 +26,9 @@ _SLOW = Link(
     spikes_per_mille=20,
     spike_ns=2_000_000_000,
 )
+
+#: How often an operator repeats an order that is not answered.
+_OPERATOR_PATIENCE = 60
 
 #: Takes a fault back.
 Undo = Callable[[], None]
@@ -37,6 +45,7 @@ class FaultInjector:
         self._simulation = simulation
         self._world = simulation.world
         self.applied = 0
+        self._operators = 0
 
     def start(self) -> list[asyncio.Task[None]]:
         """Set the schedule going."""
@@ -67,6 +76,8 @@ class FaultInjector:
             world.power_on(name)
             world.resume(name)
             self._simulation.start_node(name)
+            if self._operators and len(self._simulation.plan.log_dirs) > 1:
+                self._bring_back(name)  # who told it before may not have been heard
 
     async def _happen(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at_s)
@@ -91,8 +102,10 @@ class FaultInjector:
         if disk.is_failing:
             return None
         directories = self._simulation.plan.log_dirs
-        disk.fail(directories[round(fault.at_s * 1_000) % len(directories)])
-        return partial(self._replace_disk, name)
+        at_ms = round(fault.at_s * 1_000)
+        disk.fail(directories[at_ms % len(directories)])
+        # Half of the time somebody repairs the disk and says so, without a restart.
+        return partial(self._bring_back if at_ms // 2 % 2 else self._replace_disk, name)
 
     def _replace_disk(self, name: str) -> None:
         """The disk answers again, with what it had; somebody restarts the node, which has given the disk up."""
@@ -101,6 +114,28 @@ class FaultInjector:
             disk.repair(directory)
         self._world.crash(name)
         self._simulation.start_node(name)
+
+    def _bring_back(self, name: str) -> None:
+        """The disk answers again, with what it had; somebody tells the node (`admin disk online`)."""
+        disk, plan = self._world.host(name).disk, self._simulation.plan
+        broker_id = BrokerId(plan.node_names.index(name) + 1)
+        for directory in plan.log_dirs:
+            disk.repair(directory)
+
+        async def program(env: Env) -> None:
+            async with client_of(plan, env, f"operator-{name}") as client:
+                for directory in plan.log_dirs:
+                    for _ in range(_OPERATOR_PATIENCE):
+                        try:
+                            answer = await client.ask_node(broker_id, DiskOnlineRequest(directory), timeout_s=5.0)
+                        except KafkaliteError as error:
+                            answer = error
+                        if isinstance(answer, DiskOnlineResponse):
+                            break
+                        await asyncio.sleep(0.5)
+
+        self._operators += 1
+        self._world.start(f"operator{self._operators}", program, self._simulation.client_ended)
 
     def _target(self, target: str) -> str:
         """The node that has the role now; the first one if nobody has."""

@@ -341,7 +341,7 @@ class Simulation:
                     except (ApiError, RpcError):
                         await asyncio.sleep(0.5)
 
-        self.world.start("admin", program, self._client_ended)
+        self.world.start("admin", program, self.client_ended)
         await self.until(lambda: None if created else "no answer", CONVERGE_S, "topics are created")
 
     def _start_clients(self) -> None:
@@ -354,9 +354,9 @@ class Simulation:
             consumer = ConsumerWorkload(f"consumer{number}", self.plan, self.history)
             programs.append((consumer.name, consumer.run))
         for name, program in programs:
-            self.world.start(name, program, self._client_ended)
+            self.world.start(name, program, self.client_ended)
 
-    def _client_ended(self, process: Process, error: BaseException | None) -> None:
+    def client_ended(self, process: Process, error: BaseException | None) -> None:
         if isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         if isinstance(error, Violation):

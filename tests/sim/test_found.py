@@ -43,3 +43,20 @@ def test_checkpoints_torn_by_a_loss_of_power_cut_no_record(seed: int) -> None:
     settings = {**drawn.topic_settings, "log.flush.before.ack": "true"}
     result = Simulation(dataclasses.replace(drawn, topic_settings=settings)).run()
     assert result.violation is None, result.line()
+
+
+@pytest.mark.checklist(89)
+@pytest.mark.checklist(93)
+def test_disks_die_and_come_back_without_a_restart() -> None:
+    """Replicas move to the other disk by themselves; those that were alone in sync come back with their disk."""
+    seen: set[str] = set()
+    for seed in range(1, 4):
+        faults = [
+            Fault(2.0 + number * 1.502 + number % 2 / 1_000, FaultKind.DISK, f"node{1 + (number + seed) % 3}", 0.9)
+            for number in range(6)
+        ]
+        faults += [Fault(4.0, FaultKind.CRASH, "controller", 0.6), Fault(8.2, FaultKind.CRASH, "leader", 0.5)]
+        drawn = plan(*sorted(faults, key=lambda fault: fault.at_s), log_dirs=("/data1", "/data2"), seed=seed)
+        result = Simulation(drawn, watch=lambda line: seen.update(line.split())).run()
+        assert result.violation is None, result.line()
+    assert {"log_dir.offline", "restart_request.written", "replica.restarted", "log_dir.online"} <= seen
