@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, SERVER_FLAGS, KafkaCluster, class_path
-from kafkalite.testing.processes import Process, ProcessCluster
+from kafkalite.testing.processes import DIE_WITH_PARENT, Process, ProcessCluster
 
 ROOT = Path(__file__).resolve().parents[1]
 CACHE = ROOT / ".interop"
@@ -41,7 +41,7 @@ class Load:
     """The process that talks to librdkafka (bench/librdkafka_load.py)."""
 
     def __init__(self, python: Path) -> None:
-        command = [str(python), str(ROOT / "bench" / "librdkafka_load.py")]
+        command = [*DIE_WITH_PARENT, str(python), str(ROOT / "bench" / "librdkafka_load.py")]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def send(self, name: str, *arguments: Any) -> None:

@@ -36,11 +36,12 @@ _REFUSED = {"Produce": range(3)}
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One API. `versions` are advertised; `known_versions` can be decoded and answered, if only with a refusal."""
+    """One API. `versions` are advertised, `served_versions` of them are not refused; `known_versions` can be decoded."""
 
     key: int
     name: str
     versions: range
+    served_versions: frozenset[int]
     known_versions: range
     flexible_requests: range
     flexible_responses: range
@@ -59,11 +60,6 @@ def is_served(name: str, version: int) -> bool:
     return version not in _REFUSED.get(name, ())
 
 
-def is_offered(api: Api, version: int) -> bool:
-    """Whether a request of this version is served (rather than refused)."""
-    return version in api.versions and is_served(api.name, version)
-
-
 def refusal(api: Api, message: Any, version: int, code: ErrorCode, text: str) -> Any:
     """The answer that says `code` for everything the request asks for."""
     return refuse(api.name, message, version, code, text)
@@ -79,6 +75,7 @@ def make_apis(handlers: Mapping[str, Handler]) -> dict[int, Api]:
             key=request.api_key,
             name=name,
             versions=range(low, high + 1),
+            served_versions=frozenset(version for version in range(low, high + 1) if is_served(name, version)),
             known_versions=request.versions,
             flexible_requests=request.flexible,
             # KIP-511: a client that does not know the broker yet must be able to read this one's header.

@@ -71,6 +71,13 @@ class Request:
         chunks.append(encoder(self.api.response_name, self.version)(message, w, chunks))
         self._finish(w, chunks)
 
+    def respond_encoded(self, body: bytes) -> None:
+        """Answer with a body that was encoded in the request's version."""
+        assert self.api is not None
+        w = bytearray(9 if self.version in self.api.flexible_responses else 8)
+        w += body
+        self._finish(w, [w])
+
     def respond_raw(self, body: bytes) -> None:
         """Answer with a body encoded elsewhere, under the header without tags."""
         w = bytearray(8)

@@ -19,7 +19,7 @@ from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import wire
-from kafkalite.kafka.apis import Api, is_offered, refusal
+from kafkalite.kafka.apis import Api, refusal
 from kafkalite.kafka.codec import encode
 from kafkalite.kafka.connection import KafkaConnection, Request
 from kafkalite.kafka.services import Services
@@ -161,7 +161,7 @@ class KafkaListener:
         """Start one request. Handlers are called in arrival order; those that wait go on as tasks."""
         api = request.api
         assert api is not None
-        if not is_offered(api, request.version):
+        if request.version not in api.served_versions:
             request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
         try:

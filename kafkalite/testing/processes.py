@@ -24,6 +24,7 @@ from typing import Any, Self
 
 #: util-linux: the kernel kills the process when its parent has died. (A function run in the forked child would close
 #: the connections of a Spark session in this process.)
+<<<<<<< HEAD
 _DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 #: A fork and an exec take far less.
 _SPAWN_S = 10.0
@@ -43,6 +44,11 @@ def _start_processes() -> None:
 
 
 threading.Thread(target=_start_processes, name="process-starter", daemon=True).start()
+=======
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
+#: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="process-starter")
+>>>>>>> kafka
 
 
 class ProcessFailed(RuntimeError):
@@ -76,7 +82,7 @@ class Process:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                [*_DIE_WITH_PARENT, *self._arguments],
+                [*DIE_WITH_PARENT, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -150,3 +151,26 @@ async def test_describe_cluster(broker: Broker, version: int) -> None:
     client = await broker.client()
     answer = await client.ask(wire.DescribeClusterRequest(), version)
     assert (answer.cluster_id, answer.controller_id, len(answer.brokers)) == ("memory", 1, 1)
+
+
+@pytest.mark.parametrize("hears_of_it", [True, False])
+async def test_metadata_waits_a_moment_for_the_first_word_of_a_controller(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, hears_of_it: bool
+) -> None:
+    known = broker.services.metadata
+    words = 0
+
+    def nothing_yet(topics: Any) -> Any:
+        return known(topics) if hears_of_it and words == 3 else dataclasses.replace(known(topics), controller_id=-1)
+
+    async def word() -> None:
+        nonlocal words
+        words += 1
+
+    monkeypatch.setattr(broker.services, "metadata", nothing_yet)
+    monkeypatch.setattr(broker.services, "metadata_changed", word)
+    monkeypatch.setattr("kafkalite.kafka.handlers.cluster._CONTROLLER_WAIT_S", 60 if hears_of_it else 0)
+    client = await broker.client()
+    answer = await client.ask(wire.MetadataRequest([]), 9)
+    assert answer.controller_id == (1 if hears_of_it else -1)
+    assert [found.node_id for found in answer.brokers] == [1]

@@ -6,6 +6,7 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import topic_ids, wire
+from kafkalite.kafka.codec import decode, encode
 from kafkalite.kafka.handlers.data import split_buffers
 from kafkalite.model import NO_TOPIC_ID, TopicPartition
 from kafkalite.record.builder import end_transaction_marker
@@ -192,3 +193,18 @@ def test_topic_ids_have_two_forms() -> None:
     assert topic_ids.to_wire(topic_ids.from_wire(raw)) == raw
     assert topic_ids.from_wire(bytes(16)) == NO_TOPIC_ID
     assert topic_ids.to_wire(NO_TOPIC_ID) == bytes(16)
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+async def test_one_partitions_answer_is_what_the_codec_would_write(broker: Broker, version: int) -> None:
+    """The answer to a single batch is put together from prebuilt pieces."""
+    await broker.create("t", 3)
+    client = await broker.client()
+    for offset in range(2):
+        client.send(produce("t", (2, batch(b"x"))), version)
+        raw = await client.receive_raw()
+        body = raw[4:] if version < 9 else raw[5:]
+        answer = decode("ProduceResponse", version, body)
+        [part] = answer.responses[0].partition_responses
+        assert (part.index, part.error_code, part.base_offset) == (2, 0, offset)
+        assert encode(answer, version) == body
