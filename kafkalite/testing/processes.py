@@ -24,8 +24,7 @@ from typing import Any, Self
 
 #: util-linux: the kernel kills the process when its parent has died. (A function run in the forked child would close
 #: the connections of a Spark session in this process.)
-<<<<<<< HEAD
-_DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 #: A fork and an exec take far less.
 _SPAWN_S = 10.0
 #: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all. No
@@ -44,11 +43,6 @@ def _start_processes() -> None:
 
 
 threading.Thread(target=_start_processes, name="process-starter", daemon=True).start()
-=======
-DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
-#: The signal comes when the THREAD that started the process ends, so one thread of our own starts them all.
-_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="process-starter")
->>>>>>> kafka
 
 
 class ProcessFailed(RuntimeError):
