@@ -67,7 +67,7 @@ peer: $(VENV)/.complete ## the same load on kafkalite and on Apache Kafka, side 
 	$(PY) -m bench.kafka_peer
 
 rewrite: $(VENV)/.complete ## write the present results into the scenario files; explain the diff in the commit
-	$(PY) -m pytest tests/unit tests/property --rewrite
+	KAFKALITE_REWRITE=1 $(PY) -m pytest tests/unit tests/datadriven
 
 checklist: $(VENV)/.complete ## the checklist's statements and the tests that prove them
 	$(PY) -m pytest tests -q --collect-only --checklist
