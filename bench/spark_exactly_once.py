@@ -78,11 +78,12 @@ async def create(cluster: ProcessCluster, *topics: str) -> None:
 
 def fill(cluster: ProcessCluster, topic: str, records: int) -> None:
     """Numbers from 0, spread over the partitions."""
+    now = time.time_ns() // 1_000_000
     with BlockingClient(",".join(cluster.bootstrap)) as client:
         for partition in range(PARTITIONS):
             builder = RecordBatchBuilder()
             for number in range(partition, records, PARTITIONS):
-                builder.append(b"%d" % number, b"%d" % number)
+                builder.append(b"%d" % number, b"%d" % number, (), now)  # older ones would be deleted meanwhile
             client.produce_raw(TopicPartition(topic, partition), builder.build())
 
 
