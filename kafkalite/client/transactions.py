@@ -26,6 +26,8 @@ from kafkalite.rpc.transaction_groups import coordinator_key, transactional_id
 
 M = TypeVar("M", bound=Message)
 
+#: Every batch write is a group of its own.
+_COORDINATORS_KEPT = 1000
 #: These say that another node is the coordinator by now, or is about to be.
 _FIND_AGAIN = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
@@ -111,6 +113,8 @@ class TransactionalClient(BlockingClient):
         deadline = self._deadline(timeout_ms or self.config.delivery_timeout_ms)
         key = coordinator_key(key)
         known = self._coordinators = self._coordinators if self._coordinators is not None else {}
+        if len(known) > _COORDINATORS_KEPT:
+            known.clear()
         attempts = 0
         while True:
             error: KafkaliteError
