@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from kafkalite.controller.orders import ATTEMPTS, Orders, patience_s
+from kafkalite.controller.reassignments import is_over
 from kafkalite.controller.state import Replicas
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import (
@@ -155,7 +156,8 @@ class ReassignmentAdmin:
         moving = [
             TopicPartition(name, number)
             for name in sorted(topics)
-            for number in topics[name].moves
+            for number, move in topics[name].moves.items()
+            if not is_over(topics[name].partitions[number], move)
             if wanted is None or (name, number) in wanted
         ]
         states = await zk.get_many([paths.partition_state(partition) for partition in moving])
@@ -211,6 +213,8 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     if topic is None or wanted.partition not in topic.partitions:
         return _result(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}")
     move = topic.moves.get(wanted.partition)
+    if move is not None and is_over(topic.partitions[wanted.partition], move):
+        move = None
     ordered = TopicPartition(wanted.topic, wanted.partition) in cluster.ordered
     replicas = wanted.replicas
     if replicas is None:

@@ -125,11 +125,14 @@ def _wanted_move(replicas: Replicas, move: Move | None, ordered: Replicas, throt
     if move is None:
         return None if not ordered or ordered == replicas else Move(ordered, replicas, throttle=throttle)
     target = ordered or move.origin
+    if target == move.target and is_over(replicas, move):
+        return move
     if target == move.target:
         return dataclasses.replace(move, throttle=throttle) if ordered else move
-    if target == replicas and not move.dropping:
-        return None
-    return Move(target, move.origin, dropping=move.dropping, throttle=throttle)
+    origin = replicas if move.target == replicas and not move.step else move.origin
+    if target == replicas:
+        return Move(target, target, dropping=move.dropping) if move.dropping else None
+    return Move(target, origin, dropping=move.dropping, throttle=throttle)
 
 
 def _is_settled(state: ControllerState, partition: TopicPartition) -> bool:
@@ -141,8 +144,16 @@ def _is_settled(state: ControllerState, partition: TopicPartition) -> bool:
         return True
     if partition.partition not in topic.assignment:
         return True
-    ordered = state.order[partition]
-    return partition.partition not in topic.moves and ordered in ((), topic.assignment[partition.partition])
+    ordered, replicas = state.order[partition], topic.assignment[partition.partition]
+    move = topic.moves.get(partition.partition)
+    if move is not None and (not is_over(replicas, move) or any(each in state.brokers for each in move.dropping)):
+        return False
+    return ordered in ((), replicas)
+
+
+def is_over(replicas: Replicas, move: Move) -> bool:
+    """Whether nothing of a move is left but files on brokers that were dead at its end."""
+    return not move.step and move.target == move.origin == replicas
 
 
 # --- steps -------------------------------------------------------------------------------------------------------
@@ -153,7 +164,11 @@ def _advance(
 ) -> tuple[TopicChange, ...]:
     """What can be done for these partitions now; those that are under way first, then by how far they are."""
     moves = dict(state.moves())
-    under_way = {partition for partition, move in moves.items() if move.step or move.dropping}
+    under_way = {
+        partition
+        for partition, move in moves.items()
+        if move.step or any(b in state.brokers and (partition, b) not in state.dropped for b in move.dropping)
+    }
     limits = advance.limits
     budget = _Budget(
         limits.partitions - len(under_way),
@@ -211,24 +226,19 @@ class _Partition:
         move = self.move
         if self.found.leader not in self.live:
             return None  # offline: K435 step "wait while the ISR is empty"
-        if move.dropping:
-            waiting = [
-                broker
-                for broker in move.dropping
-                if broker in self.live and (self.partition, broker) not in self.state.dropped
-            ]
-            if waiting:
-                return None
-            move = dataclasses.replace(move, dropping=(), moves_leader=False)
-            return self.replicas, None if self.replicas == move.target else move, None
+        left = tuple(each for each in move.dropping if (self.partition, each) not in self.state.dropped)
+        if any(broker in self.live for broker in left):
+            return None
+        # What is on dead brokers is remembered until they return, and keeps nobody waiting.
+        if not move.step and self.replicas == move.target:
+            rest = Move(move.target, move.target, dropping=left) if left else None
+            return None if rest == move else (self.replicas, rest, None)
         if move.step:
             return self._finish() if self._may_finish(advance) else None
         return self._start(advance, budget)
 
     def _start(self, advance: Advance, budget: _Budget) -> Outcome | None:
         move = self.move
-        if self.replicas == move.target:
-            return self.replicas, None, None
         if not any(replica in self.live for replica in move.target):
             return None
         minimum = min(advance.min_insync.get(self.partition.topic, 1), len(move.target))
@@ -248,7 +258,11 @@ class _Partition:
         grown = (*step, *(replica for replica in self.replicas if replica not in step))
         leader = self._leader_among(grown)
         changed = elections.with_epoch(self.found, leader, self.found.isr, self.state.epoch)
-        return grown, dataclasses.replace(move, step=step, moves_leader=moves_leader), changed
+        left = tuple(each for each in self._undropped() if each not in grown)
+        return grown, dataclasses.replace(move, step=step, dropping=left, moves_leader=moves_leader), changed
+
+    def _undropped(self) -> list[BrokerId]:
+        return [each for each in self.move.dropping if (self.partition, each) not in self.state.dropped]
 
     def _leader_among(self, replicas: Collection[BrokerId]) -> BrokerId:
         """The present leader if it is a final replica; else the first final one that can lead; else the present one,
@@ -283,10 +297,13 @@ class _Partition:
         step = self.move.step
         isr = [replica for replica in self.found.isr if replica in step]
         changed = elections.with_epoch(self.found, self._leader_among(step), isr, self.state.epoch)
-        dropping = tuple(each for each in self.replicas if each not in step and each in self.live)
+        gone = [each for each in self.replicas if each not in step]
+        dropping = tuple(dict.fromkeys([*self._undropped(), *gone]))
         move: Move | None = dataclasses.replace(self.move, step=(), dropping=dropping)
-        if not dropping:
-            move = None if step == self.move.target else dataclasses.replace(self.move, step=(), moves_leader=False)
+        if not any(each in self.live for each in dropping):
+            move = dataclasses.replace(self.move, step=(), dropping=dropping, moves_leader=False)
+            if step == self.move.target:
+                move = Move(step, step, dropping=dropping) if dropping else None
         return step, move, changed
 
 

@@ -36,9 +36,8 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             already = was.dropping if was is not None else ()
             new = [] if move is None else [each for each in move.dropping if each not in already]
             drops += [(partition, broker) for broker in new]
-            if move is None or new or not move.dropping:
-                stale = {(partition, broker) for broker in (*already, *new)}
-                dropped -= stale
+            kept = () if move is None else move.dropping
+            dropped -= {(partition, broker) for broker in (*already, *new) if broker in new or broker not in kept}
             if partition in change.removed or partition in change.added:
                 continue
             effects += _told(partition, was, move, change.topic.assignment.get(partition.partition, ()))
