@@ -75,10 +75,10 @@ def main():
     producer.init_transactions()
     for word, commits in ((b"kept", True), (b"dropped", False)):
         producer.begin_transaction()
-        producer.send("kafka-python-txn", word).get(20)
+        producer.send("kafka-python-txn", word, partition=0).get(20)
         (producer.commit_transaction if commits else producer.abort_transaction)()
     producer.begin_transaction()
-    producer.send("kafka-python-txn", b"last").get(20)
+    producer.send("kafka-python-txn", b"last", partition=0).get(20)
     producer.commit_transaction()
     producer.close()
     reader = KafkaConsumer(
