@@ -125,7 +125,9 @@ Fault = Callable[[Path], None]
 
 def removed(disk: Path) -> None:
     """rm -rf: open files go on, nothing new can be made."""
-    shutil.rmtree(disk)
+    away = disk.with_name(disk.name + ".away")
+    disk.rename(away)  # first, since the node goes on making files in it
+    shutil.rmtree(away)
 
 
 def replaced_by_a_file(disk: Path) -> None:

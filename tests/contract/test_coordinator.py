@@ -618,7 +618,7 @@ async def test_a_silent_connection_is_given_up_before_the_session_is_lost(rig: R
 
 @pytest.mark.checklist(3)
 async def test_expiry_is_told_once_and_is_terminal(rig: Rig, zk: Coordinator) -> None:
-    other = await rig.connect("b")
+    other = await rig.connect("b", timeout_ms=10_000)  # outlives the other one on a slow machine too
     await zk.create("/e", ephemeral=True)
     gone, watch, _ = watcher()
     await other.exists("/e", watch)

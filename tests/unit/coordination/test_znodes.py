@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -312,7 +313,11 @@ partition_maps = st.dictionaries(st.integers(0, 10_000), broker_lists, max_size=
 @given(st.text(st.characters(codec="ascii", exclude_categories=["C"]), max_size=22), partition_maps, partition_maps)
 def test_topics_come_back(topic_id: str, partitions: dict[int, Any], adding: dict[int, Any]) -> None:
     topic = TopicZnode(TopicId(topic_id), partitions, adding)
-    assert znodes.decode_topic(znodes.encode_topic(topic)) == topic
+    decoded = znodes.decode_topic(znodes.encode_topic(topic))
+    # Replicas that are being added, without a plan of ours: an order by hand, read as a move (KIP-455).
+    assert replace(decoded, moves={}) == topic
+    assert all(set(adding[partition]) <= set(move.target) for partition, move in decoded.moves.items())
+    assert znodes.decode_topic(znodes.encode_topic(decoded)) == decoded
 
 
 @given(broker_lists, st.booleans(), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
