@@ -143,6 +143,7 @@ class RealRig:
     async def expire(self, coordinator: Coordinator) -> None:
         """Take the session over with a second connection and close it there."""
         assert isinstance(coordinator, ZkSession)
+        self.refuse()  # or its owner, losing its connection to us, takes it back before we have closed it
         reader, writer = await RealNetwork().dial("127.0.0.1", self.zookeeper.port)
         frames = (
             zk_codec.connect_request(coordinator.session_id, coordinator._password, TIMEOUT_MS, 0),
@@ -152,6 +153,7 @@ class RealRig:
             writer.write(len(frame).to_bytes(4, "big") + frame)
         await reader.read()  # until the server ends it
         writer.close()
+        self.accept()
 
     async def close(self) -> None:
         for session in self.opened:
