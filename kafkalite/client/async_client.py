@@ -492,9 +492,10 @@ class AsyncClient:
         self, message: Message, *, timeout_s: float = 10.0
     ) -> dict[BrokerId, Message | KafkaliteError]:
         """Ask every live broker at once; an answer or an error for each, by broker id."""
-        if not self.view.brokers:
-            await self.metadata((), timeout_s=timeout_s)
-        nodes = sorted(self.view.brokers)
+        # Who lives now, and who did when we last asked: that one of them is gone is an answer, too.
+        known = self.view.brokers.keys()
+        await self.metadata((), timeout_s=timeout_s)
+        nodes = sorted(known | self.view.brokers.keys())
         tasks = [
             self.supervisor.spawn(f"client.ask[{node}]", self._ask_one(node, message, timeout_s), Policy.ISOLATED)
             for node in nodes
