@@ -6,13 +6,15 @@ names a class path that is there already. Nothing of this is needed to run or te
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from kafkalite.testing.processes import Process, ProcessFailed
@@ -56,9 +58,19 @@ def class_path(cache: Path) -> str:
     if named := os.environ.get("KAFKALITE_KAFKA_CLASSPATH"):
         return named
     directory = cache / f"kafka-{KAFKA_VERSION}"
-    if not (directory / ".complete").exists():
-        _fetch(directory)
+    with only_one_fills(directory):
+        if not (directory / ".complete").exists():
+            _fetch(directory)
     return f"{directory}{os.pathsep}{directory / 'jars'}/*"
+
+
+@contextmanager
+def only_one_fills(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory that is filled once and shared, so that a second process waits instead of clearing it."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with (directory.parent / f".{directory.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _fetch(directory: Path) -> None:

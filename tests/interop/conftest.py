@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.testing.apache_kafka import class_path
+from kafkalite.testing.apache_kafka import class_path, only_one_fills
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 _HERE = Path(__file__).parent
@@ -60,13 +60,16 @@ def scratch(name: str, *files: Path) -> Path:
 
 
 def install(directory: Path, *commands: list[str]) -> None:
-    if (directory / ".complete").exists():
-        return
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    for command in commands:
-        subprocess.run(command, cwd=directory, check=True, stdout=subprocess.DEVNULL, timeout=280)
-    (directory / ".complete").touch()
+    """Run the commands in `directory` unless that was done once; one worker at a time, the others wait and find it there."""
+    with only_one_fills(directory):
+        if (directory / ".complete").exists():
+            return
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        for command in commands:
+            done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=280)
+            assert done.returncode == 0, f"{command}: {(done.stdout + done.stderr)[-3000:]}"
+        (directory / ".complete").touch()
 
 
 @pytest.fixture(scope="session")
@@ -88,8 +91,6 @@ def node_clients() -> Path:
     """A directory with node_modules."""
     package = _HERE / "package.json"
     directory = scratch("node", package)
-    if not (directory / ".complete").exists():
-        directory.mkdir(parents=True, exist_ok=True)
     install(directory, ["cp", str(package), "."], ["npm", "install", "--silent", "--no-audit", "--no-fund"])
     return directory
 
