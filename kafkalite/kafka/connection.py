@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import structlog
 
 from kafkalite.kafka.codec import Buffer, WireError, encoder, read_varint
+from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from kafkalite.kafka.apis import Api
@@ -62,6 +63,10 @@ class Request:
     def client_host(self) -> str:
         return self.connection.peer_host
 
+    @property
+    def principal(self) -> Principal:
+        return self.connection.principal
+
     def respond(self, message: Any) -> None:
         """Answer in the request's own version."""
         assert self.api is not None
@@ -103,6 +108,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.listener = listener
         self.peer_host = ""
         self.peer = ""
+        self.principal = ANONYMOUS
         self.last_active = 0.0
         #: When the frame that is half received began to arrive; 0 if there is none.
         self.frame_began = 0.0

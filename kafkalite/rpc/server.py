@@ -42,6 +42,7 @@ from kafkalite.rpc.messages import (
     ReplicaFetchRequest,
     by_kind,
 )
+from kafkalite.security.principal import ANONYMOUS, Principal
 
 _log = structlog.get_logger(__name__)
 
@@ -80,6 +81,7 @@ class Peer:
     broker_epoch: BrokerEpoch
     client_id: str
     address: str
+    principal: Principal = ANONYMOUS
 
 
 @dataclass(slots=True)
