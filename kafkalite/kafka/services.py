@@ -134,7 +134,7 @@ class Partitions(Protocol):
         ...
 
     def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
-        """The idempotent and transactional producers of a partition led here, by id.
+        """The idempotent and transactional producers of a partition with a replica here, by id.
 
         Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
         """

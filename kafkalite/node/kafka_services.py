@@ -91,11 +91,17 @@ class NodePartitions:
     async def leadership_changed(self) -> None:
         await _wait(self._metadata.changed(), _LEADERSHIP_POLL_S)
 
-    def _led(self, partition: TopicPartition) -> Partition:
+    def _hosted(self, partition: TopicPartition) -> Partition:
         hosted = self._replicas.partition(partition)
         if hosted is None and self._metadata.partition(partition) is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if hosted is None or hosted.leader is None:
+        if hosted is None:
+            raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return hosted
+
+    def _led(self, partition: TopicPartition) -> Partition:
+        hosted = self._hosted(partition)
+        if hosted.leader is None:
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return hosted
 
@@ -143,7 +149,7 @@ class NodePartitions:
                 entry.coordinator_epoch,
                 Offset(entry.transaction_first_offset),
             )
-            for producer_id, entry in sorted(self._led(partition).log.active_producers().items())
+            for producer_id, entry in sorted(self._hosted(partition).log.active_producers().items())
         ]
 
 

@@ -56,6 +56,21 @@ async def test_kafka_python(python_clients: Path, boot: str) -> None:
     }
 
 
+async def test_administration_by_python_clients(python_clients: Path, boot: str) -> None:
+    seen = await seen_by([str(python_clients), str(CLIENTS / "admin_clients.py"), boot])
+    assert seen == {
+        "partitions": 4,
+        "reassigned": [[3, 1], [1, 3]],
+        "called off": ["NoReassignmentInProgressError"],
+        "elected": [["moved", 0, None]],
+        "leaders": True,
+        "room on every disk": [1, 2, 3],
+        "to disks": ["LogDirNotFoundError", "NoError"],
+        "page": [3, 3],
+        "producers": 0,
+    }
+
+
 async def test_aiokafka(python_clients: Path, boot: str) -> None:
     seen = await seen_by([str(python_clients), str(CLIENTS / "aiokafka_client.py"), boot])
     assert seen == {

@@ -74,7 +74,7 @@ class ConfigHandlers:
             for broker_id, source in ((None, _SOURCE_CLUSTER), (self._services.broker_id, _SOURCE_BROKER)):
                 if broker_id is None or resource.resource_name:
                     overrides = await self._services.broker_overrides(broker_id)
-                    entries += [_dynamic(*each, source) for each in sorted(overrides.items())]
+                    entries += [_dynamic(*each, source, message) for each in sorted(overrides.items())]
             entries = [entry for entry in entries if wanted is None or entry.name in wanted]
             if not resource.resource_name:
                 return entries
@@ -225,9 +225,15 @@ def _entry(
     )
 
 
-def _dynamic(key: str, value: str, source: int) -> Any:
-    return wire.DescribeConfigsResponse.DescribeConfigsResourceResult(
-        name=key, value=value, read_only=False, config_source=source, config_type=2
+def _dynamic(key: str, value: str, source: int, message: Any) -> Any:
+    response = wire.DescribeConfigsResponse
+    return response.DescribeConfigsResourceResult(
+        name=key,
+        value=value,
+        read_only=False,
+        config_source=source,
+        config_type=2,
+        synonyms=[response.DescribeConfigsSynonym(key, value, source)] if message.include_synonyms else (),
     )
 
 

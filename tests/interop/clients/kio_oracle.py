@@ -30,9 +30,7 @@ class Maker:
         self.classes = codec.classes(schema.name)
 
     def struct(self, owner):
-        live = [
-            field for field in owner.fields if self.version in field.versions and (field.tag or 0) < OUR_TAGS
-        ]
+        live = [field for field in owner.fields if self.version in field.versions and (field.tag or 0) < OUR_TAGS]
         return self.classes[owner.name](**{field.name: self.value(field) for field in live})
 
     def value(self, field):
