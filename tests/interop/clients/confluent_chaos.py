@@ -23,6 +23,7 @@ acked = {"in": set(), "plain": set()}
 failed = []
 seen = collections.Counter()
 transactions = []
+rebalances = []
 
 
 def produce(topic):
@@ -45,22 +46,25 @@ def produce(topic):
     producer.flush(REST_S)
 
 
-def consume():
-    consumer = Consumer(
-        BOOTSTRAP
-        | {
-            "group.id": "plain-group",
-            "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
-            "auto.commit.interval.ms": 500,
-        }
-    )
-    consumer.subscribe(["plain"])
+def consume(stay_s):
+    """A member of the group; one that leaves after `stay_s` and comes back makes the group rebalance."""
     while not stop_consuming.is_set():
-        message = consumer.poll(0.3)
-        if message is not None and not message.error():
-            seen[int(message.value())] += 1
-    consumer.close()
+        consumer = Consumer(
+            BOOTSTRAP
+            | {
+                "group.id": "plain-group",
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6000,
+                "auto.commit.interval.ms": 500,
+            }
+        )
+        consumer.subscribe(["plain"], on_assign=lambda consumer, partitions: rebalances.append(len(partitions)))
+        until = time.monotonic() + stay_s
+        while not stop_consuming.is_set() and time.monotonic() < until:
+            message = consumer.poll(0.3)
+            if message is not None and not message.error():
+                seen[int(message.value())] += 1
+        consumer.close()
 
 
 def open_pipeline():
@@ -160,7 +164,8 @@ def main():
     for future in created.values():
         future.result(30)
     producing = [threading.Thread(target=produce, args=(topic,)) for topic in acked]
-    consuming = [threading.Thread(target=consume) for _ in range(3)] + [threading.Thread(target=process)]
+    consuming = [threading.Thread(target=consume, args=(stay_s,)) for stay_s in (3600, 3600, 5)]
+    consuming.append(threading.Thread(target=process))
     for thread in producing + consuming:
         thread.start()
     print("producing", flush=True)
@@ -180,6 +185,7 @@ def main():
         "acked": min(map(len, acked.values())),
         "failed": failed[:3],
         "transactions": len(transactions),
+        "rebalances": len(rebalances),
         "in": verdict(everything_in("in", "read_uncommitted"), acked["in"]),
         "plain": verdict(everything_in("plain", "read_uncommitted"), acked["plain"]),
         "out": verdict(everything_in("out", "read_committed"), acked["in"]),
