@@ -91,7 +91,9 @@ def _metadata(message: Any, version: int, code: int, text: str) -> Any:
     topics = message.topics or ()
     return wire.MetadataResponse(
         topics=[
-            wire.MetadataResponse.MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+            wire.MetadataResponse.MetadataResponseTopic(
+                error_code=code, name=topic.name if version >= 12 else topic.name or "", topic_id=topic.topic_id
+            )
             for topic in topics
         ]
     )

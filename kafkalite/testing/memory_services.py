@@ -338,6 +338,9 @@ class MemoryServices:
             if topic.topic in self._ids:
                 results.append(TopicResult(topic.topic, int(ErrorCode.TOPIC_ALREADY_EXISTS), "it exists"))
                 continue
+            if count > self.config.max_partitions_per_topic:
+                results.append(TopicResult(topic.topic, int(ErrorCode.INVALID_PARTITIONS), "too many"))
+                continue
             if replicas > 1:
                 results.append(TopicResult(topic.topic, int(ErrorCode.INVALID_REPLICATION_FACTOR), "one broker"))
                 continue
@@ -376,7 +379,7 @@ class MemoryServices:
         if topic not in self._ids:
             return TopicResult(topic, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "no such topic")
         have = len(self.metadata([topic]).topics[0].partitions)
-        if count <= have:
+        if not have < count <= self.config.max_partitions_per_topic:
             return TopicResult(topic, int(ErrorCode.INVALID_PARTITIONS), f"there are {have} already")
         if not validate_only:
             self._add(topic, range(have, count))
@@ -420,17 +423,17 @@ class MemoryServices:
 
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         self.orders.append(request)
-        answer: ElectLeadersResponse = self.answers.pop(ElectLeadersResponse)
+        answer: ElectLeadersResponse = self.answers.pop(ElectLeadersResponse, ElectLeadersResponse(0))
         return answer
 
     async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
         self.orders.append(request)
-        answer: AlterReassignmentsResponse = self.answers.pop(AlterReassignmentsResponse)
+        answer: AlterReassignmentsResponse = self.answers.pop(AlterReassignmentsResponse, AlterReassignmentsResponse(0))
         return answer
 
     async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse:
         self.orders.append(request)
-        answer: ListReassignmentsResponse = self.answers.pop(ListReassignmentsResponse)
+        answer: ListReassignmentsResponse = self.answers.pop(ListReassignmentsResponse, ListReassignmentsResponse(0))
         return answer
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:

@@ -79,6 +79,8 @@ class ClusterHandlers:
         asked = message.topics
         if asked is None or (request.version == 0 and not asked):
             return self._metadata(None, [])
+        if request.version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
+            raise api_error(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
         names: list[str] = []
         unknown_ids: list[bytes] = []
         for topic in asked:
