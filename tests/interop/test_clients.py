@@ -5,6 +5,8 @@ kcat and the JavaScript clients take part where the machine has kcat and npm.
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -112,6 +114,15 @@ if kcat := shutil.which("kcat"):
             await run_client([kcat, "-b", boot, "-P", "-t", "kcat", "-z", codec, "-H", "a=b"], stdin=lines)
         out = await run_client([kcat, "-b", boot, "-C", "-t", "kcat", "-e", "-q"])
         assert sorted(out.split()) == sorted(lines.split() * 5)
+        listed = json.loads(await run_client([kcat, "-b", boot, "-L", "-J", "-t", "kcat"]))
+        [topic] = listed["topics"]
+        assert (len(listed["brokers"]), topic["topic"], len(topic["partitions"])) == (3, "kcat", 3)
+        shown = await run_client([kcat, "-b", boot, "-C", "-t", "kcat", "-e", "-q", "-f", "%p %o %h\n"])
+        rows = [row.split() for row in shown.splitlines()]
+        assert {row[2] for row in rows} == {b"a=b"}
+        ends = await run_client([kcat, "-b", boot, "-Q", *(f"-tkcat:{number}:-1" for number in range(3))])
+        found = {int(n): int(end) for n, end in re.findall(rb"kcat \[(\d+)\] offset (\d+)", ends)}
+        assert found == {number: sum(int(row[0]) == number for row in rows) for number in range(3)}
         grouped = await run_client(
             [kcat, "-b", boot, "-q", "-e", "-X", "auto.offset.reset=earliest", "-G", "kcat-group", "kcat"]
         )
