@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.kafka import wire
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.testing.apache_kafka import dump_log, dumped_batches, tool_command
+from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import CLUSTER_SETTINGS, run_client, seen_by
@@ -172,6 +176,49 @@ async def test_administration_tools(
     await transactions("abort", *partition, "--start-offset", "0")
     [row] = await transactions("describe-producers", *partition)
     assert row[-1] == "None"
+
+
+@pytest.mark.checklist(70)
+async def test_a_reassignment_under_way_is_listed_and_cancelled(
+    kafka_classes: str, cluster: LoopbackCluster, tmp_path: Path
+) -> None:
+    boot = ("--bootstrap-server", cluster.bootstrap)
+
+    async def tool(main: str, *arguments: str) -> str:
+        return (await run_client(tool_command(kafka_classes, f"{_TOOLS}.{main}", *arguments))).decode()
+
+    await tool("TopicCommand", *boot, "--topic", "t", "--create", "--replica-assignment", "1:2")
+    size = ("--topic", "t", "--num-records", "8000", "--record-size", "1000", "--throughput", "-1")
+    await tool("ProducerPerformance", *size, "--producer-props", f"bootstrap.servers={cluster.bootstrap}")
+    slowly = WantedReassignment("t", 0, (BrokerId(3), BrokerId(2)), throttle=50_000)
+    ordered = await cluster.nodes[1].reassignment_admin.alter(AlterReassignmentsRequest((slowly,)))
+    assert ordered.partitions[0].error == 0
+
+    client = Client()
+    endpoint = cluster.nodes[2].endpoints["kafka"]
+    await client.connect(endpoint.host, endpoint.port)
+    listing = wire.ListPartitionReassignmentsRequest(10_000, None)
+    async with asyncio.timeout(20):
+        while not (answer := await client.ask(listing, 0)).current_batch:
+            await asyncio.sleep(0.02)
+    [step] = answer.current_batch[0].partitions
+    assert step.target_replicas == [3, 2] or set(step.target_replicas) == {1, 2, 3}
+    client.close()
+
+    # Kafka's own client reads the same answer, and passes over the tagged field that it does not know.
+    reassign = "reassign.ReassignPartitionsCommand"
+    told = await tool(reassign, *boot, "--list")
+    assert re.search(r"t-0: replicas: 3,2,1\. adding: 3\. removing: 1\.", told), told
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2]}]}))
+    named = ("--reassignment-json-file", str(plan))
+    assert "is still in progress" in await tool(reassign, *boot, "--verify", *named)
+    assert "Successfully cancelled partition reassignment for: t-0" in await tool(reassign, *boot, "--cancel", *named)
+    async with asyncio.timeout(30):
+        while "No partition reassignments found." not in await tool(reassign, *boot, "--list"):
+            pass
+    described = await tool("TopicCommand", *boot, "--describe", "--topic", "t")
+    assert re.search(r"Replicas: 1,2\tIsr: [12],[12]\t", described), described
 
 
 @pytest.mark.checklist(63)
