@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import OFFERED
+from kafkalite.kafka.codec import decode, encode
+from kafkalite.kafka.refusals import refuse
 from kafkalite.kafka.schema import schemas
 from kafkalite.testing.kafka_messages import TOPICS, MessageMaker
 
@@ -29,3 +32,13 @@ async def test_every_version_answers(make_broker: Any, name: str) -> None:
                 message.acks = source.choice((-1, 1))  # without acks there is no answer
             answer = await client.ask(message, version)
             assert type(answer).__name__ == name + "Response"
+
+
+@pytest.mark.parametrize("name", sorted(OFFERED))
+def test_every_version_can_be_refused_as_a_whole(name: str) -> None:
+    schema = schemas()[name + "Request"]
+    for version in schema.versions:
+        for number in range(ROUNDS):
+            message = MessageMaker(random.Random(f"{name}/{version}/{number}"), schema, version).message()
+            data = encode(refuse(name, message, version, ErrorCode.REQUEST_TIMED_OUT, "why"), version)
+            assert type(decode(name + "Response", version, data)).__name__ == name + "Response"
