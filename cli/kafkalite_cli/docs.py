@@ -100,9 +100,9 @@ _KAFKA_DIFFERENCES = (
     ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered; clients fall back to the classic one."),
     ("Transactions", "As with Kafka 3.9 without KIP-890's second part: EndTxn does not bump the epoch. Batches of transactions are checked for epoch and sequence; whether the partition was added to the transaction is not verified with the coordinator at append."),
     ("Security", "No SASL, TLS, ACLs, delegation tokens, quotas or SCRAM: none of their APIs is advertised."),
-    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics; broker configuration can be read."),
-    ("Partitions", "CreatePartitions is understood and refused with UNSUPPORTED_VERSION: partitions cannot be added yet."),
-    ("Reassignment", "AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders are not offered on this listener: use `kafkalite admin`."),
+    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics. Of brokers all configuration can be read; what changes while they run are the limits of reassignments (`reassignment.parallel.*`, for the whole cluster: resource name empty). What is not set can be deleted whatever its name, as with Kafka."),
+    ("Reassignment", "Any broker takes AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders, not only the controller. A reassignment goes in batches (KIP-435) where limits are set: `replicas` of ListPartitionReassignments are all that there are or will be; the steps under way are in the tagged field 435, `current_batch`: per topic `name` and `partitions`, each with `partition_index`, `current_replicas` and `target_replicas`. Throttles are given with `kafkalite admin reassign --throttle`; Kafka's `*.replication.throttled.*` are refused."),
+    ("Disks", "DescribeLogDirs tells total and usable bytes. AlterReplicaLogDirs checks its orders and answers OPERATION_NOT_ATTEMPTED to a move between two disks: replicas are not moved between the disks of a node yet."),
 )  # fmt: skip
 
 

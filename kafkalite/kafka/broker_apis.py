@@ -11,6 +11,8 @@ from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
+from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
+from kafkalite.kafka.handlers.partitions import PartitionHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -37,6 +39,8 @@ class KafkaSide:
             **ClusterHandlers(services).table(),
             **DataHandlers(services).table(),
             **TopicHandlers(services).table(),
+            **PartitionHandlers(services).table(),
+            **LogDirHandlers(services).table(),
             **ConfigHandlers(services).table(),
             **GroupHandlers(services, self.groups).table(),
             **TransactionHandlers(services, self.groups, self.transactions, local).table(),

@@ -91,7 +91,9 @@ def _metadata(message: Any, version: int, code: int, text: str) -> Any:
     topics = message.topics or ()
     return wire.MetadataResponse(
         topics=[
-            wire.MetadataResponse.MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+            wire.MetadataResponse.MetadataResponseTopic(
+                error_code=code, name=topic.name if version >= 12 else topic.name or "", topic_id=topic.topic_id
+            )
             for topic in topics
         ]
     )
@@ -260,6 +262,40 @@ def _describe_transactions(message: Any, version: int, code: int, text: str) -> 
     )
 
 
+def _elect_leaders(message: Any, version: int, code: int, text: str) -> Any:
+    response = wire.ElectLeadersResponse
+    if version >= 1:
+        return response(error_code=code)
+    return response(
+        replica_election_results=[
+            response.ReplicaElectionResult(
+                topic.topic, [response.PartitionResult(index, code, text or None) for index in topic.partitions]
+            )
+            for topic in message.topic_partitions or ()
+        ]
+    )
+
+
+def _alter_replica_log_dirs(message: Any, version: int, code: int, text: str) -> Any:
+    response = wire.AlterReplicaLogDirsResponse
+    return response(
+        results=[
+            response.AlterReplicaLogDirTopicResult(
+                topic.name, [response.AlterReplicaLogDirPartitionResult(index, code) for index in topic.partitions]
+            )
+            for directory in message.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+def _describe_topic_partitions(message: Any, version: int, code: int, text: str) -> Any:
+    response = wire.DescribeTopicPartitionsResponse
+    return response(
+        topics=[response.DescribeTopicPartitionsResponseTopic(code, topic.name) for topic in message.topics]
+    )
+
+
 _BY_API: dict[str, Refusal] = {
     "Produce": _produce, "Fetch": _fetch, "ListOffsets": _list_offsets, "OffsetForLeaderEpoch": _offset_for_leader_epoch,
     "DeleteRecords": _delete_records, "Metadata": _metadata, "CreateTopics": _create_topics,
@@ -268,7 +304,8 @@ _BY_API: dict[str, Refusal] = {
     "TxnOffsetCommit": _offset_commit, "OffsetFetch": _offset_fetch, "FindCoordinator": _find_coordinator,
     "DescribeGroups": _describe_groups, "DeleteGroups": _delete_groups, "AddPartitionsToTxn": _add_partitions,
     "WriteTxnMarkers": _write_markers, "DescribeProducers": _describe_producers,
-    "DescribeTransactions": _describe_transactions,
+    "DescribeTransactions": _describe_transactions, "ElectLeaders": _elect_leaders,
+    "AlterReplicaLogDirs": _alter_replica_log_dirs, "DescribeTopicPartitions": _describe_topic_partitions,
 }  # fmt: skip
 
 

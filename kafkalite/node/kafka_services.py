@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kafkalite.controller.limits import is_limit, parse_limit
+from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import NotSentError
-from kafkalite.coordination.topic_configs import TOPICS, read_config, write_config
+from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone
+from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     BrokerId,
@@ -89,11 +91,17 @@ class NodePartitions:
     async def leadership_changed(self) -> None:
         await _wait(self._metadata.changed(), _LEADERSHIP_POLL_S)
 
-    def _led(self, partition: TopicPartition) -> Partition:
+    def _hosted(self, partition: TopicPartition) -> Partition:
         hosted = self._replicas.partition(partition)
         if hosted is None and self._metadata.partition(partition) is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if hosted is None or hosted.leader is None:
+        if hosted is None:
+            raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return hosted
+
+    def _led(self, partition: TopicPartition) -> Partition:
+        hosted = self._hosted(partition)
+        if hosted.leader is None:
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return hosted
 
@@ -130,6 +138,19 @@ class NodePartitions:
             self._replicas.hosted.fail_storage(led, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         return led.log.log_start_offset
+
+    def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
+        return [
+            ActiveProducer(
+                ProducerId(producer_id),
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.timestamp,
+                entry.coordinator_epoch,
+                Offset(entry.transaction_first_offset),
+            )
+            for producer_id, entry in sorted(self._hosted(partition).log.active_producers().items())
+        ]
 
 
 class NodeServices:
@@ -201,30 +222,78 @@ class NodeServices:
             raise NotSentError("no session with ZooKeeper")
         await write_config(current, TOPICS, topic, overrides, replace=True)
 
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        current = self._node.session.current
+        if current is None:
+            return self._node.configs.broker(broker_id)
+        return await read_config(current, BROKERS, _broker_entity(broker_id))
+
+    async def set_broker_overrides(
+        self, broker_id: BrokerId | None, overrides: Mapping[str, str], *, validate_only: bool
+    ) -> None:
+        before = await self.broker_overrides(broker_id)
+        for key, value in sorted(overrides.items()):
+            if value == before.get(key):
+                continue  # it may have been written with `kafkalite admin config`, which takes more
+            if not is_limit(key):
+                raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: cannot be changed while brokers run")
+            if broker_id is not None:
+                raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: holds for the cluster, not for one broker")
+            if parse_limit(value) is None:
+                raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: {value!r} is not an integer of at least 1")
+        if validate_only:
+            return
+        current = self._node.session.current
+        if current is None:
+            raise NotSentError("no session with ZooKeeper")
+        await write_config(current, BROKERS, _broker_entity(broker_id), overrides, replace=True)
+
     def log_dirs(self) -> list[LogDir]:
-        hosted: dict[str, list[tuple[TopicPartition, int, int]]] = {path: [] for path in self.config.log_dirs}
-        offline: set[str] = set()
+        hosted: dict[str, list[LogDirReplica]] = {}
         for partition in self._node.replicas.hosted.all():
             log = partition.log
-            mine = hosted.setdefault(log.directory, [])
-            if partition.storage_error is not None:
-                offline.add(log.directory)
-                continue
             lag = max(0, partition.high_watermark - log.log_end_offset)
-            mine.append((partition.topic_partition, log.size_bytes, lag))
-        return [self._log_dir(path, tuple(sorted(mine)), path in offline) for path, mine in sorted(hosted.items())]
+            replica = LogDirReplica(partition.topic_partition, log.size_bytes, lag)
+            hosted.setdefault(log.directory, []).append(replica)
+        answers: list[LogDir] = []
+        for log_dir in self._node.logs.dirs():
+            total = usable = -1
+            is_online = log_dir.online
+            if is_online:  # a dead disk is not asked: it may never answer
+                try:
+                    disk = self._node.env.disk
+                    total, usable = disk.total_bytes(log_dir.path), disk.free_bytes(log_dir.path)
+                except OSError:
+                    is_online = False
+            error = ErrorCode.NONE if is_online else ErrorCode.KAFKA_STORAGE_ERROR
+            mine = sorted(hosted.get(log_dir.path, ()), key=lambda replica: replica.partition) if is_online else ()
+            answers.append(LogDir(log_dir.path, error, total, usable, tuple(mine)))
+        return answers
 
-    def _log_dir(self, path: str, mine: tuple[tuple[TopicPartition, int, int], ...], is_offline: bool) -> LogDir:
-        try:
-            usable = self._node.env.disk.free_bytes(path)
-        except OSError:
-            usable, is_offline = -1, True
-        error = ErrorCode.KAFKA_STORAGE_ERROR if is_offline else ErrorCode.NONE
-        return LogDir(path, error, -1, usable, () if is_offline else mine)
+    async def alter_replica_log_dirs(
+        self, assignments: Mapping[TopicPartition, str]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        online = {log_dir.path: log_dir.online for log_dir in self._node.logs.dirs()}
+        return {partition: self._alter_log_dir(partition, path, online) for partition, path in assignments.items()}
+
+    def _alter_log_dir(self, partition: TopicPartition, path: str, online: Mapping[str, bool]) -> ErrorCode:
+        if path not in online:
+            return ErrorCode.LOG_DIR_NOT_FOUND
+        if not online[path]:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        hosted = self._node.replicas.partition(partition)
+        if hosted is None:
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        # A replica stays on the disk it is on: moving it between disks is not built yet.
+        return ErrorCode.NONE if hosted.log.directory == path else ErrorCode.OPERATION_NOT_ATTEMPTED
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         first, count = await self._node.reserve_producer_ids()
         return ProducerId(first), count
+
+
+def _broker_entity(broker_id: BrokerId | None) -> str:
+    return paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
 
 
 async def _wait(change: Awaitable[None], seconds: float) -> None:

@@ -12,9 +12,10 @@ from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.services import Services
+from kafkalite.model import BrokerId
 
 _TOPIC, _BROKER = 2, 4
-_SOURCE_TOPIC, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 4, 5
+_SOURCE_TOPIC, _SOURCE_BROKER, _SOURCE_CLUSTER, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 #: Keys that are lists, of which IncrementalAlterConfigs can add and take away members.
 _LISTS = frozenset({"cleanup.policy"})
@@ -70,8 +71,13 @@ class ConfigHandlers:
                 raise api_error(
                     ErrorCode.INVALID_REQUEST, f"this is broker {self._services.broker_id}; ask the one you mean"
                 )
-            if resource.resource_name == "":
-                return []  # cluster-wide dynamic defaults: none are set through this listener
+            for broker_id, source in ((None, _SOURCE_CLUSTER), (self._services.broker_id, _SOURCE_BROKER)):
+                if broker_id is None or resource.resource_name:
+                    overrides = await self._services.broker_overrides(broker_id)
+                    entries += [_dynamic(*each, source, message) for each in sorted(overrides.items())]
+            entries = [entry for entry in entries if wanted is None or entry.name in wanted]
+            if not resource.resource_name:
+                return entries
             broker = self._services.config
             for owner, keys in ((broker, BROKER_KEYS), (base, TOPIC_KEYS)):
                 for key, (spec, _) in sorted(keys.items()):
@@ -120,11 +126,14 @@ class ConfigHandlers:
         return response(responses=results)
 
     async def _alter(self, resource: Any, change: Any, validate_only: bool) -> None:
-        if resource.resource_type != _TOPIC:
-            raise api_error(ErrorCode.INVALID_REQUEST, "only topics can be configured through this listener")
         names = [entry.name for entry in resource.configs]
         if len(set(names)) != len(names):
             raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
+        if resource.resource_type == _BROKER:
+            await self._alter_broker(resource, change, validate_only)
+            return
+        if resource.resource_type != _TOPIC:
+            raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
         before = dict(await self._services.topic_overrides(resource.resource_name))
         base = self._services.config.topic
         try:
@@ -134,6 +143,20 @@ class ConfigHandlers:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
         if not validate_only and after != before:
             await self._services.set_topic_overrides(resource.resource_name, after)
+
+    async def _alter_broker(self, resource: Any, change: Any, validate_only: bool) -> None:
+        """Of one broker, or with an empty name of them all. Kafka's rule too: only what takes effect at once."""
+        name = resource.resource_name
+        if name and not name.isdecimal():
+            raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is no broker id")
+        broker_id = BrokerId(int(name)) if name else None
+        before = dict(await self._services.broker_overrides(broker_id))
+        try:
+            after = change(before, resource.configs, self._services.config.topic)
+        except ConfigError as error:
+            raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
+        if after != before:
+            await self._services.set_broker_overrides(broker_id, after, validate_only=validate_only)
 
 
 def _replace(before: Mapping[str, str], changes: list[Any], base: TopicConfig) -> dict[str, str]:
@@ -145,14 +168,12 @@ def _increment(before: Mapping[str, str], changes: list[Any], base: TopicConfig)
     """IncrementalAlterConfigs (KIP-339)."""
     after = dict(before)
     for entry in changes:
-        if entry.name not in TOPIC_KEYS:
-            raise ConfigError(f"{entry.name}: no such topic configuration")
         match entry.config_operation:
             case 0:
                 after[entry.name] = _value(entry)
             case 1:
                 after.pop(entry.name, None)
-            case 2 | 3 if entry.name in _LISTS:
+            case 2 | 3 if entry.name in _LISTS and entry.name in TOPIC_KEYS:
                 spec, _ = TOPIC_KEYS[entry.name]
                 members = [part for part in after.get(entry.name, getattr(base, spec.name)).split(",") if part]
                 named = [part.strip() for part in _value(entry).split(",")]
@@ -201,6 +222,18 @@ def _entry(
         else (),
         config_type=7 if key in _LISTS else 5 if isinstance(value, int) and abs(value) >= 2**31 else _kind(value),
         documentation=spec.metadata["doc"] if message.include_documentation else None,
+    )
+
+
+def _dynamic(key: str, value: str, source: int, message: Any) -> Any:
+    response = wire.DescribeConfigsResponse
+    return response.DescribeConfigsResourceResult(
+        name=key,
+        value=value,
+        read_only=False,
+        config_source=source,
+        config_type=2,
+        synonyms=[response.DescribeConfigsSynonym(key, value, source)] if message.include_synonyms else (),
     )
 
 
