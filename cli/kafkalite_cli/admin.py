@@ -14,6 +14,7 @@ from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId
 from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages import MetadataRequest, MetadataResponse, NewTopic, TopicMetadata, TopicResult
+from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 
@@ -27,6 +28,7 @@ VERBS = {
     "remove-partitions": ("kafkalite_cli.partitions", "Remove a topic's last partitions."),
     "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any leader at all."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
+    "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, what led there, what to do."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 
@@ -329,7 +331,14 @@ def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 @admin.command("health")
 @client_options
 def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """What any node sees wrong; exits 1 if there is anything."""
+    """What any node sees wrong, and what to do about it; exits 1 if there is anything.
+
+    Examples:
+
+    \b
+      kafkalite admin health
+      kafkalite admin health --json | jq -r '.problems[].what' | sort | uniq -c
+    """
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
@@ -343,7 +352,9 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
                 what = {"what": "broker.unreachable", "since_ms": now_ms, "detail": str(answer), "subject": str(node)}
                 problems.append({"broker_id": node, **what})
             else:
-                problems += [{"broker_id": node, **dataclasses.asdict(problem)} for problem in answer.problems]
+                problems += [{"broker_id": node, **dataclasses.asdict(told)} for told in answer.problems]
+        for problem in problems:
+            problem |= dataclasses.asdict(advice(str(problem["what"])))
         out = Output(as_json)
         if as_json:
             out.value({"healthy": not problems, "brokers": sorted(answers), "problems": problems}, "")
@@ -361,6 +372,10 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
                 for p in problems
             ]
             out.table("", ("problem", "subject", "seen by", "for", "detail"), rows)
+            for kind in sorted({str(p["what"]) for p in problems}, key=severity):
+                said = advice(kind)
+                click.echo(f"\n{kind}: {said.doing}".rstrip(": "))
+                click.echo(f"  you: {said.do}")
         return 1 if problems else 0
 
     code = run_async(work())

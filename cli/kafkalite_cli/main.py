@@ -21,6 +21,7 @@ COMMANDS = {
     "serve": ("kafkalite_cli.serve", "Run one node."),
     "dev": ("kafkalite_cli.dev", "Run a whole cluster in the foreground."),
     "zookeeper": ("kafkalite_cli.zookeeper", "Run an embedded ZooKeeper server."),
+    "top": ("kafkalite_cli.top", "Watch the whole cluster in the terminal."),
     "admin": ("kafkalite_cli.admin", "Look at the cluster and change it."),
     "produce": ("kafkalite_cli.produce", "Send lines from stdin to a topic."),
     "consume": ("kafkalite_cli.consume", "Print a topic's records."),

@@ -15,6 +15,7 @@ from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.node.overview import Overview
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
 from kafkalite.replica import rpc_handlers
@@ -38,6 +39,9 @@ from kafkalite.rpc.messages import (
     HealthResponse,
     HeartbeatRequest,
     HeartbeatResponse,
+    HistoryEvent,
+    HistoryRequest,
+    HistoryResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     IsrChangedRequest,
@@ -47,11 +51,14 @@ from kafkalite.rpc.messages import (
     MetadataResponse,
     NewTopic,
     RemovePartitionsRequest,
+    StatusRequest,
 )
 from kafkalite.rpc.server import Handler, Reply, Request
 
 #: A client that asks for an unknown topic waits at most so long for its creation to be known here.
 AUTO_CREATE_WAIT_S = 5.0
+#: Of one question about the past.
+MAX_SUBJECTS = 100
 
 R = TypeVar("R", bound=Message)
 
@@ -68,7 +75,9 @@ class Host(Protocol):
     reassignment_admin: ReassignmentAdmin
     config_orders: ConfigOrders
     kafka: KafkaSide
+    overview: Overview
     auto_create_topics: bool
+    started_ms: int
 
     @property
     def cluster_id(self) -> str: ...
@@ -76,6 +85,8 @@ class Host(Protocol):
     def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
 
     def problems(self) -> tuple[HealthProblem, ...]: ...
+
+    def history(self, subjects: Sequence[str]) -> list[HistoryEvent]: ...
 
     async def allocate_producer_id(self) -> ProducerId: ...
 
@@ -109,6 +120,8 @@ class Api:
             AlterConfigsRequest: _answer(host.config_orders.alter),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
+            HistoryRequest: self._history,
+            StatusRequest: _answer(host.overview.answer),
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
@@ -154,6 +167,12 @@ class Api:
 
     def _health(self, request: Request) -> Reply:
         return Reply(HealthResponse(self._host.identity()[0], self._host.problems()))
+
+    def _history(self, request: Request) -> Reply:
+        message = request.message
+        assert isinstance(message, HistoryRequest)
+        events = self._host.history(message.subjects[:MAX_SUBJECTS])
+        return Reply(HistoryResponse(self._host.identity()[0], self._host.started_ms, tuple(events)))
 
 
 def _answer(serve: Callable[[Any], Coroutine[Any, Any, Message]]) -> Handler:

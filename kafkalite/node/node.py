@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 import structlog
 
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
@@ -38,6 +39,7 @@ from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
+from kafkalite.node.overview import Overview
 from kafkalite.node.producer_ids import ProducerIds
 from kafkalite.node.status import StatusPages
 from kafkalite.node.topic_orders import TopicOrders
@@ -48,6 +50,7 @@ from kafkalite.rpc.messages import (
     ControlledShutdownRequest,
     HealthProblem,
     HelloRequest,
+    HistoryEvent,
     IsrChangedRequest,
     Message,
 )
@@ -88,10 +91,12 @@ class Node:
         self._stop = asyncio.Event()
         self._fatal: BaseException | None = None
         self._link_connection: RpcConnection | None = None
+        self._peers: AsyncClient | None = None
         self._dead_sessions: frozenset[int] = frozenset()
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
         self._candidacy: asyncio.Task[None] | None = None
+        self.started_ms = env.clock.wall_ms()
         self._build()
 
     # --- parts -----------------------------------------------------------------
@@ -151,6 +156,7 @@ class Node:
         self.reassignment_admin = ReassignmentAdmin(orders)
         self.config_orders = ConfigOrders(self.session.wait, lambda: self.config)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
+        self.overview = Overview(self, env.clock, self.peer_client)
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
@@ -193,6 +199,28 @@ class Node:
             *disk_problems(self.logs),
             *malformed,
         )
+
+    def history(self, subjects: Sequence[str]) -> list[HistoryEvent]:
+        """What this node remembers of these subjects (see HistoryRequest), the oldest first."""
+        events = [
+            HistoryEvent(subject, event.at_ms, event.what, event.detail)
+            for subject in subjects
+            for source in (self.replicas.hosted.history, self.controller.history)
+            for event in source.of(subject)
+        ]
+        return sorted(events, key=lambda event: event.at_ms)
+
+    def peer_client(self) -> AsyncClient:
+        """A client of this very cluster, for what only the other nodes know; made when first needed."""
+        if self._peers is None:
+            self._peers = AsyncClient(
+                [self.endpoints["rpc"]],
+                network=self.env.network,
+                clock=self.env.clock,
+                rng=self.env.random,
+                client_id=f"node-{self.broker_id}",
+            )
+        return self._peers
 
     async def allocate_producer_id(self) -> ProducerId:
         """A producer id that nobody has. Raises CoordinatorError."""
@@ -330,6 +358,8 @@ class Node:
         await self._step("kafka", self.kafka.close())
         await self._step("replicas", self.replicas.stop())
         await self._step("http", self.http.close())
+        if self._peers is not None:
+            await self._step("peers", self._peers.close())
         await self._step("rpc", self.rpc.close())
         if self._link_connection is not None:
             await self._step("link", self._link_connection.close())

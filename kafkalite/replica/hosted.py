@@ -20,6 +20,7 @@ from kafkalite.replica.leader import next_high_watermark, on_append, on_flushed,
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages import ReplicaFetchedPartition
+from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)
 
@@ -66,6 +67,7 @@ class HostedPartitions:
         self.usable = usable
         self.wheel = DeadlineWheel()
         self.counters = Counters()
+        self.history = History(clock.wall_ms)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_topic: dict[str, dict[int, Partition]] = {}
         #: Those whose high watermark may move as soon as the node is no longer fenced.
@@ -252,6 +254,7 @@ class HostedPartitions:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
         if partition.leader is not None:
             _log.warning("replica.resigned", partition=str(partition.topic_partition), reason=reason)
+            self.history.note(str(partition.topic_partition), "replica.resigned", reason)
             partition.is_settled = False
             self.demote(partition)
 
@@ -267,6 +270,7 @@ class HostedPartitions:
             path=error.path,
             error=str(error),
         )
+        self.history.note(str(partition.topic_partition), "replica.offline", f"{error.directory}: {error}")
         self.demote(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self._on_offline(partition)
         self._on_storage_error(error)
