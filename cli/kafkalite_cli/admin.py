@@ -29,6 +29,8 @@ VERBS = {
     "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any leader at all."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
     "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, what led there, what to do."),
+    "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
+    "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 

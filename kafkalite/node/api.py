@@ -9,11 +9,13 @@ from kafkalite.controller.controller import Controller
 from kafkalite.controller.partition_admin import PartitionAdmin
 from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
+from kafkalite.node.group_api import GroupApi
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.overview import Overview
 from kafkalite.node.topic_orders import TopicOrders
@@ -68,6 +70,7 @@ class Host(Protocol):
 
     replicas: ReplicaManager
     metadata: MetadataCache
+    env: Env
     controller: Controller
     orders: TopicOrders
     disks: DiskOrders
@@ -98,6 +101,7 @@ class Api:
         self._host = host
         self._answers = MetadataAnswers(host.metadata)
         self._transactions = TransactionApi(lambda: host.kafka, host.metadata)
+        self._groups = GroupApi(lambda: host.kafka, host.metadata, host.env.clock)
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         """For RpcServer."""
@@ -105,6 +109,7 @@ class Api:
         return {
             **rpc_handlers.handlers(host.replicas),
             **self._transactions.handlers(),
+            **self._groups.handlers(),
             IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
             ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
             MetadataRequest: self._metadata,

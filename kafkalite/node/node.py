@@ -350,10 +350,13 @@ class Node:
 
     async def _shut_down(self, *, controlled: bool) -> None:
         """Each step has a deadline and is logged; a step that fails does not keep the next from being done."""
-        others = [broker for broker in self.metadata.brokers() if broker.broker_id != self.broker_id]
-        if controlled and others and self.config.controlled_shutdown_enable and self.session.usable():
+
+        def has_others() -> bool:
+            return any(broker.broker_id != self.broker_id for broker in self.metadata.brokers())
+
+        if controlled and has_others() and self.config.controlled_shutdown_enable and self.session.usable():
             patience = self.config.controlled_shutdown_max_wait_ms / 1000
-            moved = await self.link.controlled_shutdown(patience)
+            moved = await self.link.controlled_shutdown(patience, has_others)
             _log.info("node.leaders_moved", complete=moved)
         await self._step("kafka", self.kafka.close())
         await self._step("replicas", self.replicas.stop())

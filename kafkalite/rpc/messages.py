@@ -527,9 +527,10 @@ class InitProducerIdResponse(Message):
 @_kind(70)
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequest(Message):
-    """Which node coordinates a transactional id or a transaction group; any node answers."""
+    """Which node coordinates a transactional id, a transaction group or a consumer group; any node answers."""
 
     key: str
+    is_consumer_group: bool = False
 
 
 @_kind(71)
@@ -992,6 +993,190 @@ class HeartbeatRequest(Message):
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse(Message):
     pass
+
+
+# --- consumer groups -------------------------------------------------------------------------------
+
+
+@_kind(124)
+@dataclass(frozen=True, slots=True)
+class ListGroupsRequest(Message):
+    """The consumer groups that THIS node coordinates."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group: str
+    state: str
+    protocol_type: str
+    members: int
+
+
+@_kind(125)
+@dataclass(frozen=True, slots=True)
+class ListGroupsResponse(Message):
+    error: int
+    message: str = ""
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@_kind(126)
+@dataclass(frozen=True, slots=True)
+class DescribeGroupRequest(Message):
+    """One group, of the node that coordinates it."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """`partitions`: what it is assigned, if the group's protocol is that of consumers."""
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """`offset`: the next record to read."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_ms: int = -1
+
+
+@_kind(127)
+@dataclass(frozen=True, slots=True)
+class DescribeGroupResponse(Message):
+    """`state` Dead: there is no such group."""
+
+    error: int
+    message: str = ""
+    state: str = ""
+    protocol_type: str = ""
+    protocol: str = ""
+    generation: int = -1
+    members: tuple[GroupMember, ...] = ()
+    offsets: tuple[GroupOffset, ...] = ()
+
+
+@_kind(128)
+@dataclass(frozen=True, slots=True)
+class DeleteGroupRequest(Message):
+    """A group without members, with its offsets; of the node that coordinates it."""
+
+    group: str
+
+
+@_kind(129)
+@dataclass(frozen=True, slots=True)
+class DeleteGroupResponse(Message):
+    error: int
+    message: str = ""
+
+
+@_kind(130)
+@dataclass(frozen=True, slots=True)
+class CommitOffsetsRequest(Message):
+    """Set offsets of a group, and forget those of `deletions`; as a member, or with generation -1 of a group without any."""
+
+    group: str
+    offsets: tuple[GroupOffset, ...]
+    member_id: str = ""
+    generation: int = -1
+    deletions: tuple[tuple[str, int], ...] = ()
+
+
+@_kind(131)
+@dataclass(frozen=True, slots=True)
+class CommitOffsetsResponse(Message):
+    """`partitions` lists refusals only."""
+
+    error: int
+    message: str = ""
+    partitions: tuple[PartitionError, ...] = ()
+
+
+@_kind(132)
+@dataclass(frozen=True, slots=True)
+class JoinGroupRequest(Message):
+    """Take part in a group of consumers; answered when the round is over. `member_id` is empty the first time."""
+
+    group: str
+    member_id: str
+    topics: tuple[str, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    member_id: str
+    topics: tuple[str, ...]
+
+
+@_kind(133)
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponse(Message):
+    """`members` is for the leader of the group only: it shares the partitions out and sends them with its sync."""
+
+    error: int
+    message: str = ""
+    member_id: str = ""
+    generation: int = -1
+    leader: str = ""
+    members: tuple[Subscription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    member_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@_kind(134)
+@dataclass(frozen=True, slots=True)
+class SyncGroupRequest(Message):
+    """Ask for one's share; the leader brings everybody's."""
+
+    group: str
+    member_id: str
+    generation: int
+    assignments: tuple[Assignment, ...] = ()
+
+
+@_kind(135)
+@dataclass(frozen=True, slots=True)
+class SyncGroupResponse(Message):
+    error: int
+    message: str = ""
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@_kind(136)
+@dataclass(frozen=True, slots=True)
+class GroupHeartbeatRequest(Message):
+    """`is_leaving`: the member goes; the others share its partitions out at once."""
+
+    group: str
+    member_id: str
+    generation: int
+    is_leaving: bool = False
+
+
+@_kind(137)
+@dataclass(frozen=True, slots=True)
+class GroupHeartbeatResponse(Message):
+    """REBALANCE_IN_PROGRESS: join again."""
+
+    error: int
+    message: str = ""
 
 
 # --- for people who watch ----------------------------------------------------------------------------
