@@ -13,6 +13,7 @@ from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.kafka.schema import schemas
 from kafkalite.rpc import messages
 from kafkalite.rpc.messages import Message, by_kind, response_kind
+from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -139,12 +140,18 @@ def kafka_protocol() -> str:
 
 
 #: Page (relative to the repository) and the function that writes it.
-PAGES: dict[str, Callable[[], str]] = {"docs/rpc-api.md": rpc_api, "docs/kafka-protocol.md": kafka_protocol}
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/rpc-api.md": rpc_api,
+    "docs/kafka-protocol.md": kafka_protocol,
+    "docs/metrics.md": metrics_page,
+    "docs/grafana/kafkalite.json": grafana_dashboard,
+}
 
 
 def main() -> None:
     """Write every page."""
     for name, page in PAGES.items():
+        (ROOT / name).parent.mkdir(exist_ok=True)
         (ROOT / name).write_text(page(), encoding="utf-8")
 
 

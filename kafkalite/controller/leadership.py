@@ -242,6 +242,7 @@ class Leadership:
 
     async def _turn(self) -> None:
         """One piece of news of each kind, so that none starves the others; the most urgent first."""
+        self._stats.queue_size = len(self._dirty) + len(self._posted) + bool(self._isr_changes)
         if self._deposed is not None:
             raise DeposedError(self._deposed)
         if self._expired:
@@ -252,6 +253,7 @@ class Leadership:
         if self._dirty:
             source = min(self._dirty)
             since = self._dirty.pop(source)
+            self._stats.event_queue.add((self._clock.monotonic() - since) * 1000)
             await self._read_source(source, since)
         if self._isr_changes:
             changed, self._isr_changes = tuple(self._isr_changes), {}

@@ -16,7 +16,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from kafkalite.client.cluster_status import status_value
 from kafkalite.client.why import ask, diagnose
@@ -42,6 +42,7 @@ class StatusPages:
         self._node = node
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(NodeCollector(node))
+        ProcessCollector(registry=self._registry)
 
     def pages(self) -> Mapping[str, Handler]:
         return {

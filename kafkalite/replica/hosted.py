@@ -37,6 +37,15 @@ class Counters:
     failed_isr_updates: int = 0
     fenced_high_watermarks: int = 0
     truncations_below_high_watermark: int = 0
+    bytes_in: int = 0
+    messages_in: int = 0
+    bytes_out: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_fetch_requests: int = 0
 
 
 class HostedPartitions:
@@ -127,6 +136,8 @@ class HostedPartitions:
                 if session.pending_bytes >= session.min_bytes:
                     self.wake(session)
         partition.appended_bytes += size_bytes
+        self.counters.bytes_in += size_bytes
+        self.counters.messages_in += log_end_offset - leader.log_end_offset
         is_flush_needed = partition.config.log_flush_before_ack
         on_append(leader, log_end_offset, is_flush_needed=is_flush_needed)
         if is_flush_needed:
