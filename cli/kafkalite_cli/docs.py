@@ -13,6 +13,7 @@ from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.kafka.schema import schemas
 from kafkalite.rpc import messages
 from kafkalite.rpc.messages import Message, by_kind, response_kind
+from kafkalite_cli.docs_configuration import configuration_page
 from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -101,7 +102,7 @@ _KAFKA_DIFFERENCES = (
     ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered; clients fall back to the classic one."),
     ("Transactions", "As with Kafka 3.9 without KIP-890's second part: EndTxn does not bump the epoch. Batches of transactions are checked for epoch and sequence; whether the partition was added to the transaction is not verified with the coordinator at append."),
     ("Security", "No SASL, TLS, ACLs, delegation tokens, quotas or SCRAM: none of their APIs is advertised."),
-    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics; broker configuration can be read."),
+    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, brokers and all brokers (an empty name); which keys of a broker take effect without a restart: docs/configuration.md. Kafka's broker-wide spellings (log.retention.ms) are taken and told as ours (retention.ms)."),
     ("Partitions", "CreatePartitions is understood and refused with UNSUPPORTED_VERSION: partitions cannot be added yet."),
     ("Reassignment", "AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders are not offered on this listener: use `kafkalite admin`."),
 )  # fmt: skip
@@ -143,6 +144,7 @@ def kafka_protocol() -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "docs/rpc-api.md": rpc_api,
     "docs/kafka-protocol.md": kafka_protocol,
+    "docs/configuration.md": configuration_page,
     "docs/metrics.md": metrics_page,
     "docs/grafana/kafkalite.json": grafana_dashboard,
 }

@@ -108,11 +108,18 @@ class Partitions(Protocol):
 class Services(Protocol):
     """Everything else of the node."""
 
-    config: BrokerConfig
     clock: Clock
     network: Network
     random: random.Random
     supervisor: Supervisor
+
+    @property
+    def config(self) -> BrokerConfig:
+        """As it is now; `static_config`: without dynamic settings."""
+        ...
+
+    @property
+    def static_config(self) -> BrokerConfig: ...
 
     @property
     def partitions(self) -> Partitions: ...
@@ -141,6 +148,14 @@ class Services(Protocol):
         self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, validate_only: bool
     ) -> TopicResult:
         """Add partitions until there are `count`; `assignments` are those of the new ones. Errors are in the result."""
+        ...
+
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        """A broker's own dynamic settings; None: those of all brokers. Raises ApiError, CoordinatorError."""
+        ...
+
+    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        """Replace them (already validated). Raises ApiError, CoordinatorError."""
         ...
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kafkalite.config import BrokerConfig
+from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import NotSentError
-from kafkalite.coordination.topic_configs import TOPICS, read_config, write_config
+from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone
@@ -138,7 +140,6 @@ class NodeServices:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._answers = MetadataAnswers(node.metadata)
-        self.config = node.config
         self.clock = node.env.clock
         self.network = node.env.network
         self.random = node.env.random
@@ -186,6 +187,20 @@ class NodeServices:
     async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """See PartitionAdmin.elect."""
         return await self._node.partition_admin.elect(request)
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._node.config
+
+    @property
+    def static_config(self) -> BrokerConfig:
+        return self._node.static_config
+
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        return await read_config(await self._node.session.wait(), BROKERS, _entity(broker_id))
+
+    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        await write_config(await self._node.session.wait(), BROKERS, _entity(broker_id), overrides, replace=True)
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if self._node.metadata.topic(topic) is None:
@@ -236,3 +251,7 @@ async def _wait(change: Awaitable[None], seconds: float) -> None:
 
 
 __all__ = ["NodePartitions", "NodeServices"]
+
+
+def _entity(broker_id: BrokerId | None) -> str:
+    return paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)

@@ -8,6 +8,7 @@ goes the other way round: leaders move away while everything still serves, the s
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -15,7 +16,7 @@ from typing import TypeVar
 import structlog
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.config import BrokerConfig, TopicConfig, topic_config
+from kafkalite.config import BrokerConfig, TopicConfig, topic_config, with_dynamic
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
@@ -79,7 +80,9 @@ class Node:
     """
 
     def __init__(self, config: BrokerConfig, env: Env) -> None:
+        #: As it is now; `static_config` is without what was changed since the start.
         self.config = config
+        self.static_config = config
         self.env = env
         self.ready = asyncio.Event()
         self.stopping = False
@@ -398,6 +401,20 @@ class Node:
             self.replicas.topic_config_changed(name)
         else:
             self.controller.settings_changed()
+            self._take_dynamic_config()
+
+    def _take_dynamic_config(self) -> None:
+        """The settings of all brokers, or this one's, have changed in ZooKeeper: apply what differs."""
+        before = self.config
+        self.config = with_dynamic(self.static_config, self.configs.broker(None), self.configs.broker(self.broker_id))
+        if self.config == before:
+            return
+        _log.info("node.reconfigured", **_differences(before, self.config))
+        self.rpc.max_connections = self.config.max_connections
+        self.logs.producer_id_expiration_ms = self.config.producer_id_expiration_ms
+        if self.config.topic != before.topic:
+            for topic in sorted({partition.topic_partition.topic for partition in self.replicas.hosted.all()}):
+                self.replicas.topic_config_changed(topic)
 
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:
         self.replicas.on_dir_failed(error)
@@ -451,3 +468,14 @@ class Node:
             self.env.disk.write_file_atomic(self._sessions_path(), text.encode(), durable=False)
         except OSError as error:
             _log.warning("sessions_file.not_written", error=str(error))
+
+
+def _differences(before: BrokerConfig, after: BrokerConfig) -> dict[str, str]:
+    """Changed keys (with underscores), as "before -> after"."""
+    pairs = [(before.topic, after.topic, field.name) for field in dataclasses.fields(TopicConfig)]
+    pairs += [(before, after, field.name) for field in dataclasses.fields(BrokerConfig) if field.name != "topic"]  # type: ignore[misc]
+    return {
+        name: f"{getattr(old, name)} -> {getattr(new, name)}"
+        for old, new, name in pairs
+        if getattr(old, name) != getattr(new, name)
+    }

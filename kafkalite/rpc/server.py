@@ -131,6 +131,7 @@ class RpcServer:
         self.network = network
         self.supervisor = supervisor
         self.config = config
+        self.max_connections = config.max_connections
         self.identity = identity
         self.handlers = dict(handlers)
         self.memory = RequestMemory(config.queued_max_request_bytes)
@@ -158,7 +159,7 @@ class RpcServer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)
-        if self._closing or len(self.connections) >= self.config.max_connections:
+        if self._closing or len(self.connections) >= self.max_connections:
             if not self._closing:
                 _log.warning("rpc.refused", peer=address, reason="max.connections reached")
             writer.transport.abort()

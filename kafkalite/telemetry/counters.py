@@ -56,6 +56,14 @@ class Requests:
         timing = self.by_api.get(api)
         if timing is None:
             timing = self.by_api[api] = ApiTiming()
+        total_ms = total_s * 1000
+        bucket = bisect_left(BUCKETS_MS, total_ms)
+        timing.total.counts[bucket] += 1
+        timing.total.sum_ms += total_ms
+        if local_s == total_s:  # answered at once, as most are: nothing to look up again
+            timing.local.counts[bucket] += 1
+            timing.local.sum_ms += total_ms
+            timing.remote.counts[0] += 1
+            return
         timing.local.add(local_s * 1000)
         timing.remote.add((total_s - local_s) * 1000)
-        timing.total.add(total_s * 1000)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from kafkalite.config import BrokerConfig, topic_config
+from kafkalite.config import BrokerConfig, topic_config, with_dynamic
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -269,7 +269,7 @@ class MemoryServices:
     """See the module. Set `kafka_endpoint` once the listener is bound."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, network: Network, supervisor: Supervisor) -> None:
-        self.config = config
+        self._config = config
         self.clock = clock
         self.network = network
         self.random = random.Random(1)
@@ -277,6 +277,7 @@ class MemoryServices:
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}
+        self.broker_settings: dict[BrokerId | None, dict[str, str]] = {}
         self._ids: dict[str, TopicId] = {}
         self._blocks = count()
 
@@ -361,6 +362,22 @@ class MemoryServices:
         if not validate_only:
             self._add(topic, range(have, count))
         return TopicResult(topic, 0)
+
+    @property
+    def static_config(self) -> BrokerConfig:
+        return self._config
+
+    @property
+    def config(self) -> BrokerConfig:
+        return with_dynamic(
+            self._config, self.broker_settings.get(None, {}), self.broker_settings.get(self.broker_id, {})
+        )
+
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        return self.broker_settings.get(broker_id, {})
+
+    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        self.broker_settings[broker_id] = dict(overrides)
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if topic not in self._ids:
