@@ -78,6 +78,9 @@ class Load:
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
 
 
 def roll(cluster: ProcessCluster, rounds: int, old: Path | None) -> list[float]:

@@ -117,7 +117,14 @@ def create_topic(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Create a topic; returns when every node knows its leaders."""
+    """Create a topic; returns when every node knows its leaders.
+
+    Examples:
+
+    \b
+      kafkalite admin create-topic flights --partitions 6 --replication-factor 3 --set min.insync.replicas=2
+      kafkalite admin create-topic small --assignment "0=1,2;1=2,3"
+    """
     if assignment is not None and (partitions is not None or replication_factor is not None):
         raise click.UsageError("--assignment says how many partitions and replicas: not with the other two")
     topic = NewTopic(
@@ -171,7 +178,13 @@ def _has_leaders(topics: Sequence[TopicMetadata]) -> bool:
 @click.argument("name")
 @client_options
 def delete_topic(name: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Delete a topic with all its records."""
+    """Delete a topic with all its records.
+
+    Example:
+
+    \b
+      kafkalite admin delete-topic flights
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -185,7 +198,13 @@ def delete_topic(name: str, bootstrap: str, timeout_s: float, as_json: bool) -> 
 @admin.command("list-topics")
 @client_options
 def list_topics(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Every topic with its number of partitions and replicas."""
+    """Every topic with its number of partitions and replicas.
+
+    Example:
+
+    \b
+      kafkalite admin list-topics --json | jq -r '.topics[].topic'
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -209,7 +228,14 @@ def list_topics(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 @click.option("--internal", is_flag=True, help="Ask every node for its replicas: high watermark, log end, …")
 @client_options
 def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Leaders and replicas of topics (default: all)."""
+    """Leaders and replicas of topics (default: all).
+
+    Examples:
+
+    \b
+      kafkalite admin describe
+      kafkalite admin describe flights --internal
+    """
     out = Output(as_json)
 
     async def work() -> int:
@@ -303,7 +329,13 @@ def _ids(brokers: Sequence[int]) -> str:
 @admin.command("describe-cluster")
 @client_options
 def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Brokers and controller."""
+    """Brokers and controller.
+
+    Example:
+
+    \b
+      kafkalite admin describe-cluster
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
