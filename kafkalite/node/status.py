@@ -40,19 +40,24 @@ class StatusPages:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(NodeCollector(node))
-        ProcessCollector(registry=self._registry)
+        self._registry: CollectorRegistry | None = None
 
     def pages(self) -> Mapping[str, Handler]:
         return {
             "/": lambda query: status_page(),
             "/api/status": self._status,
             "/api/why": self._why,
-            "/metrics": lambda query: Page(generate_latest(self._registry), _METRICS_TYPE),
+            "/metrics": self._metrics,
             "/healthz": self._healthz,
             "/readyz": self._readyz,
         }
+
+    def _metrics(self, query: Query) -> Page:
+        if self._registry is None:  # at the first scrape: the process's own metrics are read from /proc
+            self._registry = CollectorRegistry(auto_describe=False)
+            self._registry.register(NodeCollector(self._node))
+            ProcessCollector(registry=self._registry)
+        return Page(generate_latest(self._registry), _METRICS_TYPE)
 
     def _healthz(self, query: Query) -> Page:
         problems = [{**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.problems()]
