@@ -16,6 +16,7 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_status import problems_by_kind
+from kafkalite.client.producer import Producer
 from kafkalite.client.why import ask, diagnose
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
@@ -23,11 +24,14 @@ from kafkalite.node.overview import Overview
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.codec import pack
 from kafkalite.rpc.messages import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
     NewTopic,
     PartitionState,
     StatusRequest,
     StatusResponse,
     UpdateMetadataRequest,
+    WantedReassignment,
 )
 from kafkalite.telemetry.advice import ADVICE, advice
 from kafkalite.telemetry.history import Event, History
@@ -201,6 +205,34 @@ async def test_why_tells_what_is_wrong_and_what_led_there() -> None:
         await running.start_node(2)
         while diagnose(await ask(client, key, timeout_s=10)).findings:
             await asyncio.sleep(0.05)
+
+
+# --- moves --------------------------------------------------------------------------------------------------
+
+
+async def test_a_move_is_told_with_its_bytes_and_the_time_left() -> None:
+    async with cluster(3) as running, AsyncClient.connect(running.bootstrap) as client:
+        await client.create_topics([NewTopic("heavy", -1, -1, {0: (BrokerId(1),)})])
+        async with Producer(client) as producer:
+            for _ in range(40):
+                await producer.send("heavy", None, bytes(100_000))
+        wanted = WantedReassignment("heavy", 0, (BrokerId(2),), throttle=200_000)
+        # Slow enough to be looked at; the copy never ends within a test.
+        order = AlterReassignmentsRequest((wanted,))
+        answer = await client.order(order, AlterReassignmentsResponse)
+        assert not answer.error and not answer.partitions[0].error
+        told = await wait_status(
+            client, StatusRequest(), lambda a: a.moves and a.moves[0].done_bytes and a.moves[0].bytes_per_s
+        )
+        (move,) = told.moves
+        assert (move.topic, move.target, move.is_under_way, told.moves_total) == ("heavy", (2,), True, 1)
+        assert 0 < move.done_bytes < move.total_bytes and move.total_bytes > 4_000_000
+        assert move.eta_s > 0
+        moving = await client.order(StatusRequest(state="moving"), StatusResponse)
+        assert [(each.topic, each.adding_replicas) for each in moving.partitions] == [("heavy", (2,))]
+        cancel = AlterReassignmentsRequest((WantedReassignment("heavy", 0, None),))
+        await client.order(cancel, AlterReassignmentsResponse)
+        await wait_status(client, StatusRequest(), lambda a: not a.moves_total)
 
 
 # --- top ----------------------------------------------------------------------------------------------------
