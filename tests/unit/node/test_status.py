@@ -170,15 +170,20 @@ async def test_bad_questions_are_refused() -> None:
 async def test_why_tells_what_is_wrong_and_what_led_there() -> None:
     key = TopicPartition("orders", 0)
     async with cluster(3) as running, AsyncClient.connect(running.bootstrap) as client:
-        ids = tuple(BrokerId(number) for number in (2, 1, 3))
+        # What the controller remembers goes with its process: another node is to be stopped.
+        office = (await wait_status(client, StatusRequest(), lambda a: a.controller_id >= 0)).controller_id
+        leader, *others = sorted(running.nodes, key=lambda number: number == office)
+        ids = tuple(BrokerId(number) for number in (leader, *others))
         topic = NewTopic("orders", -1, -1, {0: ids}, configs={"min.insync.replicas": "3"})
         (created,) = await client.create_topics([topic])
         assert not created.error
-        await wait_status(client, StatusRequest(topic="orders"), lambda a: a.partitions and a.partitions[0].leader == 2)
+        await wait_status(
+            client, StatusRequest(topic="orders"), lambda a: a.partitions and a.partitions[0].leader == leader
+        )
         calm = diagnose(await ask(client, key, timeout_s=10))
-        assert calm.findings == () and calm.leader == 2
+        assert calm.findings == () and calm.leader == leader
 
-        await running.stop_node(2)
+        await running.stop_node(leader)
         answer = await wait_status(
             client, StatusRequest(topic="orders"), lambda a: a.partitions_troubled and len(a.partitions[0].isr) == 2
             and a.partitions[0].high_watermark == 0 and problems_by_kind(a)
@@ -191,18 +196,18 @@ async def test_why_tells_what_is_wrong_and_what_led_there() -> None:
         told = diagnose(await ask(client, key, timeout_s=10))
         assert {finding.what for finding in told.findings} == {"broker.unreachable", "partition.under_min_isr"}
         assert all(finding.do and finding.doing and finding.since_ms for finding in told.findings)
-        assert told.leader in (1, 3) and len(told.isr) == 2
+        assert told.leader in others and len(told.isr) == 2
         events = [event.what for _, event in told.events]
         assert "controller.broker.gone" in events
-        assert "controller.elected" in events and "replica.leads" in events and "isr.propose" not in events[:3]
+        assert "controller.elected" in events and "replica.leads" in events
         assert any("a broker is being stopped" in event.detail for _, event in told.events)
         assert any("not in sync" in line for line in told.progress)
-        same = await get_json(running, "/api/why?topic=orders&partition=0")
+        same = await get_json(running, "/api/why?topic=orders&partition=0", node=office)
         assert {each["what"] for each in same["findings"]} == {finding.what for finding in told.findings}
 
         with pytest.raises(KafkaliteError):
             await ask(client, TopicPartition("orders", 7), timeout_s=10)
-        await running.start_node(2)
+        await running.start_node(leader)
         while diagnose(await ask(client, key, timeout_s=10)).findings:
             await asyncio.sleep(0.05)
 
