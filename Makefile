@@ -7,10 +7,11 @@ SEED ?=
 SEEDS ?= 500
 START ?= 1
 JOBS ?= 2
+OLD ?= HEAD~1
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test check setup lint format types imports sim contract interop chaos bench peer rewrite docs checklist clean
+.PHONY: help demo test check setup lint format types imports sim contract interop chaos rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -59,9 +60,19 @@ interop: $(VENV)/.complete ## every foreign client that can be had here: Python,
 chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, restarts, a ZooKeeper restart
 	$(PY) -m kafkalite.testing.chaos --seconds 120
 
+rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then ten with OLD=COMMIT's code and this one's mixed
+	$(PY) -m bench.rolling --rounds 10
+	$(PY) -m bench.rolling --rounds 10 --old $(OLD)
+
 bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions
 	$(PY) -m bench.throughput
 	$(PY) -m bench.failover
+
+dist: $(VENV)/.complete ## wheel and sdist in dist/, and a clean environment that sees them serve
+	.ci/dist $(PY)
+
+binary: $(VENV)/.complete ## dist/kafkalite: one file that serves without a Python installed
+	.ci/binary $(PY)
 
 peer: $(VENV)/.complete ## the same load on kafkalite and on Apache Kafka, side by side (needs Java and Maven)
 	$(PY) -m bench.kafka_peer

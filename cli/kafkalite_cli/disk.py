@@ -29,7 +29,13 @@ def disk() -> None:
 @click.option("--broker", type=int, help="Only this node's.")
 @client_options
 def list_disks(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Every disk: state, room, what is on it. Exits 1 if one is offline or full, or a node does not answer."""
+    """Every disk: state, room, what is on it. Exits 1 if one is offline or full, or a node does not answer.
+
+    Example:
+
+    \b
+      kafkalite admin disk list
+    """
     out = Output(as_json)
 
     async def work() -> int:
@@ -76,7 +82,13 @@ def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ..
 @click.option("--broker", type=int, required=True, help="The node whose disk it is.")
 @client_options
 def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Take DIRECTORY into service again, after a swap or a repair; no restart is needed."""
+    """Take DIRECTORY into service again, after a swap or a repair; no restart is needed.
+
+    Example:
+
+    \b
+      kafkalite admin disk online /disk2 --broker 3
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:

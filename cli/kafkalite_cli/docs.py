@@ -13,6 +13,8 @@ from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.kafka.schema import schemas
 from kafkalite.rpc import messages
 from kafkalite.rpc.messages import Message, by_kind, response_kind
+from kafkalite_cli.docs_configuration import configuration_page
+from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,7 +102,7 @@ _KAFKA_DIFFERENCES = (
     ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered; clients fall back to the classic one."),
     ("Transactions", "As with Kafka 3.9 without KIP-890's second part: EndTxn does not bump the epoch. Batches of transactions are checked for epoch and sequence; whether the partition was added to the transaction is not verified with the coordinator at append."),
     ("Security", "No SASL, TLS, ACLs, delegation tokens, quotas or SCRAM: none of their APIs is advertised."),
-    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics. Of brokers all configuration can be read; what changes while they run are the limits of reassignments (`reassignment.parallel.*`, for the whole cluster: resource name empty). What is not set can be deleted whatever its name, as with Kafka."),
+    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, brokers and all brokers (an empty name); which keys of a broker take effect without a restart: docs/configuration.md. Kafka's broker-wide spellings (log.retention.ms) are taken and told as ours (retention.ms). The limits of reassignments (`reassignment.parallel.*`) are settings of all brokers. What is not set can be deleted whatever its name, as with Kafka."),
     ("Reassignment", "Any broker takes AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders, not only the controller. A reassignment goes in batches (KIP-435) where limits are set: `replicas` of ListPartitionReassignments are all that there are or will be; the steps under way are in the tagged field 435, `current_batch`: per topic `name` and `partitions`, each with `partition_index`, `current_replicas` and `target_replicas`. Throttles are given with `kafkalite admin reassign --throttle`; Kafka's `*.replication.throttled.*` are refused."),
     ("Disks", "DescribeLogDirs tells total and usable bytes. AlterReplicaLogDirs checks its orders and answers OPERATION_NOT_ATTEMPTED to a move between two disks: replicas are not moved between the disks of a node yet."),
 )  # fmt: skip
@@ -139,12 +141,19 @@ def kafka_protocol() -> str:
 
 
 #: Page (relative to the repository) and the function that writes it.
-PAGES: dict[str, Callable[[], str]] = {"docs/rpc-api.md": rpc_api, "docs/kafka-protocol.md": kafka_protocol}
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/rpc-api.md": rpc_api,
+    "docs/kafka-protocol.md": kafka_protocol,
+    "docs/configuration.md": configuration_page,
+    "docs/metrics.md": metrics_page,
+    "docs/grafana/kafkalite.json": grafana_dashboard,
+}
 
 
 def main() -> None:
     """Write every page."""
     for name, page in PAGES.items():
+        (ROOT / name).parent.mkdir(exist_ok=True)
         (ROOT / name).write_text(page(), encoding="utf-8")
 
 

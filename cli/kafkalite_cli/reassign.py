@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.controller.limits import KEYS
+from kafkalite.config import LIMIT_KEYS
 from kafkalite.controller.planner import Goal, Plan, make_plan
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId, TopicPartition
@@ -55,7 +55,14 @@ def plan(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Compute a plan with few movements and show it; nothing is moved."""
+    """Compute a plan with few movements and show it; nothing is moved.
+
+    Examples:
+
+    \b
+      kafkalite admin reassign plan --brokers 2,3,4 -o plan.json
+      kafkalite admin reassign plan --drain-broker 1 -o plan.json
+    """
     if brokers is None and not drain_broker and replicas is None:
         raise click.UsageError("give --brokers, --drain-broker or --replicas")
     allowed = None if brokers is None else frozenset(parse_brokers(brokers, "--brokers"))
@@ -233,11 +240,18 @@ def execute(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Order what a plan says: all of it, or nothing if a line of it is wrong."""
+    """Order what a plan says: all of it, or nothing if a line of it is wrong.
+
+    Examples:
+
+    \b
+      kafkalite admin reassign execute plan.json --max-replicas 1 --max-partitions 2 --watch
+      kafkalite admin reassign execute plan.json --throttle 50000000
+    """
     targets = read_plan(plan_path)
     limits = {
         key: str(value)
-        for key, value in zip(KEYS, (max_replicas, max_partitions, max_leader_movements), strict=True)
+        for key, value in zip(LIMIT_KEYS, (max_replicas, max_partitions, max_leader_movements), strict=True)
         if value is not None
     }
 
@@ -290,7 +304,13 @@ async def _ongoing(client: AsyncClient, timeout_s: float) -> tuple[Reassignment,
 @click.option("--watch", "is_watched", is_flag=True, help="Go on until all is done.")
 @client_options
 def status(is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """How far the reassignments are: partitions, bytes, rate, time left."""
+    """How far the reassignments are: partitions, bytes, rate, time left.
+
+    Example:
+
+    \b
+      kafkalite admin reassign status --watch
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -305,7 +325,13 @@ def status(is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) ->
 @reassign.command("list")
 @client_options
 def list_(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """The whole plan; what has a step is the current batch."""
+    """The whole plan; what has a step is the current batch.
+
+    Example:
+
+    \b
+      kafkalite admin reassign list
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -354,7 +380,14 @@ def _told(each: Reassignment) -> dict[str, Any]:
 @click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
 def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Roll reassignments back to the replicas there were before (default: all of them)."""
+    """Roll reassignments back to the replicas there were before (default: all of them).
+
+    Examples:
+
+    \b
+      kafkalite admin reassign cancel
+      kafkalite admin reassign cancel flights-3
+    """
     named = [parse_partition(each) for each in partitions]
 
     async def work() -> None:

@@ -496,11 +496,17 @@ class AsyncClient:
         known = self.view.brokers.keys()
         await self.metadata((), timeout_s=timeout_s)
         nodes = sorted(known | self.view.brokers.keys())
-        tasks = [
-            self.supervisor.spawn(f"client.ask[{node}]", self._ask_one(node, message, timeout_s), Policy.ISOLATED)
-            for node in nodes
-        ]
-        return {node: await task for node, task in zip(nodes, tasks, strict=True)}
+        return await self.ask_nodes(dict.fromkeys(nodes, message), timeout_s=timeout_s)
+
+    async def ask_nodes(
+        self, questions: Mapping[BrokerId, Message], *, timeout_s: float = 10.0
+    ) -> dict[BrokerId, Message | KafkaliteError]:
+        """Ask these brokers at once, each its own question; an answer or an error for each."""
+        tasks = {
+            node: self.supervisor.spawn(f"client.ask[{node}]", self._ask_one(node, message, timeout_s), Policy.ISOLATED)
+            for node, message in questions.items()
+        }
+        return {node: await task for node, task in tasks.items()}
 
     async def ask_node(self, node: BrokerId, message: Message, *, timeout_s: float = 10.0) -> Message | KafkaliteError:
         """Ask one live broker; an error if there is no such broker."""

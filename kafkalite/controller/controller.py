@@ -32,6 +32,7 @@ from kafkalite.rpc.messages import (
     IsrChangedRequest,
     IsrChangedResponse,
 )
+from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +59,8 @@ class Controller:
         cluster_settings: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.stats = ControllerStats()
+        #: By partition, by broker id, and "" for the office itself; outlives the terms.
+        self.history = History(env.clock.wall_ms)
         self._config = config
         self._env = env
         self._supervisor = supervisor
@@ -106,6 +109,7 @@ class Controller:
                 except DeposedError as error:
                     self.stats.resignations += 1
                     _log.warning("controller.resigned", epoch=won.epoch, reason=str(error))
+                    self.history.note("", "controller.resigned", str(error))
                     await candidate.give_up()
         except SessionExpiredError:
             self._candidate = None
@@ -126,6 +130,7 @@ class Controller:
         phases = FailoverPhases("controller", won.vacant_since)
         phases.detected_ms = (self._env.clock.monotonic() - won.vacant_since) * 1000
         _log.info("controller.elected", epoch=won.epoch)
+        self.history.note("", "controller.in_office", f"controller epoch {won.epoch}")
 
         def channels(post: Callable[[Event], None]) -> Channels:
             return Channels(
@@ -161,6 +166,7 @@ class Controller:
             limits=lambda: limits_from(self._cluster_settings()),
             phases=phases,
             on_ready=lambda: _log.info("controller.ready", epoch=won.epoch),
+            history=self.history,
         )
         self._leadership = leadership
         watcher = self._supervisor.spawn(

@@ -18,10 +18,13 @@ from kafkalite.config import TopicConfig
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
 from kafkalite.controller.events import (
+    Advance,
+    BeginDraining,
     BrokersChanged,
     BrokerSuspected,
     CloseChannel,
     ClusterRead,
+    ControlledShutdown,
     ControlledShutdownReceived,
     DeletionsRequested,
     DropDeletionOrders,
@@ -39,7 +42,9 @@ from kafkalite.controller.events import (
     PartitionRemoved,
     PartitionsDrained,
     Post,
+    PreferredElection,
     PreferredElectionRequested,
+    Purpose,
     ReadStates,
     ReassignmentRequested,
     RemovePartition,
@@ -48,10 +53,12 @@ from kafkalite.controller.events import (
     ReplyShutdown,
     RereadTopics,
     Resign,
+    Restart,
     Send,
     SettleOrder,
     StatesRead,
     StatesWritten,
+    TakeOffice,
     Ticked,
     TopicRemoved,
     TopicsChanged,
@@ -68,12 +75,24 @@ from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.env.seams import Clock
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.rpc.messages import ControlledShutdownResponse, IsrChangedRequest
+from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)
 
 TICK_S = 5.0
 #: Every so many ticks all topic znodes are read again: what somebody changed by hand is seen.
 TICKS_PER_FULL_READ = 6
+
+#: Why states are written, for people.
+_CAUSES: dict[type[Purpose], str] = {
+    Restart: "a replica asked for it: its disk failed, or is back",
+    Repair: "brokers came, went or changed",
+    TakeOffice: "a controller took office",
+    PreferredElection: "an election was ordered",
+    ControlledShutdown: "a broker is being stopped",
+    Advance: "a step of a reassignment",
+    BeginDraining: "the partition is being removed",
+}
 
 
 class Source(IntEnum):
@@ -106,8 +125,10 @@ class Leadership:
         limits: Callable[[], Limits],
         phases: FailoverPhases,
         on_ready: Callable[[], None],
+        history: History,
     ) -> None:
         self.state = state
+        self._history = history
         self.ready = False
         #: Registrations that cannot be used: path -> reason.
         self.malformed_brokers: Mapping[str, str] = {}
@@ -221,6 +242,7 @@ class Leadership:
 
     async def _turn(self) -> None:
         """One piece of news of each kind, so that none starves the others; the most urgent first."""
+        self._stats.queue_size = len(self._dirty) + len(self._posted) + bool(self._isr_changes)
         if self._deposed is not None:
             raise DeposedError(self._deposed)
         if self._expired:
@@ -231,6 +253,7 @@ class Leadership:
         if self._dirty:
             source = min(self._dirty)
             since = self._dirty.pop(source)
+            self._stats.event_queue.add((self._clock.monotonic() - since) * 1000)
             await self._read_source(source, since)
         if self._isr_changes:
             changed, self._isr_changes = tuple(self._isr_changes), {}
@@ -447,6 +470,7 @@ class Leadership:
                 return event
             case Note(event_name, subject, detail):
                 _log.info(f"controller.{event_name}", subject=subject, detail=detail)
+                self._history.note(subject, f"controller.{event_name}", detail)
             case Resign(reason):
                 raise DeposedError(reason)
             case _:
@@ -457,6 +481,12 @@ class Leadership:
         written, conflicts = await self._storage.write_states(effect.writes, effect.chunk)
         self._stats.unclean_elections += effect.unclean
         self._stats.leader_elections += len(written)
+        cause = _CAUSES[type(effect.purpose)]
+        for partition, state in written.items():
+            detail = f"leader {state.leader}, epoch {state.leader_epoch}, ISR {list(state.isr)}; {cause}"
+            self._history.note(str(partition), "controller.elected", detail)
+        for partition in conflicts:
+            self._history.note(str(partition), "controller.conflict", f"its state was changed meanwhile; {cause}")
         if self._phases is not None:
             self._phases.written_ms = self._since(self._phases)
             self._phases.partitions += len(written)

@@ -46,7 +46,9 @@ _VECTOR_BYTES = 4096
 class Request:
     """One request under way. Whoever handles it calls `respond` (or `respond_nothing`) exactly once."""
 
-    __slots__ = ("api", "buffers", "client_id", "connection", "correlation_id", "is_answered", "version")
+    __slots__ = (
+        "api", "began", "buffers", "client_id", "connection", "correlation_id", "is_answered", "returned", "version"
+    )  # fmt: skip
 
     def __init__(
         self, connection: KafkaConnection, api: Api | None, version: int, correlation_id: int, client_id: str
@@ -58,6 +60,9 @@ class Request:
         self.client_id = client_id
         self.buffers: list[Buffer] = []
         self.is_answered = False
+        #: Monotonic seconds: when the handler was called, and when it returned.
+        self.began = 0.0
+        self.returned = 0.0
 
     @property
     def client_host(self) -> str:
@@ -98,6 +103,7 @@ class Request:
         """The client expects no answer (Produce with acks=0)."""
         assert not self.is_answered, "a request was answered twice"
         self.is_answered = True
+        self.connection.listener.timed(self)
         self.connection.answered(self)
 
 

@@ -24,6 +24,7 @@ from kafkalite.kafka.codec import encode
 from kafkalite.kafka.connection import KafkaConnection, Request
 from kafkalite.kafka.services import Services
 from kafkalite.model import Endpoint
+from kafkalite.telemetry.counters import Requests
 
 _log = structlog.get_logger(__name__)
 
@@ -49,6 +50,8 @@ class KafkaListener:
         self.shared_bytes = SHARED_BYTES
         self.shared_view = memoryview(bytearray(SHARED_BYTES))
         self.connections: dict[KafkaConnection, None] = {}
+        self.monotonic = services.clock.monotonic
+        self.requests = Requests()
         #: Bytes in buffers of half received requests.
         self.memory_bytes = 0
         self._memory_max = config.queued_max_request_bytes
@@ -164,17 +167,27 @@ class KafkaListener:
         if request.version not in api.served_versions:
             request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
+        request.began = self.monotonic()
         try:
             result = api.handler(request, message)
         except ApiError as error:
             request.respond(refusal(api, message, request.version, error.code, str(error)))
             return
+        request.returned = self.monotonic()
         if result is None:
             return
         if type(result) is CoroutineType:
             self.services.supervisor.spawn(f"kafka.{api.name}", self._finish(request, message, result), Policy.ISOLATED)
         else:
             request.respond(result)
+
+    def timed(self, request: Request) -> None:
+        """A request has its answer: for the metrics."""
+        if request.api is not None and request.began:
+            now = self.monotonic()
+            # Answered from within the handler: all of it was our own work.
+            returned = request.returned or now
+            self.requests.add(request.api.name, returned - request.began, now - request.began)
 
     async def _finish(self, request: Request, message: Any, work: Coroutine[Any, Any, Any]) -> None:
         api = request.api

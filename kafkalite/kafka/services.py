@@ -144,11 +144,18 @@ class Partitions(Protocol):
 class Services(Protocol):
     """Everything else of the node."""
 
-    config: BrokerConfig
     clock: Clock
     network: Network
     random: random.Random
     supervisor: Supervisor
+
+    @property
+    def config(self) -> BrokerConfig:
+        """As it is now; `static_config`: without dynamic settings."""
+        ...
+
+    @property
+    def static_config(self) -> BrokerConfig: ...
 
     @property
     def partitions(self) -> Partitions: ...
@@ -184,6 +191,13 @@ class Services(Protocol):
     async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse: ...
 
     async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse: ...
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        """A broker's own dynamic settings; None: those of all brokers. Raises ApiError, CoordinatorError."""
+        ...
+
+    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        """Replace them (already validated). Raises ApiError, CoordinatorError."""
+        ...
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         """The topic's own settings. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION."""
@@ -191,16 +205,6 @@ class Services(Protocol):
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Replace the topic's own settings (already validated). Raises ApiError, CoordinatorError."""
-        ...
-
-    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
-        """A broker's dynamic settings; None: those of all brokers."""
-        ...
-
-    async def set_broker_overrides(
-        self, broker_id: BrokerId | None, overrides: Mapping[str, str], *, validate_only: bool
-    ) -> None:
-        """Replace them. Raises ApiError INVALID_CONFIG (also for what would need a restart), CoordinatorError."""
         ...
 
     def log_dirs(self) -> list[LogDir]:

@@ -60,6 +60,7 @@ class LogManager:
         handle_capacity: int = DEFAULT_CAPACITY,
     ) -> None:
         self._config = config
+        self.producer_id_expiration_ms = config.producer_id_expiration_ms
         self._disk = disk
         self._clock = clock
         self._supervisor = supervisor
@@ -680,7 +681,7 @@ class LogManager:
             for path in log.delete_old_segments(self.hw_of(log.topic_partition), now_ms):
                 self._remove_later(path, log.config.file_delete_delay_ms, is_dir=False)
                 removed += 1
-            log.expire_producers(now_ms, self._config.producer_id_expiration_ms)
+            log.expire_producers(now_ms, self.producer_id_expiration_ms)
 
         await self._each_log(look_at)
         return removed

@@ -9,12 +9,15 @@ from kafkalite.controller.controller import Controller
 from kafkalite.controller.partition_admin import PartitionAdmin
 from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
+from kafkalite.node.group_api import GroupApi
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.node.overview import Overview
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
 from kafkalite.replica import rpc_handlers
@@ -38,6 +41,9 @@ from kafkalite.rpc.messages import (
     HealthResponse,
     HeartbeatRequest,
     HeartbeatResponse,
+    HistoryEvent,
+    HistoryRequest,
+    HistoryResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     IsrChangedRequest,
@@ -47,11 +53,14 @@ from kafkalite.rpc.messages import (
     MetadataResponse,
     NewTopic,
     RemovePartitionsRequest,
+    StatusRequest,
 )
 from kafkalite.rpc.server import Handler, Reply, Request
 
 #: A client that asks for an unknown topic waits at most so long for its creation to be known here.
 AUTO_CREATE_WAIT_S = 5.0
+#: Of one question about the past.
+MAX_SUBJECTS = 100
 
 R = TypeVar("R", bound=Message)
 
@@ -61,6 +70,7 @@ class Host(Protocol):
 
     replicas: ReplicaManager
     metadata: MetadataCache
+    env: Env
     controller: Controller
     orders: TopicOrders
     disks: DiskOrders
@@ -68,7 +78,9 @@ class Host(Protocol):
     reassignment_admin: ReassignmentAdmin
     config_orders: ConfigOrders
     kafka: KafkaSide
+    overview: Overview
     auto_create_topics: bool
+    started_ms: int
 
     @property
     def cluster_id(self) -> str: ...
@@ -76,6 +88,8 @@ class Host(Protocol):
     def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
 
     def problems(self) -> tuple[HealthProblem, ...]: ...
+
+    def history(self, subjects: Sequence[str]) -> list[HistoryEvent]: ...
 
     async def allocate_producer_id(self) -> ProducerId: ...
 
@@ -87,6 +101,7 @@ class Api:
         self._host = host
         self._answers = MetadataAnswers(host.metadata)
         self._transactions = TransactionApi(lambda: host.kafka, host.metadata)
+        self._groups = GroupApi(lambda: host.kafka, host.metadata, host.env.clock)
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         """For RpcServer."""
@@ -94,6 +109,7 @@ class Api:
         return {
             **rpc_handlers.handlers(host.replicas),
             **self._transactions.handlers(),
+            **self._groups.handlers(),
             IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
             ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
             MetadataRequest: self._metadata,
@@ -109,6 +125,8 @@ class Api:
             AlterConfigsRequest: _answer(host.config_orders.alter),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
+            HistoryRequest: self._history,
+            StatusRequest: _answer(host.overview.answer),
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
@@ -154,6 +172,12 @@ class Api:
 
     def _health(self, request: Request) -> Reply:
         return Reply(HealthResponse(self._host.identity()[0], self._host.problems()))
+
+    def _history(self, request: Request) -> Reply:
+        message = request.message
+        assert isinstance(message, HistoryRequest)
+        events = self._host.history(message.subjects[:MAX_SUBJECTS])
+        return Reply(HistoryResponse(self._host.identity()[0], self._host.started_ms, tuple(events)))
 
 
 def _answer(serve: Callable[[Any], Coroutine[Any, Any, Message]]) -> Handler:

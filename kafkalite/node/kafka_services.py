@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.controller.limits import is_limit, parse_limit
+from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import NotSentError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
@@ -159,7 +159,6 @@ class NodeServices:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._answers = MetadataAnswers(node.metadata)
-        self.config = node.config
         self.clock = node.env.clock
         self.network = node.env.network
         self.random = node.env.random
@@ -208,6 +207,20 @@ class NodeServices:
         """See PartitionAdmin.elect."""
         return await self._node.partition_admin.elect(request)
 
+    @property
+    def config(self) -> BrokerConfig:
+        return self._node.config
+
+    @property
+    def static_config(self) -> BrokerConfig:
+        return self._node.static_config
+
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        return await read_config(await self._node.session.wait(), BROKERS, _entity(broker_id))
+
+    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        await write_config(await self._node.session.wait(), BROKERS, _entity(broker_id), overrides, replace=True)
+
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if self._node.metadata.topic(topic) is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
@@ -221,32 +234,6 @@ class NodeServices:
         if current is None:
             raise NotSentError("no session with ZooKeeper")
         await write_config(current, TOPICS, topic, overrides, replace=True)
-
-    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
-        current = self._node.session.current
-        if current is None:
-            return self._node.configs.broker(broker_id)
-        return await read_config(current, BROKERS, _broker_entity(broker_id))
-
-    async def set_broker_overrides(
-        self, broker_id: BrokerId | None, overrides: Mapping[str, str], *, validate_only: bool
-    ) -> None:
-        before = await self.broker_overrides(broker_id)
-        for key, value in sorted(overrides.items()):
-            if value == before.get(key):
-                continue  # it may have been written with `kafkalite admin config`, which takes more
-            if not is_limit(key):
-                raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: cannot be changed while brokers run")
-            if broker_id is not None:
-                raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: holds for the cluster, not for one broker")
-            if parse_limit(value) is None:
-                raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: {value!r} is not an integer of at least 1")
-        if validate_only:
-            return
-        current = self._node.session.current
-        if current is None:
-            raise NotSentError("no session with ZooKeeper")
-        await write_config(current, BROKERS, _broker_entity(broker_id), overrides, replace=True)
 
     def log_dirs(self) -> list[LogDir]:
         hosted: dict[str, list[LogDirReplica]] = {}
@@ -305,3 +292,7 @@ async def _wait(change: Awaitable[None], seconds: float) -> None:
 
 
 __all__ = ["NodePartitions", "NodeServices"]
+
+
+def _entity(broker_id: BrokerId | None) -> str:
+    return paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)

@@ -47,6 +47,8 @@ class Consuming:
     def fetch(self, request: FetchRequest, done: FetchDone) -> None:
         """Call `done` once: at once if there are min_bytes, or an error to tell; else when they come, or max_wait."""
         answers, body, size_bytes, is_error = self._read(request)
+        counters = self._hosted.counters
+        counters.fetch_requests += len(request.partitions)
         wheel = self._hosted.wheel
         if (
             size_bytes >= request.min_bytes
@@ -55,12 +57,16 @@ class Consuming:
             or not request.partitions
             or len(wheel) >= MAX_WAITING
         ):
+            counters.bytes_out += size_bytes
+            counters.failed_fetch_requests += is_error
             done(answers, body)
             return
         del answers, body  # a long poll holds no record bytes
 
         def complete() -> None:
-            again, records, _, _ = self._read(request)
+            again, records, total, failed = self._read(request)
+            counters.bytes_out += total
+            counters.failed_fetch_requests += failed
             done(again, records)
 
         delayed = DelayedFetch(wheel, request.min_bytes - size_bytes, complete)

@@ -20,6 +20,7 @@ from kafkalite.replica.leader import next_high_watermark, on_append, on_flushed,
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages import ReplicaFetchedPartition
+from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)
 
@@ -36,6 +37,15 @@ class Counters:
     failed_isr_updates: int = 0
     fenced_high_watermarks: int = 0
     truncations_below_high_watermark: int = 0
+    bytes_in: int = 0
+    messages_in: int = 0
+    bytes_out: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_fetch_requests: int = 0
 
 
 class HostedPartitions:
@@ -66,6 +76,7 @@ class HostedPartitions:
         self.usable = usable
         self.wheel = DeadlineWheel()
         self.counters = Counters()
+        self.history = History(clock.wall_ms)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_topic: dict[str, dict[int, Partition]] = {}
         #: Those whose high watermark may move as soon as the node is no longer fenced.
@@ -125,6 +136,8 @@ class HostedPartitions:
                 if session.pending_bytes >= session.min_bytes:
                     self.wake(session)
         partition.appended_bytes += size_bytes
+        self.counters.bytes_in += size_bytes
+        self.counters.messages_in += log_end_offset - leader.log_end_offset
         is_flush_needed = partition.config.log_flush_before_ack
         on_append(leader, log_end_offset, is_flush_needed=is_flush_needed)
         if is_flush_needed:
@@ -252,6 +265,7 @@ class HostedPartitions:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
         if partition.leader is not None:
             _log.warning("replica.resigned", partition=str(partition.topic_partition), reason=reason)
+            self.history.note(str(partition.topic_partition), "replica.resigned", reason)
             partition.is_settled = False
             self.demote(partition)
 
@@ -267,6 +281,7 @@ class HostedPartitions:
             path=error.path,
             error=str(error),
         )
+        self.history.note(str(partition.topic_partition), "replica.offline", f"{error.directory}: {error}")
         self.demote(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self._on_offline(partition)
         self._on_storage_error(error)

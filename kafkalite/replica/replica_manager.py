@@ -327,9 +327,9 @@ class ReplicaManager:
 
     # --- asked by people and by other parts of the node ------------------------------------------
 
-    def describe(self, topics: Sequence[str]) -> DescribeReplicasResponse:
+    def describe(self, topics: Sequence[str], partitions: Sequence[tuple[str, int]] = ()) -> DescribeReplicasResponse:
         """See Describing.describe."""
-        return self._describing.describe(topics)
+        return self._describing.describe(topics, partitions)
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """See Describing.problems."""

@@ -300,6 +300,7 @@ class Serving:
         session.with_news.pop(entry, None)
         body.extend(info.records)
         answers.append(_told(entry, info.size_bytes))
+        self._hosted.counters.replication_bytes_out += info.size_bytes
         return info.size_bytes
 
     # --- throttled replicas --------------------------------------------------------------------

@@ -43,6 +43,7 @@ from kafkalite.rpc.messages import (
     by_kind,
 )
 from kafkalite.security.principal import ANONYMOUS, Principal
+from kafkalite.telemetry.counters import Requests
 
 _log = structlog.get_logger(__name__)
 
@@ -112,6 +113,7 @@ class RpcServer:
     Args:
         identity: asked at each hello.
         handlers: by class of request.
+        monotonic: seconds; requests are timed if it is given.
     """
 
     def __init__(
@@ -122,10 +124,14 @@ class RpcServer:
         config: BrokerConfig,
         identity: Callable[[], Identity],
         handlers: Mapping[type[Message], Handler],
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
+        self.monotonic = monotonic
+        self.requests = Requests()
         self.network = network
         self.supervisor = supervisor
         self.config = config
+        self.max_connections = config.max_connections
         self.identity = identity
         self.handlers = dict(handlers)
         self.memory = RequestMemory(config.queued_max_request_bytes)
@@ -153,7 +159,7 @@ class RpcServer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)
-        if self._closing or len(self.connections) >= self.config.max_connections:
+        if self._closing or len(self.connections) >= self.max_connections:
             if not self._closing:
                 _log.warning("rpc.refused", peer=address, reason="max.connections reached")
             writer.transport.abort()
@@ -199,6 +205,10 @@ class _Slot:
     done: bool = False
     reply: Reply | None = None
     waiting: asyncio.Future[Reply | None] | None = None
+    #: For the metrics: the API, when its handler was called, and when it returned (monotonic seconds).
+    api: str = ""
+    began: float = 0.0
+    returned: float = 0.0
 
 
 class _Connection:
@@ -352,12 +362,18 @@ class _Connection:
         message = from_fields(cls, frame.fields)
         self._slots.append(slot)
         self._fetches += slot.is_fetch
+        monotonic = self.server.monotonic
+        if monotonic is not None:
+            slot.api, slot.began = cls.__name__, monotonic()
         try:
             outcome = handler(Request(message, frame.body, self.peer))
         except ApiError as error:
             outcome = _refusal(error)
+        if monotonic is not None:
+            slot.returned = monotonic()
         if outcome is None or isinstance(outcome, Reply):
             slot.done, slot.reply = True, outcome
+            self._timed(slot)
             return
         if inspect.iscoroutine(outcome):
             name = f"rpc.{cls.__name__}[{self.peer.address}]"
@@ -379,9 +395,16 @@ class _Connection:
             # Of a coroutine the supervisor tells; of a future its owner has to.
             slot.reply = Reply(ErrorResponse(int(ErrorCode.UNKNOWN_SERVER_ERROR), type(error).__name__))
         slot.done = True
+        self._timed(slot)
         if not self._flush_due and not self._closed:
             self._flush_due = True
             self._loop.call_soon(self._flush_now)
+
+    def _timed(self, slot: _Slot) -> None:
+        """The answer is there."""
+        if self.server.monotonic is not None and slot.api:
+            ended = slot.returned if slot.waiting is None else self.server.monotonic()
+            self.server.requests.add(slot.api.removesuffix("Request"), slot.returned - slot.began, ended - slot.began)
 
     # --- answering ---------------------------------------------------------------------------
 

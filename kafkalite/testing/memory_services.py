@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
-from kafkalite.config import BrokerConfig, topic_config
+from kafkalite.config import BrokerConfig, topic_config, with_dynamic
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -285,7 +285,7 @@ class MemoryServices:
     """See the module. Set `kafka_endpoint` once the listener is bound."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, network: Network, supervisor: Supervisor) -> None:
-        self.config = config
+        self._config = config
         self.clock = clock
         self.network = network
         self.random = random.Random(1)
@@ -385,6 +385,22 @@ class MemoryServices:
             self._add(topic, range(have, count))
         return TopicResult(topic, 0)
 
+    @property
+    def static_config(self) -> BrokerConfig:
+        return self._config
+
+    @property
+    def config(self) -> BrokerConfig:
+        return with_dynamic(
+            self._config, self.broker_settings.get(None, {}), self.broker_settings.get(self.broker_id, {})
+        )
+
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        return self.broker_settings.get(broker_id, {})
+
+    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        self.broker_settings[broker_id] = dict(overrides)
+
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if topic not in self._ids:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -392,15 +408,6 @@ class MemoryServices:
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.overrides[topic] = dict(overrides)
-
-    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
-        return self.broker_settings.get(broker_id, {})
-
-    async def set_broker_overrides(
-        self, broker_id: BrokerId | None, overrides: Mapping[str, str], *, validate_only: bool
-    ) -> None:
-        if not validate_only:
-            self.broker_settings[broker_id] = dict(overrides)
 
     def log_dirs(self) -> list[LogDir]:
         replicas = [

@@ -282,6 +282,11 @@ class GroupCoordinator:
             for _, entry in sorted(partition.entries.items()):
                 yield entry.group
 
+    def count(self) -> tuple[int, int]:
+        """(groups, committed offsets) coordinated here, as far as they are loaded."""
+        entries = [entry for partition in self.log.states() for entry in partition.entries.values()]
+        return len(entries), sum(len(entry.offsets.committed) for entry in entries)
+
     def describe(self, group_id: str) -> Group | None:
         """None: there is no such group."""
         _, entry = self._find(group_id)
