@@ -62,6 +62,7 @@ chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, res
 bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions
 	$(PY) -m bench.throughput
 	$(PY) -m bench.failover
+	$(PY) -m bench.silence
 
 peer: $(VENV)/.complete ## the same load on kafkalite and on Apache Kafka, side by side (needs Java and Maven)
 	$(PY) -m bench.kafka_peer

@@ -32,6 +32,8 @@ MAX_PATIENCE_FACTOR = 16
 PROBATION_S = 1.0
 #: Wrong suspicions are forgotten after so long.
 FORGET_S = 300.0
+#: No answer is waited for less than this.
+MIN_WAIT_S = 0.05
 #: Our own loop was late by so much: what was not heard meanwhile says nothing of the others.
 OWN_PAUSE_S = 0.5
 
@@ -115,7 +117,9 @@ class Liveness:
         while True:
             began = self._env.clock.monotonic()
             patience = self._timeout_s * self._patience_factor(watched.broker.broker_id)
-            refused, answered = await self._beat(watched, patience)
+            # When it was last heard counts, not when this question was put.
+            left = patience if watched.is_suspected else watched.heard_at + patience - began
+            refused, answered = await self._beat(watched, max(left, MIN_WAIT_S))
             now = self._env.clock.monotonic()
             if answered:
                 if now - watched.heard_at > 2 * self._interval_s + OWN_PAUSE_S:

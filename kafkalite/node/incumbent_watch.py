@@ -28,6 +28,8 @@ _log = structlog.get_logger(__name__)
 MAX_PATIENCE_FACTOR = 16
 #: ... and is the configured one again after so long without a removal.
 FORGET_S = 300.0
+#: No answer is waited for less than this.
+MIN_WAIT_S = 0.05
 #: Our own loop was late by so much: what was not heard meanwhile says nothing of the controller.
 OWN_PAUSE_S = 0.5
 
@@ -75,7 +77,8 @@ class IncumbentWatch:
                 await asyncio.sleep(self._interval_s)
                 continue
             patience = self._patience_s(began)
-            refused, answered = await self._beat(incumbent[1], patience)
+            # When it was last heard counts, not when this question was put.
+            refused, answered = await self._beat(incumbent[1], max(heard_at + patience - began, MIN_WAIT_S))
             now = self._env.clock.monotonic()
             if answered or now - began > patience + OWN_PAUSE_S:
                 heard_at = now
