@@ -116,6 +116,9 @@ class BrokerConfig:
         "a node that does not answer for so long loses its leaderships, or the controller's office; 0 never",
         low=0,
     )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = _key(
+        0, "a replica that moves between disks of the node is copied so fast; 0: as fast as it goes", low=0
+    )
     controlled_shutdown_enable: bool = _key(True, "move leaders off before stopping")
     controlled_shutdown_max_wait_ms: int = _key(10_000, "patience of a controlled shutdown", low=0)
 

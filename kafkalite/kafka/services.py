@@ -41,13 +41,15 @@ INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """One directory. `partitions`: (partition, size in bytes, how far its log end is behind the high watermark)."""
+    """One directory. `partitions`: (partition, size in bytes, how far its log end is behind the high watermark);
+    `futures`: the same for replicas that are on their way to it, how far they are behind the replica in use."""
 
     path: str
     error: ErrorCode
     total_bytes: int
     usable_bytes: int
     partitions: tuple[tuple[TopicPartition, int, int], ...]
+    futures: tuple[tuple[TopicPartition, int, int], ...] = ()
 
 
 class Partitions(Protocol):
@@ -153,6 +155,13 @@ class Services(Protocol):
 
     def log_dirs(self) -> list[LogDir]:
         """The directories of this node's logs and what is in them."""
+        ...
+
+    async def alter_replica_log_dirs(
+        self, moves: Mapping[str, Sequence[TopicPartition]]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Move replicas of this node between its directories: directory -> partitions. LOG_DIR_NOT_FOUND,
+        REPLICA_NOT_AVAILABLE, KAFKA_STORAGE_ERROR (offline, or no room)."""
         ...
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:

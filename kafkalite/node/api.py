@@ -45,6 +45,7 @@ from kafkalite.rpc.messages import (
     Message,
     MetadataRequest,
     MetadataResponse,
+    MoveReplicasRequest,
     NewTopic,
     RemovePartitionsRequest,
 )
@@ -111,6 +112,7 @@ class Api:
             HealthRequest: self._health,
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
+            MoveReplicasRequest: _answer(host.disks.move),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
 

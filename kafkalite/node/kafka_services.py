@@ -214,13 +214,24 @@ class NodeServices:
             mine.append((partition.topic_partition, log.size_bytes, lag))
         return [self._log_dir(path, tuple(sorted(mine)), path in offline) for path, mine in sorted(hosted.items())]
 
+    async def alter_replica_log_dirs(
+        self, moves: Mapping[str, Sequence[TopicPartition]]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """See DiskOrders.alter_replica_log_dirs."""
+        return await self._node.disks.alter_replica_log_dirs(moves)
+
     def _log_dir(self, path: str, mine: tuple[tuple[TopicPartition, int, int], ...], is_offline: bool) -> LogDir:
         try:
             usable = self._node.env.disk.free_bytes(path)
         except OSError:
             usable, is_offline = -1, True
         error = ErrorCode.KAFKA_STORAGE_ERROR if is_offline else ErrorCode.NONE
-        return LogDir(path, error, -1, usable, () if is_offline else mine)
+        futures = tuple(
+            (move.topic_partition, 0 if move.future is None else move.future.size_bytes, move.lag)
+            for move in self._node.logs.moves.under_way()
+            if move.target == path
+        )
+        return LogDir(path, error, -1, usable, () if is_offline else mine, () if is_offline else futures)
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         first, count = await self._node.reserve_producer_ids()

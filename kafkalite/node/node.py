@@ -128,6 +128,7 @@ class Node:
             request_restart=self.disk_care.report,
         )
         self.logs.hw_of = self.replicas.high_watermark
+        self.logs.on_exchanged = self.replicas.hosted.exchanged
         self.controller = Controller(
             config=config,
             env=env,

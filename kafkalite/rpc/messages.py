@@ -720,11 +720,65 @@ class DiskDescription:
     offline_replicas: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DiskMove:
+    """A replica on its way between disks of one node. `state` waiting, copying, done or failed (`reason` says why);
+    `lag`: offsets that are still to be copied; bytes as of now."""
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    state: str
+    copied_bytes: int
+    size_bytes: int
+    lag: int
+    throttle: int = 0
+    reason: str = ""
+
+
 @_kind(81)
 @dataclass(frozen=True, slots=True)
 class DescribeDisksResponse(Message):
+    """`moves`: those under way first, then those that are over, oldest first."""
+
     broker_id: BrokerId
     disks: tuple[DiskDescription, ...]
+    moves: tuple[DiskMove, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMoveOrder:
+    """`throttle` in bytes per second; 0: what the node's configuration says."""
+
+    topic: str
+    partition: int
+    directory: str
+    throttle: int = 0
+
+
+@_kind(84)
+@dataclass(frozen=True, slots=True)
+class MoveReplicasRequest(Message):
+    """Move replicas of THIS node to other log directories of it (`admin disk move`, Kafka's AlterReplicaLogDirs)."""
+
+    moves: tuple[DiskMoveOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMoveResult:
+    topic: str
+    partition: int
+    error: int
+    message: str = ""
+
+
+@_kind(85)
+@dataclass(frozen=True, slots=True)
+class MoveReplicasResponse(Message):
+    """One result for each order, in their order. No error: the move is under way, or the replica is there."""
+
+    results: tuple[DiskMoveResult, ...]
 
 
 @_kind(82)

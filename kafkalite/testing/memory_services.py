@@ -376,5 +376,15 @@ class MemoryServices:
         ]
         return [LogDir("/memory", ErrorCode.NONE, -1, -1, tuple(sizes))]
 
+    async def alter_replica_log_dirs(
+        self, moves: Mapping[str, Sequence[TopicPartition]]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        def outcome(path: str, key: TopicPartition) -> ErrorCode:
+            if path != "/memory":
+                return ErrorCode.LOG_DIR_NOT_FOUND
+            return ErrorCode.NONE if key in self.partitions.logs else ErrorCode.REPLICA_NOT_AVAILABLE
+
+        return {key: outcome(path, key) for path, keys in moves.items() for key in keys}
+
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         return ProducerId(next(self._blocks) * 1000), 1000

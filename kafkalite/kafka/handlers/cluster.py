@@ -172,10 +172,11 @@ class ClusterHandlers:
         results = []
         for directory in self._services.log_dirs():
             topics: dict[str, list[Any]] = {}
-            for key, size, lag in directory.partitions:
-                if wanted is None or key in wanted:
-                    entry = response.DescribeLogDirsPartition(key.partition, size, lag, False)
-                    topics.setdefault(key.topic, []).append(entry)
+            for found, is_future in ((directory.partitions, False), (directory.futures, True)):
+                for key, size, lag in found:
+                    if wanted is None or key in wanted:
+                        entry = response.DescribeLogDirsPartition(key.partition, size, lag, is_future)
+                        topics.setdefault(key.topic, []).append(entry)
             results.append(
                 response.DescribeLogDirsResult(
                     int(directory.error),
