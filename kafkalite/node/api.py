@@ -14,6 +14,7 @@ from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
+from kafkalite.node.draining import Draining
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
@@ -24,6 +25,7 @@ from kafkalite.rpc.messages import (
     AddPartitionsRequest,
     AlterConfigsRequest,
     AlterReassignmentsRequest,
+    CommittedOffsetsRequest,
     ControlledShutdownRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -65,6 +67,7 @@ class Host(Protocol):
     controller: Controller
     orders: TopicOrders
     disks: DiskOrders
+    draining: Draining
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     config_orders: ConfigOrders
@@ -113,6 +116,7 @@ class Api:
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
             MoveReplicasRequest: _answer(host.disks.move),
+            CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
 

@@ -799,6 +799,34 @@ class DiskOnlineResponse(Message):
     logs: int = 0
 
 
+@_kind(86)
+@dataclass(frozen=True, slots=True)
+class CommittedOffsetsRequest(Message):
+    """What have the consumer groups that THIS node coordinates committed for these partitions (topic, number)?"""
+
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsOffset:
+    """`lowest` of the offsets that `groups` groups have committed; unstable while a transaction may change one."""
+
+    topic: str
+    partition: int
+    lowest: int
+    groups: int
+    is_unstable: bool = False
+
+
+@_kind(87)
+@dataclass(frozen=True, slots=True)
+class CommittedOffsetsResponse(Message):
+    """`coordinated`: the partitions of __consumer_offsets whose groups are all known here now."""
+
+    coordinated: tuple[int, ...]
+    offsets: tuple[GroupsOffset, ...]
+
+
 @_kind(46)
 @dataclass(frozen=True, slots=True)
 class DescribeClusterRequest(Message):
