@@ -42,7 +42,8 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class PreferredElection:
-    """The order in /admin/preferred_replica_election, whose znode goes when it is done."""
+    """The order in /admin/preferred_replica_election, whose znode goes when it is done; version -1: nobody ordered it
+    (kafkalite.controller.balance)."""
 
     order_version: int
     #: Where nobody in sync is alive, a replica that is not may lead; records can be lost.
@@ -282,6 +283,13 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True)
+class BalanceDue:
+    """Time to look whether brokers lead what they should; `percentage` of their leaderships may be elsewhere."""
+
+    percentage: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatesRead:
     """State znodes as they are now. None: there is none.
 
@@ -350,6 +358,7 @@ Event = (
     | ReplicasStopped
     | InitialisationDue
     | Ticked
+    | BalanceDue
     | StatesRead
     | StatesWritten
     | TopicsWritten

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import assert_never
 
@@ -18,6 +19,7 @@ from kafkalite.config import TopicConfig
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
 from kafkalite.controller.events import (
+    BalanceDue,
     BrokersChanged,
     BrokerSuspected,
     CloseChannel,
@@ -90,6 +92,14 @@ class Source(IntEnum):
     TICK = 9
 
 
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """auto.leader.rebalance.enable: how often to look, and how much may be out of place."""
+
+    interval_s: float
+    percentage: int
+
+
 class Leadership:
     """Runs until the session ends (SessionExpiredError) or another controller is in office (DeposedError)."""
 
@@ -104,6 +114,7 @@ class Leadership:
         stats: ControllerStats,
         topic_config: Callable[[str], TopicConfig],
         limits: Callable[[], Limits],
+        balance: Balance | None,
         phases: FailoverPhases,
         on_ready: Callable[[], None],
     ) -> None:
@@ -118,6 +129,8 @@ class Leadership:
         self._stats = stats
         self._topic_config = topic_config
         self._limits = limits
+        self._balance = balance
+        self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._stale_topics: set[str] = set()
         self._drained: dict[TopicPartition, None] = {}
         self._on_ready = on_ready
@@ -204,7 +217,9 @@ class Leadership:
         while True:
             if not self._has_work():
                 try:
-                    async with asyncio.timeout(TICK_S):
+                    async with asyncio.timeout(
+                        TICK_S if self._balance is None else min(TICK_S, self._balance.interval_s)
+                    ):
                         await self._wake.wait()
                 except TimeoutError:
                     ticks += 1
@@ -238,6 +253,9 @@ class Leadership:
         if self._drained:
             drained, self._drained = tuple(sorted(self._drained)), {}
             await self._handle(PartitionsDrained(drained))
+        if self._balance is not None and self._clock.monotonic() >= self._balance_due:
+            self._balance_due = self._clock.monotonic() + self._balance.interval_s
+            await self._handle(BalanceDue(self._balance.percentage))
         if self._posted:
             event = self._posted.pop(0)
             if isinstance(event, BrokerSuspected) and self.state.has_broker(event.broker_id, event.broker_epoch):
