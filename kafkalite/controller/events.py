@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkalite.controller.state import Replicas, Topic
-from kafkalite.coordination.znodes import PartitionRemoval
+from kafkalite.coordination.znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages import (
     ControlledShutdownResponse,
@@ -191,6 +191,7 @@ class ReassignmentRequested:
     targets: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
     malformed: str | None = None
+    limits: OrderLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -505,6 +505,8 @@ def _reassignment(order: tuple[bytes, int] | None) -> ReassignmentRequested:
     if order is None:
         return ReassignmentRequested({})
     try:
-        return ReassignmentRequested(znodes.decode_reassignment(order[0]), znodes.decode_throttles(order[0]))
+        data = order[0]
+        targets, throttles = znodes.decode_reassignment(data), znodes.decode_throttles(data)
+        return ReassignmentRequested(targets, throttles, limits=znodes.decode_order_limits(data))
     except znodes.ZnodeError as error:
         return ReassignmentRequested({}, malformed=error.reason)

@@ -946,6 +946,9 @@ class AlterReassignmentsRequest(Message):
     allow_replication_factor_change: bool = True
     is_atomic: bool = False
     may_replace: bool = True
+    #: Replicas at once per partition, partitions under way, leaders that move; 0 none. They hold beside the cluster's own
+    #: limits until the order is done, and replace those of an order that is under way.
+    limits: tuple[int, int, int] = (0, 0, 0)
 
 
 @_kind(55)
