@@ -66,7 +66,10 @@ class ZkChecker:
                 elif found := _STATE.match(op.path):
                     self._state((found[1], int(found[2])), op.data, f"by {host or 'a shell'} in zxid {zxid}")
             elif isinstance(op, Delete) and (found := _STATE.match(op.path)):
-                self.states.pop((found[1], int(found[2])), None)
+                partition = (found[1], int(found[2]))
+                self.states.pop(partition, None)
+                # What comes under this name later is another partition, whose epochs begin anew.
+                self._leaders = {key: leader for key, leader in self._leaders.items() if key[0] != partition}
 
     def _controller_epoch(self, epoch: int) -> None:
         _demand(epoch >= self.controller_epoch, "controller epoch goes up", f"{self.controller_epoch} -> {epoch}")

@@ -94,6 +94,6 @@ async def test_who_alone_has_the_records_stays(tmp_path: Path) -> None:
             values = [int(record.value or b"") for record in await consumer.poll(timeout_s=5)]
         assert values == list(range(len(values))) and 0 < len(values) < COUNT
         with pytest.raises(ApiError) as caught:
-            await client.fetch_raw(T0, Offset(len(values)))
+            await client.fetch_raw(T0, Offset(len(values)), timeout_s=1)
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
         assert [problem.what for problem in cluster.nodes[1].replicas.problems()] == ["replica.damaged"]
