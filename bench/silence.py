@@ -59,11 +59,11 @@ class Load:
                 future = await self._producer.send(
                     self._topic, None, b"%012d" % sent, partition=sent % self._partitions
                 )
-                future.add_done_callback(self._done)
+                future.add_done_callback(self.note)
                 sent += 1
             await asyncio.sleep(0.002)
 
-    def _done(self, future: asyncio.Future[RecordMetadata]) -> None:
+    def note(self, future: asyncio.Future[RecordMetadata]) -> None:
         if future.cancelled() or future.exception() is not None:
             self.failed += 1
         else:
@@ -84,6 +84,8 @@ async def measure(
             fault()
             struck = time.monotonic()
             every = [await producer.send(topic, None, b"after", partition=number) for number in range(partitions)]
+            for future in every:
+                future.add_done_callback(load.note)
             for future in every:
                 await future
             all_back = time.monotonic()

@@ -85,7 +85,7 @@ class OperatorWorkload:
         elif kind == "disk":
             directory = source.choice(self._plan.log_dirs)
             node = BrokerId(source.randint(1, self._plan.nodes))
-            order = DiskMoveOrder(where.topic, where.partition, directory, source.choice((0, 2_000)))
+            order = DiskMoveOrder(where.topic, where.partition, directory, source.choice((0, 50_000)))
             await client.ask_node(node, MoveReplicasRequest((order,)), timeout_s=_TIMEOUT_S)
         elif kind == "create":
             await client.create_topics([NewTopic(CHURN, source.randint(1, 3), REPLICAS)], timeout_s=_TIMEOUT_S)

@@ -187,6 +187,9 @@ class Simulation:
     def _committed(self, zxid: int, host: str, ops: tuple[Any, ...]) -> None:
         # In the server's midst: an exception here would end up somewhere in the product.
         try:
+            if self.zk.touches_states(ops):
+                # Until now the ISR was the old one: each of its members had to have what is committed (F8).
+                self.replicas.observe(self.views(), self.zk.states)
             self.zk.committed(zxid, host, ops)
             for op in ops:
                 if found := _TOPIC.fullmatch(getattr(op, "path", "")):
@@ -237,6 +240,7 @@ class Simulation:
             isr=replica.current_isr,
             partition_epoch=replica.partition_epoch,
             path=path,
+            controller_epoch=node.node.replicas.controller_epoch,
         )
 
     def check(self) -> None:
