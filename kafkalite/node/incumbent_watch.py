@@ -78,16 +78,21 @@ class IncumbentWatch:
                 continue
             patience = self._patience_s(began)
             # When it was last heard counts, not when this question was put.
-            refused, answered = await self._beat(incumbent[1], max(heard_at + patience - began, MIN_WAIT_S))
+            left = max(heard_at + patience - began, MIN_WAIT_S)
+            refused, answered = await self._beat(incumbent[1], left)
             now = self._env.clock.monotonic()
-            if answered or now - began > patience + OWN_PAUSE_S:
+            if answered or now - began > left + OWN_PAUSE_S:
                 heard_at = now
             elif refused or now - heard_at >= patience:
                 await self._remove(incumbent[0], incumbent[1], "refuses connections" if refused else "does not answer")
                 if not refused:
                     self._factor = min(MAX_PATIENCE_FACTOR, self._factor * 2)
                 self._removed_at = heard_at = now
+            paused_at = self._env.clock.monotonic()
             await self._pause(answered)
+            now = self._env.clock.monotonic()
+            if now - paused_at > self._interval_s + OWN_PAUSE_S:
+                heard_at = now  # we were stopped ourselves, between two questions
 
     def _incumbent(self) -> tuple[BrokerId, Endpoint] | None:
         controller_id = self._metadata.controller_id
