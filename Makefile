@@ -67,6 +67,7 @@ rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then
 bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions
 	$(PY) -m bench.throughput
 	$(PY) -m bench.failover
+	$(PY) -m bench.silence
 
 dist: $(VENV)/.complete ## wheel and sdist in dist/, and a clean environment that sees them serve
 	.ci/dist $(PY)

@@ -125,6 +125,14 @@ class BrokerConfig:
         "a node that does not answer for so long loses its leaderships, or the controller's office; 0 never",
         low=0,
     )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = _key(
+        0, "a replica that moves between disks of the node is copied so fast; 0: as fast as it goes", low=0
+    )
+    auto_leader_rebalance_enable: bool = _key(False, "give leaderships back to the preferred replicas now and then")
+    leader_imbalance_check_interval_seconds: int = _key(300, "... so often", low=1)
+    leader_imbalance_per_broker_percentage: int = _key(
+        10, "... to brokers that lack more than this share of theirs", low=0, high=100
+    )
     controlled_shutdown_enable: bool = _key(True, "move leaders off before stopping")
     controlled_shutdown_max_wait_ms: int = _key(10_000, "patience of a controlled shutdown", low=0)
 

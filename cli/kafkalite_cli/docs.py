@@ -104,7 +104,7 @@ _KAFKA_DIFFERENCES = (
     ("Security", "No SASL, TLS, ACLs, delegation tokens, quotas or SCRAM: none of their APIs is advertised."),
     ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, brokers and all brokers (an empty name); which keys of a broker take effect without a restart: docs/configuration.md. Kafka's broker-wide spellings (log.retention.ms) are taken and told as ours (retention.ms). The limits of reassignments (`reassignment.parallel.*`) are settings of all brokers. What is not set can be deleted whatever its name, as with Kafka."),
     ("Reassignment", "Any broker takes AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders, not only the controller. A reassignment goes in batches (KIP-435) where limits are set: `replicas` of ListPartitionReassignments are all that there are or will be; the steps under way are in the tagged field 435, `current_batch`: per topic `name` and `partitions`, each with `partition_index`, `current_replicas` and `target_replicas`. Throttles are given with `kafkalite admin reassign --throttle`; Kafka's `*.replication.throttled.*` are refused."),
-    ("Disks", "DescribeLogDirs tells total and usable bytes. AlterReplicaLogDirs checks its orders and answers OPERATION_NOT_ATTEMPTED to a move between two disks: replicas are not moved between the disks of a node yet."),
+    ("Disks", "DescribeLogDirs tells total and usable bytes. AlterReplicaLogDirs moves a replica between the disks of its node while it is in use; DescribeLogDirs shows the copy under way (`is_future_key`) with how far it is behind."),
 )  # fmt: skip
 
 

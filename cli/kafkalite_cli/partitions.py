@@ -92,7 +92,11 @@ def add_partitions(
 @click.command("remove-partitions")
 @click.argument("topic")
 @click.option("--count", type=click.IntRange(1), required=True, help="How many to remove, from the end.")
-@click.option("--drain", is_flag=True, help="Take no more records now; remove when retention has emptied them.")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Take no more records now; remove when all groups have read them, or retention has emptied them.",
+)
 @client_options
 def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Remove a topic's last partitions with their records.

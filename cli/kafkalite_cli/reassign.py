@@ -10,13 +10,10 @@ from typing import Any
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.config import LIMIT_KEYS
 from kafkalite.controller.planner import Goal, Plan, make_plan
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ListReassignmentsRequest,
@@ -249,25 +246,18 @@ def execute(
       kafkalite admin reassign execute plan.json --throttle 50000000
     """
     targets = read_plan(plan_path)
-    limits = {
-        key: str(value)
-        for key, value in zip(LIMIT_KEYS, (max_replicas, max_partitions, max_leader_movements), strict=True)
-        if value is not None
-    }
+    limits = (max_replicas or 0, max_partitions or 0, max_leader_movements or 0)
 
     async def work() -> None:
         out = Output(as_json)
         async with connect(bootstrap, timeout_s) as client:
-            if limits:
-                request = AlterConfigsRequest("brokers", "<default>", limits)
-                changed = await client.order(request, AlterConfigsResponse, timeout_s=timeout_s)
-                refuse(changed.error, changed.message)
             order = AlterReassignmentsRequest(
                 tuple(WantedReassignment(p.topic, p.partition, r, throttle or 0) for p, r in sorted(targets.items())),
                 int(timeout_s * 1000),
                 allow_replication_factor_change=allow_rf_change,
                 is_atomic=True,
                 may_replace=replace,
+                limits=limits,
             )
             answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
             _refuse_any(answer)

@@ -11,7 +11,7 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.controller.candidate import Candidate, Won
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.events import Event
-from kafkalite.controller.leadership import Leadership, Source
+from kafkalite.controller.leadership import Balance, Leadership, Source
 from kafkalite.controller.limits import limits_from
 from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.problems import find_problems
@@ -163,6 +163,7 @@ class Controller:
             clock=self._env.clock,
             stats=self.stats,
             topic_config=self._topic_config,
+            balance=self._balance(),
             limits=lambda: limits_from(self._cluster_settings()),
             phases=phases,
             on_ready=lambda: _log.info("controller.ready", epoch=won.epoch),
@@ -179,6 +180,13 @@ class Controller:
             self._since.clear()
             leadership.close()
             watcher.cancel()
+
+    def _balance(self) -> Balance | None:
+        config = self._config
+        if not config.auto_leader_rebalance_enable:
+            return None
+        interval_s = float(config.leader_imbalance_check_interval_seconds)
+        return Balance(interval_s, config.leader_imbalance_per_broker_percentage)
 
     async def _watch_incumbency(self, candidate: Candidate, leadership: Leadership) -> None:
         """End the term when /controller is not ours any more, whoever removed it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import assert_never
 
@@ -19,6 +20,7 @@ from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
 from kafkalite.controller.events import (
     Advance,
+    BalanceDue,
     BeginDraining,
     BrokersChanged,
     BrokerSuspected,
@@ -109,6 +111,14 @@ class Source(IntEnum):
     TICK = 9
 
 
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """auto.leader.rebalance.enable: how often to look, and how much may be out of place."""
+
+    interval_s: float
+    percentage: int
+
+
 class Leadership:
     """Runs until the session ends (SessionExpiredError) or another controller is in office (DeposedError)."""
 
@@ -123,6 +133,7 @@ class Leadership:
         stats: ControllerStats,
         topic_config: Callable[[str], TopicConfig],
         limits: Callable[[], Limits],
+        balance: Balance | None,
         phases: FailoverPhases,
         on_ready: Callable[[], None],
         history: History,
@@ -139,6 +150,8 @@ class Leadership:
         self._stats = stats
         self._topic_config = topic_config
         self._limits = limits
+        self._balance = balance
+        self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._stale_topics: set[str] = set()
         self._drained: dict[TopicPartition, None] = {}
         self._on_ready = on_ready
@@ -225,7 +238,9 @@ class Leadership:
         while True:
             if not self._has_work():
                 try:
-                    async with asyncio.timeout(TICK_S):
+                    async with asyncio.timeout(
+                        TICK_S if self._balance is None else min(TICK_S, self._balance.interval_s)
+                    ):
                         await self._wake.wait()
                 except TimeoutError:
                     ticks += 1
@@ -261,6 +276,9 @@ class Leadership:
         if self._drained:
             drained, self._drained = tuple(sorted(self._drained)), {}
             await self._handle(PartitionsDrained(drained))
+        if self._balance is not None and self._clock.monotonic() >= self._balance_due:
+            self._balance_due = self._clock.monotonic() + self._balance.interval_s
+            await self._handle(BalanceDue(self._balance.percentage))
         if self._posted:
             event = self._posted.pop(0)
             if isinstance(event, BrokerSuspected) and self.state.has_broker(event.broker_id, event.broker_epoch):
@@ -517,6 +535,8 @@ def _reassignment(order: tuple[bytes, int] | None) -> ReassignmentRequested:
     if order is None:
         return ReassignmentRequested({})
     try:
-        return ReassignmentRequested(znodes.decode_reassignment(order[0]), znodes.decode_throttles(order[0]))
+        data = order[0]
+        targets, throttles = znodes.decode_reassignment(data), znodes.decode_throttles(data)
+        return ReassignmentRequested(targets, throttles, limits=znodes.decode_order_limits(data))
     except znodes.ZnodeError as error:
         return ReassignmentRequested({}, malformed=error.reason)

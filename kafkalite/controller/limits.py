@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kafkalite.config import LEADER_MOVEMENTS, LIMIT_PREFIXES, PARTITIONS, REPLICAS, parse_limit
 from kafkalite.controller.events import UNLIMITED, Limits
+from kafkalite.coordination.znodes import OrderLimits
 
 
 def limits_from(settings: Mapping[str, str]) -> Limits:
@@ -18,3 +19,17 @@ def limits_from(settings: Mapping[str, str]) -> Limits:
         return UNLIMITED
 
     return Limits(value(REPLICAS), value(PARTITIONS), value(LEADER_MOVEMENTS))
+
+
+def limits_of_order(limits: OrderLimits) -> Limits:
+    """What an order limits itself to; 0 limits nothing."""
+    return Limits(*(each or UNLIMITED for each in limits))
+
+
+def stricter(one: Limits, other: Limits) -> Limits:
+    """Both hold: the cluster's, and those of the order under way."""
+    return Limits(
+        min(one.replicas, other.replicas),
+        min(one.partitions, other.partitions),
+        min(one.leader_movements, other.leader_movements),
+    )

@@ -20,7 +20,7 @@ from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka.transactions.groups import TransactionGroups
 from kafkalite.kafka.transactions.markers import LocalMarkers, MarkerChannels
-from kafkalite.model import Endpoint
+from kafkalite.model import Endpoint, TopicPartition
 
 
 class KafkaSide:
@@ -59,6 +59,10 @@ class KafkaSide:
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets committed for them are purged, on the nodes that coordinate the groups."""
         self._services.supervisor.spawn("groups.purge", self.groups.topics_deleted(topics), Policy.ISOLATED)
+
+    def partitions_removed(self, partitions: Iterable[TopicPartition]) -> None:
+        """The same for partitions that have left their topics."""
+        self._services.supervisor.spawn("groups.purge", self.groups.partitions_removed(partitions), Policy.ISOLATED)
 
     async def close(self) -> None:
         await self.listener.close()

@@ -15,6 +15,7 @@ from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
+from kafkalite.node.draining import Draining
 from kafkalite.node.group_api import GroupApi
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.overview import Overview
@@ -27,6 +28,7 @@ from kafkalite.rpc.messages import (
     AddPartitionsRequest,
     AlterConfigsRequest,
     AlterReassignmentsRequest,
+    CommittedOffsetsRequest,
     ControlledShutdownRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -51,6 +53,7 @@ from kafkalite.rpc.messages import (
     Message,
     MetadataRequest,
     MetadataResponse,
+    MoveReplicasRequest,
     NewTopic,
     RemovePartitionsRequest,
     StatusRequest,
@@ -74,6 +77,7 @@ class Host(Protocol):
     controller: Controller
     orders: TopicOrders
     disks: DiskOrders
+    draining: Draining
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     config_orders: ConfigOrders
@@ -129,6 +133,8 @@ class Api:
             StatusRequest: _answer(host.overview.answer),
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
+            MoveReplicasRequest: _answer(host.disks.move),
+            CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
 

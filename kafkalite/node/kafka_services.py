@@ -242,6 +242,11 @@ class NodeServices:
             lag = max(0, partition.high_watermark - log.log_end_offset)
             replica = LogDirReplica(partition.topic_partition, log.size_bytes, lag)
             hosted.setdefault(log.directory, []).append(replica)
+        for move in self._node.logs.moves.under_way():
+            size = 0 if move.future is None else move.future.size_bytes
+            hosted.setdefault(move.target, []).append(
+                LogDirReplica(move.topic_partition, size, move.lag, is_future=True)
+            )
         answers: list[LogDir] = []
         for log_dir in self._node.logs.dirs():
             total = usable = -1
@@ -260,19 +265,11 @@ class NodeServices:
     async def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartition, str]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        online = {log_dir.path: log_dir.online for log_dir in self._node.logs.dirs()}
-        return {partition: self._alter_log_dir(partition, path, online) for partition, path in assignments.items()}
-
-    def _alter_log_dir(self, partition: TopicPartition, path: str, online: Mapping[str, bool]) -> ErrorCode:
-        if path not in online:
-            return ErrorCode.LOG_DIR_NOT_FOUND
-        if not online[path]:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        hosted = self._node.replicas.partition(partition)
-        if hosted is None:
-            return ErrorCode.REPLICA_NOT_AVAILABLE
-        # A replica stays on the disk it is on: moving it between disks is not built yet.
-        return ErrorCode.NONE if hosted.log.directory == path else ErrorCode.OPERATION_NOT_ATTEMPTED
+        """See DiskOrders.alter_replica_log_dirs."""
+        moves: dict[str, list[TopicPartition]] = {}
+        for partition, path in assignments.items():
+            moves.setdefault(path, []).append(partition)
+        return await self._node.disks.alter_replica_log_dirs(moves)
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         first, count = await self._node.reserve_producer_ids()

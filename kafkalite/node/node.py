@@ -37,6 +37,7 @@ from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.disk_orders import DiskOrders
+from kafkalite.node.draining import Draining
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
@@ -136,6 +137,7 @@ class Node:
             request_restart=self.disk_care.report,
         )
         self.logs.hw_of = self.replicas.high_watermark
+        self.logs.on_exchanged = self.replicas.hosted.exchanged
         self.controller = Controller(
             config=config,
             env=env,
@@ -170,6 +172,15 @@ class Node:
         )
         self.kafka = KafkaSide(NodeServices(self))
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
+        self.metadata.on_partitions_removed = self.kafka.partitions_removed
+        self.draining = Draining(
+            env=env,
+            supervisor=self.supervisor,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            groups=self.kafka.groups,
+            hello=lambda: HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="draining"),
+        )
         self.http = HttpServer(env.network, StatusPages(self).pages())
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
@@ -280,6 +291,7 @@ class Node:
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
         self.supervisor.spawn("disks.care", self.disk_care.run())
+        self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self.link.run())
         self.supervisor.spawn("controller.watch", self._incumbent_watch().run())
         self.session.on_lost(self.replicas.on_session_lost)

@@ -17,6 +17,7 @@ from kafkalite.model import (
     ProducerId,
     TopicPartition,
 )
+from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
@@ -129,6 +130,10 @@ class Consuming:
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+        except ApiError as error:
+            if give_up_damaged(self._hosted, self._metadata, partition, error):
+                raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+            raise
         answer = FetchedPartition(
             wanted.topic,
             wanted.partition,

@@ -14,6 +14,7 @@ import structlog
 from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica.fetch_session import FetchSession
 from kafkalite.replica.leader import next_high_watermark, on_append, on_flushed, on_idle_fetch
@@ -159,10 +160,17 @@ class HostedPartitions:
 
     async def _flush(self, partition: Partition) -> None:
         """Flush until all that was appended is on the disk: one fsync serves all appends since the one before."""
-        log = partition.log
         try:
             while True:
-                synced = await log.flush()
+                log = partition.log
+                try:
+                    synced = await log.flush()
+                except StorageError:
+                    if partition.log is not log:  # it has moved to another disk meanwhile
+                        continue
+                    raise
+                if partition.log is not log:
+                    continue
                 if partition.leader is not None:
                     on_flushed(partition.leader, synced)
                     self.advance(partition)
@@ -268,6 +276,12 @@ class HostedPartitions:
             self.history.note(str(partition.topic_partition), "replica.resigned", reason)
             partition.is_settled = False
             self.demote(partition)
+
+    def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
+        """The replica goes on with another log that holds the same: it has moved to another disk."""
+        partition = self._partitions.get(old.topic_partition)
+        if partition is not None and partition.log is old:
+            partition.log = new
 
     def fail_storage(self, partition: Partition, error: StorageError) -> None:
         """The replica goes offline (KIP-18); the node decides what else that means."""

@@ -725,11 +725,65 @@ class DiskDescription:
     offline_replicas: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DiskMove:
+    """A replica on its way between disks of one node. `state` waiting, copying, done or failed (`reason` says why);
+    `lag`: offsets that are still to be copied; bytes as of now."""
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    state: str
+    copied_bytes: int
+    size_bytes: int
+    lag: int
+    throttle: int = 0
+    reason: str = ""
+
+
 @_kind(81)
 @dataclass(frozen=True, slots=True)
 class DescribeDisksResponse(Message):
+    """`moves`: those under way first, then those that are over, oldest first."""
+
     broker_id: BrokerId
     disks: tuple[DiskDescription, ...]
+    moves: tuple[DiskMove, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMoveOrder:
+    """`throttle` in bytes per second; 0: what the node's configuration says."""
+
+    topic: str
+    partition: int
+    directory: str
+    throttle: int = 0
+
+
+@_kind(84)
+@dataclass(frozen=True, slots=True)
+class MoveReplicasRequest(Message):
+    """Move replicas of THIS node to other log directories of it (`admin disk move`, Kafka's AlterReplicaLogDirs)."""
+
+    moves: tuple[DiskMoveOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMoveResult:
+    topic: str
+    partition: int
+    error: int
+    message: str = ""
+
+
+@_kind(85)
+@dataclass(frozen=True, slots=True)
+class MoveReplicasResponse(Message):
+    """One result for each order, in their order. No error: the move is under way, or the replica is there."""
+
+    results: tuple[DiskMoveResult, ...]
 
 
 @_kind(82)
@@ -748,6 +802,34 @@ class DiskOnlineResponse(Message):
     error: int
     message: str = ""
     logs: int = 0
+
+
+@_kind(86)
+@dataclass(frozen=True, slots=True)
+class CommittedOffsetsRequest(Message):
+    """What have the consumer groups that THIS node coordinates committed for these partitions (topic, number)?"""
+
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsOffset:
+    """`lowest` of the offsets that `groups` groups have committed; unstable while a transaction may change one."""
+
+    topic: str
+    partition: int
+    lowest: int
+    groups: int
+    is_unstable: bool = False
+
+
+@_kind(87)
+@dataclass(frozen=True, slots=True)
+class CommittedOffsetsResponse(Message):
+    """`coordinated`: the partitions of __consumer_offsets whose groups are all known here now."""
+
+    coordinated: tuple[int, ...]
+    offsets: tuple[GroupsOffset, ...]
 
 
 @_kind(46)
@@ -873,6 +955,9 @@ class AlterReassignmentsRequest(Message):
     allow_replication_factor_change: bool = True
     is_atomic: bool = False
     may_replace: bool = True
+    #: Replicas at once per partition, partitions under way, leaders that move; 0 none. They hold beside the cluster's own
+    #: limits until the order is done, and replace those of an order that is under way.
+    limits: tuple[int, int, int] = (0, 0, 0)
 
 
 @_kind(55)
