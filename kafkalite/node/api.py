@@ -14,6 +14,7 @@ from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
+from kafkalite.node.group_api import GroupApi
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
@@ -87,6 +88,7 @@ class Api:
         self._host = host
         self._answers = MetadataAnswers(host.metadata)
         self._transactions = TransactionApi(lambda: host.kafka, host.metadata)
+        self._groups = GroupApi(lambda: host.kafka, host.metadata)
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         """For RpcServer."""
@@ -94,6 +96,7 @@ class Api:
         return {
             **rpc_handlers.handlers(host.replicas),
             **self._transactions.handlers(),
+            **self._groups.handlers(),
             IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
             ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
             MetadataRequest: self._metadata,

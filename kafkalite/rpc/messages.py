@@ -596,6 +596,32 @@ class EndTxnGroupResponse(Message):
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class OffsetToCommit:
+    topic: str
+    partition: int
+    offset: Offset
+
+
+@_kind(76)
+@dataclass(frozen=True, slots=True)
+class OffsetCommitRequest(Message):
+    """Offsets of a group that has no members: who reads assigns its partitions itself. Safe to repeat."""
+
+    group_id: str
+    offsets: tuple[OffsetToCommit, ...]
+
+
+@_kind(77)
+@dataclass(frozen=True, slots=True)
+class OffsetCommitResponse(Message):
+    """With NOT_COORDINATOR, `node_id` is the node to ask instead. All of the offsets are committed, or `error` says why not."""
+
+    error: int
+    node_id: BrokerId = BrokerId(-1)
+    message: str = ""
+
+
 # --- admin: one per verb of the command line -----------------------------------------------------
 
 

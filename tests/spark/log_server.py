@@ -39,6 +39,7 @@ class LogServer:
                 m.FetchRequest: self._fetch,
                 m.ProduceRequest: self._produce,
                 m.InitProducerIdRequest: self._init_producer_id,
+                m.OffsetCommitRequest: self._commit_offsets,
                 m.CreateTopicsRequest: self._create_topics,
                 # transactions that are always granted: what is written shows at once
                 m.FindCoordinatorRequest: lambda request: Reply(m.FindCoordinatorResponse(0, BrokerId(1))),
@@ -105,6 +106,11 @@ class LogServer:
     def _init_producer_id(self, request: Request) -> Reply:
         producer_id, epoch = self.log.init_producer_id()
         return Reply(m.InitProducerIdResponse(0, ProducerId(producer_id), epoch))
+
+    def _commit_offsets(self, request: Request) -> Reply:
+        offsets = {TopicPartition(o.topic, o.partition): o.offset for o in request.message.offsets}
+        self.log.commit_offsets(request.message.group_id, offsets)
+        return Reply(m.OffsetCommitResponse(0, BrokerId(1)))
 
     def _create_topics(self, request: Request) -> Reply:
         for topic in request.message.topics:

@@ -30,7 +30,7 @@ from kafkalite.kafka.groups.group import (
 from kafkalite.kafka.groups.offsets import MAX_METADATA_BYTES, CommittedOffset, GroupOffsets
 from kafkalite.kafka.internal_log import InternalLog, KeyValue
 from kafkalite.kafka.services import GROUP_TOPIC, Services
-from kafkalite.model import LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 
@@ -260,6 +260,21 @@ class GroupCoordinator:
             producer_id=producer_id,
             producer_epoch=producer_epoch,
         )
+
+    async def commit_alone(self, group_id: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Commit offsets for a group without members. Raises ApiError (UNKNOWN_MEMBER_ID: it has some)."""
+        outcome: asyncio.Future[CommitResults] = asyncio.get_running_loop().create_future()
+
+        def done(results: CommitResults) -> None:
+            if not outcome.done():
+                outcome.set_result(results)
+
+        now = self._services.clock.wall_ms()
+        values = {key: CommittedOffset(offset, NO_LEADER_EPOCH, "", now) for key, offset in offsets.items()}
+        self.commit(group_id, "", None, -1, values, done)
+        for partition, error in sorted((await outcome).items()):
+            if error:
+                raise api_error(error, f"{partition}: {error.name}")
 
     def end_transaction(self, index: int, producer_id: ProducerId, *, is_committed: bool) -> None:
         """A producer's marker is in this partition of `__consumer_offsets`."""
