@@ -106,6 +106,17 @@ def timed(spark: Any, rows: int, size: int, work: Callable[[], None]) -> dict[st
     }
 
 
+def per_job(spark: Any, peer: Peer, topic: str, jobs: int = 10) -> dict[str, float]:
+    """What a batch read of next to nothing takes: planning, workers, connections."""
+    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    spent, taken = cpu_seconds(jvm), []
+    for _ in range(jobs):
+        began = time.perf_counter()
+        noop(peer.source(spark.read, topic).load())
+        taken.append(time.perf_counter() - began)
+    return {"ms per job": statistics.median(taken) * 1e3, "ms of processor": (cpu_seconds(jvm) - spent) / jobs * 1e3}
+
+
 def best(runs: list[dict[str, float]]) -> dict[str, float]:
     return {name: max(run[name] for run in runs) for name in runs[0]}
 
@@ -216,6 +227,9 @@ def main() -> int:
             peer.write(rows_of(spark, 20_000, 100), "warm")
             for _ in range(3):
                 noop(peer.source(spark.read, "warm").load())
+            create(peer, "small")
+            peer.write(rows_of(spark, 100, 100), "small")
+            peer.figures["batch read, 100 rows"] = per_job(spark, peer, "small")
         load = os.getloadavg()[0]
         measure(spark, [ours, theirs], create, Path(directory) / "checkpoints", given)
         version = spark.version

@@ -40,7 +40,7 @@ SERVER = {
 @pytest.mark.parametrize(
     ("what", "other_half"),
     [
-        ("read", {"pyspark_kafkalite.sending", "pyspark_kafkalite.encode", "pyspark_kafkalite.exactly_once"}),
+        ("read", {"pandas", "pyspark_kafkalite.sending", "pyspark_kafkalite.encode", "pyspark_kafkalite.exactly_once"}),
         ("write", {"pyspark_kafkalite.fetching", "pyspark_kafkalite.decode", "pyspark_kafkalite.cluster"}),
     ],
 )
