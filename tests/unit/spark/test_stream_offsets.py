@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.model import TopicPartition as Tp
 from pyspark_kafkalite.offsets import limit
-from pyspark_kafkalite.progress import Behind, behind
+from pyspark_kafkalite.progress import Behind, ProgressLog, behind
 from pyspark_kafkalite.stream_offsets import Changes, StreamOffset, changes, next_end, ranges
 
 numbers = st.integers(0, 50)
@@ -95,3 +96,14 @@ def test_how_far_behind() -> None:
     assert behind(source) == Behind(min=0, max=5, avg=3.0, total=9)
     assert behind({"endOffset": None, "latestOffset": None}) is None
     assert behind({"endOffset": "x", "latestOffset": {"logOffset": 3}}) is None
+
+
+def test_a_line_per_batch(caplog) -> None:
+    source = SimpleNamespace(endOffset='{"t":{"0":5,"1":9}}', latestOffset='{"t":{"0":8,"1":9}}')
+    foreign = SimpleNamespace(endOffset="17", latestOffset=None)
+    progress = SimpleNamespace(
+        name=None, id="q", batchId=4, numInputRows=14, processedRowsPerSecond=7.0, sources=[source, foreign]
+    )
+    with caplog.at_level("INFO", "pyspark_kafkalite"):
+        ProgressLog().onQueryProgress(SimpleNamespace(progress=progress))
+    assert caplog.messages == ["query q batch 4: 14 rows, 7 a second, behind by 0 to 3, 1.5 on average, 3 in all"]
