@@ -178,16 +178,16 @@ def measure(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], 
             topic = f"stream-{size}-{rows}"
             create(peer, topic)
             peer.figures[row] = stream(spark, peer, topic, size, rows, scratch / f"{peer.name}-{topic}")
+        show(row, *peers)
 
 
-def show(ours: Peer, theirs: Peer) -> None:
-    for row in ours.figures:
-        cells = []
-        for name, value in ours.figures[row].items():
-            other = theirs.figures[row][name]
-            better = other / value if name.startswith("ms") else value / other
-            cells.append(f"{name} {value:,.0f} | {other:,.0f} ({better:.2f}x)")
-        print(f"{row}: {'; '.join(cells)}", flush=True)
+def show(row: str, ours: Peer, theirs: Peer) -> None:
+    cells = []
+    for name, value in ours.figures[row].items():
+        other = theirs.figures[row][name]
+        better = other / value if name.startswith("ms") else value / other
+        cells.append(f"{name} {value:,.0f} | {other:,.0f} ({better:.2f}x)")
+    print(f"{row}: {'; '.join(cells)}; load {os.getloadavg()[0]:.1f}", flush=True)
 
 
 def main() -> int:
@@ -230,16 +230,16 @@ def main() -> int:
             create(peer, "small")
             peer.write(rows_of(spark, 100, 100), "small")
             peer.figures["batch read, 100 rows"] = per_job(spark, peer, "small")
-        load = os.getloadavg()[0]
-        measure(spark, [ours, theirs], create, Path(directory) / "checkpoints", given)
         version = spark.version
+        print(f"Spark {version}: kafkalite | connector {CONNECTOR_VERSION} on Kafka {KAFKA_VERSION} (times better)")
+        show("batch read, 100 rows", ours, theirs)
+        measure(spark, [ours, theirs], create, Path(directory) / "checkpoints", given)
         admin.close()
-    print(f"Spark {version}: kafkalite | connector {CONNECTOR_VERSION} on Kafka {KAFKA_VERSION} (times better)")
-    show(ours, theirs)
-    print(f"{os.cpu_count()} processors, load {load:.1f} before")
     if given.json:
         figures = {peer.name: peer.figures for peer in (ours, theirs)}
-        Path(given.json).write_text(json.dumps({"spark": version, "load": load, **figures}, indent=1) + "\n")
+        Path(given.json).write_text(
+            json.dumps({"spark": version, "processors": os.cpu_count(), **figures}, indent=1) + "\n"
+        )
     return 0
 
 
