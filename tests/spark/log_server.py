@@ -113,6 +113,10 @@ class LogServer:
         return Reply(m.OffsetCommitResponse(0, BrokerId(1)))
 
     def _create_topics(self, request: Request) -> Reply:
+        results = []
         for topic in request.message.topics:
-            self.log.add_topic(topic.topic, topic.partitions)
-        return Reply(m.CreateTopicsResponse(tuple(m.TopicResult(t.topic, 0) for t in request.message.topics)))
+            exists = topic.topic in self.log.topic_ids
+            if not exists:
+                self.log.add_topic(topic.topic, topic.partitions)
+            results.append(m.TopicResult(topic.topic, int(ErrorCode.TOPIC_ALREADY_EXISTS) if exists else 0))
+        return Reply(m.CreateTopicsResponse(tuple(results)))
