@@ -172,6 +172,8 @@ def measure(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], 
             for what, runs in (("write", writes), ("read", reads)):
                 row = f"batch {what}, {size} B"
                 peer.figures[row] = best([*([peer.figures[row]] if row in peer.figures else []), *runs])
+        for what in ("write", "read"):
+            show(f"batch {what}, {size} B", *peers)
     for size, rows in ((100, 100), (100, given.chunk), (1024, given.chunk // 8)):
         row = "stream, 100 rows at a time" if rows == 100 else f"stream, {size} B, {rows} rows at a time"
         for peer in peers:
