@@ -11,7 +11,7 @@ OLD ?= HEAD~1
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test check setup lint format types imports sim contract interop chaos rolling bench dist binary peer rewrite docs checklist clean
+.PHONY: help demo test check setup lint format types imports sim contract interop sparks chaos rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -57,6 +57,9 @@ contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and
 interop: $(VENV)/.complete ## every foreign client that can be had here: Python, kcat, JavaScript, Java's own tools, Go
 	KAFKALITE_INTEROP=all $(PY) -m pytest tests/interop
 
+sparks: $(VENV)/.complete ## the Spark tests on the oldest and the newest Spark, Spark Connect, executors with the wheel alone
+	@.ci/sparks
+
 chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, restarts, a ZooKeeper restart
 	$(PY) -m kafkalite.testing.chaos --seconds 120
 
@@ -88,4 +91,4 @@ docs: $(VENV)/.complete ## regenerate the tables under docs/ that come from code
 	$(PY) -m kafkalite_cli.docs
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .sparks demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
