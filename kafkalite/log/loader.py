@@ -1,9 +1,5 @@
-"""Opening a partition's directory: fast after a clean shutdown; otherwise everything past the recovery point is checked.
-
-Recovery keeps the longest prefix of batches that are whole, have the right CRC, continue where the one before ended and
-bear the leader epoch that the epoch file gives for their offset (base offset and epoch lie outside the CRC). What comes
-behind is cut off; followers fetch it again. An epoch that the file doesn't know was never flushed: a flush makes the
-file durable first.
+"""Opening a partition's directory: fast after a clean shutdown; otherwise everything past the recovery point is checked
+(kafkalite.log.recovery).
 """
 
 from __future__ import annotations
@@ -18,11 +14,11 @@ from kafkalite.errors import ApiError
 from kafkalite.log import checkpoints
 from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.partition_log import LogParts, PartitionLog, load_snapshot, replay
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
+from kafkalite.log.recovery import LogParts, load_snapshot, recover, replay
 from kafkalite.log.segment import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
-from kafkalite.record.batch import BatchHeader
 
 _log = structlog.get_logger(__name__)
 
@@ -74,7 +70,7 @@ def load_log(
             last = len(segments) - 1
             checked_from = next((n for n, s in enumerate(segments[:-1]) if s.next_offset > recovery_point), last)
             gaps = "compact" in config.cleanup_policy
-            cut = _recover(segments, checked_from, file_epochs, gaps=gaps, interval=config.index_interval_bytes)
+            cut = recover(segments, checked_from, file_epochs, gaps=gaps, interval=config.index_interval_bytes)
             # What was cut may be back after a power loss until it is flushed: check that segment again next time.
             recovery_point = min(recovery_point, cut)
             lowered = recovery_point < known_point
@@ -207,55 +203,6 @@ def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str
     left = [name for name in names if name not in stale and name != swap]
     base_name = swap[: -len(SWAP)]
     return left if base_name in left else [*left, base_name]
-
-
-def _recover(segments: list[Segment], first: int, epochs: LeaderEpochCache | None, *, gaps: bool, interval: int) -> int:
-    """Check `segments` from number `first` on; cut and drop what is not sound.
-
-    Returns the base offset of the segment that was cut (or behind which some were dropped); 2**63 - 1 if none was.
-    Raises OSError.
-    """
-    expected = segments[first].base_offset
-    floor_epoch = -1
-    for number in range(first, len(segments)):
-        segment = segments[number]
-        if segment.base_offset != expected and not (gaps and segment.base_offset > expected):
-            _drop(segments, number)
-            return segments[-1].base_offset
-        expected = max(expected, segment.base_offset)
-        segment.reset_for_recovery()
-        segment.next_offset = segment.base_offset
-        end = 0
-        for position, header, _ in segment.checked():
-            continues = header.base_offset == expected or (gaps and header.base_offset > expected)
-            if not continues or header.last_offset_delta < 0 or not _epoch_fits(epochs, header, floor_epoch):
-                break
-            floor_epoch = header.partition_leader_epoch
-            segment.recovered(position, header, interval)
-            end, expected = position + header.size, header.next_offset
-        whole = end == segment.size
-        if not whole:
-            _log.warning("log.cut", segment=segment.path(LOG), size=segment.size, kept=end)
-        segment.cut_after_recovery(end)
-        if not whole:
-            _drop(segments, number + 1)
-            return segment.base_offset
-    return 2**63 - 1
-
-
-def _epoch_fits(epochs: LeaderEpochCache | None, header: BatchHeader, floor_epoch: int) -> bool:
-    if epochs is None:
-        return header.partition_leader_epoch >= floor_epoch
-    known = epochs.epoch_at(header.base_offset)
-    return known == -1 or header.partition_leader_epoch == known
-
-
-def _drop(segments: list[Segment], first: int) -> None:
-    """Remove segments from number `first` on; keep one at least."""
-    for segment in segments[first:]:
-        _log.warning("log.segment_dropped", segment=segment.path(LOG), size=segment.size)
-        segment.remove()
-    del segments[first:]
 
 
 def _read_epochs(disk: Disk, path: str, names: list[str]) -> LeaderEpochCache | None:

@@ -15,8 +15,9 @@ from kafkalite.controller.channels import Channels
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.log import producer_state
-from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.flushing import Flusher
 from kafkalite.log.producer_state import ProducerStates
+from kafkalite.model import Offset
 from kafkalite.replica import hosted, leader
 from kafkalite.replica import isr as isr_rules
 from kafkalite.replica.commands import Commands
@@ -77,11 +78,11 @@ def ack_before_replication(patch: Patch) -> None:
 def no_fsync(patch: Patch) -> None:
     """With log.flush.before.ack, a flush that does nothing."""
 
-    async def flush(self: PartitionLog) -> Any:
-        self.synced_offset = self.log_end_offset
+    async def flush(self: Flusher) -> Any:
+        self.synced_offset = Offset(self.local.next_offset)
         return self.synced_offset
 
-    patch(PartitionLog, "flush", flush)
+    patch(Flusher, "flush", flush)
 
 
 def no_deduplication(patch: Patch) -> None:

@@ -1,0 +1,277 @@
+"""One log's segments on one directory: where they lie, which one takes the next batch, writing, rolling, cutting, removing.
+
+No rules of replication, producers or epochs (Kafka's LocalLog). Raises OSError where nothing else is said; `PartitionLog`
+says what was being done and makes it a StorageError (`io`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafkalite.config import TopicConfig
+from kafkalite.env.seams import Buffer, Disk
+from kafkalite.errors import StorageError
+from kafkalite.log import checkpoints
+from kafkalite.log.handles import HandleCache
+from kafkalite.log.segment import Segment
+from kafkalite.log.validation import must_roll
+from kafkalite.model import TopicId, TopicPartition
+from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
+
+
+class LocalLog:
+    """Segments in offset order, the last one is the active one, and there is always one.
+
+    `next_offset` is the log's end. It moves only after a write has returned.
+    """
+
+    __slots__ = (
+        "closed", "dir_dirty", "directory", "disk", "failed", "handles", "metadata_dirty", "next_offset", "path", "segments",
+        "topic_id", "topic_partition",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        segments: list[Segment],
+        *,
+        disk: Disk,
+        handles: HandleCache,
+        directory: str,
+        path: str,
+        metadata_dirty: bool,
+        dir_dirty: bool,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.segments = segments
+        self.disk = disk
+        self.handles = handles
+        #: The log directory it lives in (one disk of several).
+        self.directory = directory
+        #: Its own directory, `<directory>/<topic>-<partition>`.
+        self.path = path
+        self.next_offset = segments[-1].next_offset
+        #: A write or an fsync failed: what the disk holds is not known any more, so nothing more is written.
+        self.failed = False
+        self.closed = False
+        #: partition.metadata and the directory itself are not durable yet.
+        self.metadata_dirty = metadata_dirty
+        #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
+        self.dir_dirty = dir_dirty
+
+    # --- errors -----------------------------------------------------------------------------------
+
+    @contextmanager
+    def io(self, what: str) -> Iterator[None]:
+        """Raises StorageError for an OSError within."""
+        try:
+            yield
+        except OSError as error:
+            raise self.storage_error(what, error) from error
+
+    def storage_error(self, what: str, error: OSError) -> StorageError:
+        return StorageError(f"{self.topic_partition}: {what} failed: {error}", directory=self.directory, path=self.path)
+
+    def check_usable(self) -> None:
+        """Raises StorageError."""
+        if self.failed or self.closed:
+            what = "an earlier write failed" if self.failed else "the log is closed"
+            raise StorageError(f"{self.topic_partition}: {what}", directory=self.directory, path=self.path)
+
+    # --- look-up ----------------------------------------------------------------------------------
+
+    def segment_number(self, offset: int) -> int:
+        """The segment that `offset` belongs into (the first one if it lies before all)."""
+        if offset >= self.segments[-1].base_offset:
+            return len(self.segments) - 1
+        return max(0, bisect_right(self.segments, offset, key=_base_offset) - 1)
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def new_segment(self, base_offset: int) -> Segment:
+        """A segment of this log, not in it yet."""
+        return Segment(self.disk, self.handles, self.path, base_offset)
+
+    def write(
+        self,
+        batches: list[tuple[int, BatchHeader]],
+        bases: list[int],
+        buffers: list[list[Buffer]] | memoryview,
+        first: int,
+        after: int,
+        append_time: int,
+        interval: int,
+    ) -> int:
+        """Write batches number `first` to `after` (exclusive) into the active segment, in one system call.
+
+        Returns their largest timestamp. `buffers`: per batch what to write, or the bytes in which all of them lie at
+        their positions, ready to be written.
+        """
+        segment = self.segments[-1]
+        if not segment.exists:
+            self.dir_dirty = True
+        try:
+            if isinstance(buffers, memoryview):
+                position, header = batches[after - 1]
+                segment.append([buffers[batches[first][0] : position + header.batch_length + LOG_OVERHEAD]])
+            elif after - first == 1:
+                segment.append(buffers[first])
+            else:
+                segment.append([buffer for parts in buffers[first:after] for buffer in parts])
+        except OSError:
+            segment.cut()
+            raise
+        newest = segment.appended(batches, bases, first, after, append_time, interval)
+        self.next_offset = segment.next_offset
+        return newest
+
+    def begin_segment(self, base_offset: int) -> bool:
+        """Close the active segment and begin the next; whether the old one stays (one with nothing in it goes)."""
+        active = self.segments[-1]
+        stays = active.size > 0
+        if stays:
+            active.seal()
+        else:
+            active.remove()
+            self.segments.pop()
+        self.segments.append(self.new_segment(base_offset))
+        return stays
+
+    def write_metadata(self) -> None:
+        """Put partition.metadata into the page cache."""
+        self.disk.write_file_atomic(
+            f"{self.path}/{checkpoints.PARTITION_METADATA}",
+            checkpoints.encode_partition_metadata(self.topic_id),
+            durable=False,
+        )
+
+    # --- cutting and removing ---------------------------------------------------------------------
+
+    def cut_to(self, offset: int) -> None:
+        """Remove all batches that reach to or beyond `offset`, which is not below the first segment."""
+        self.dir_dirty = True
+        while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
+            self.segments.pop().remove()
+        segment = self.segments[-1]
+        if offset < segment.next_offset:
+            position = segment.position_of(offset)
+            end = segment.end_before(position)
+            segment.truncate_to_position(position, end)
+        self.next_offset = segment.next_offset
+
+    def start_at(self, offset: int) -> None:
+        """One empty segment, in place of all (whose files have been removed)."""
+        segment = self.new_segment(offset)
+        self.segments[:] = [segment]
+        segment.create()
+        self.next_offset = offset
+
+    def take_oldest(self, count: int) -> list[str]:
+        """Take so many segments out of service: their files are renamed to *.deleted; the paths of those."""
+        self.dir_dirty = True
+        removed: list[str] = []
+        for segment in self.segments[:count]:
+            removed += segment.mark_deleted()
+        del self.segments[:count]
+        return removed
+
+    def holds(self, sources: list[Segment]) -> bool:
+        """Whether these segments are in the log, one after the other."""
+        first = self._number_of(sources[0])
+        return first is not None and self.segments[first : first + len(sources)] == sources
+
+    def replace(self, sources: list[Segment], cleaned: Segment, cleaned_path: str, dropped_markers: set[int]) -> None:
+        """See `PartitionLog.replace_segments`."""
+        first = self._number_of(sources[0])
+        assert first is not None
+        aborted = [entry for s in sources for entry in s.aborted() if entry.last_offset not in dropped_markers]
+        swap = f"{cleaned.log_path}.swap"
+        with self.io("compaction"):
+            self.disk.rename(cleaned_path, swap)
+            self.disk.sync_dir(self.path)
+            for source in sources:
+                source.remove()
+            self.disk.rename(swap, cleaned.log_path)
+            for entry in aborted:
+                cleaned.add_aborted(entry)
+            self.segments[first : first + len(sources)] = [cleaned]
+            self.dir_dirty = True
+            cleaned.save_indexes()
+
+    def _number_of(self, segment: Segment) -> int | None:
+        return next((n for n, each in enumerate(self.segments) if each is segment), None)
+
+    def relocate(self, path: str) -> None:
+        """Rename the directory; the next flush makes that durable."""
+        self.close_files()
+        with self.io("renaming the log"):
+            self.disk.rename(self.path, path)
+        self.path = path
+        for segment in self.segments:
+            segment.relocate(path)
+        self.metadata_dirty = self.dir_dirty = True
+
+    def close_files(self) -> None:
+        """Let go of the handles; they are opened again when they are needed."""
+        for segment in self.segments:
+            segment.close()
+
+
+def place_for(
+    config: TopicConfig,
+    segment: Segment,
+    batches: list[tuple[int, BatchHeader]],
+    bases: list[int],
+    first: int,
+    append_time: int,
+) -> tuple[bool, int]:
+    """Whether batch number `first` needs a new segment behind `segment`, and how many from there on go together."""
+    size, count = segment.size, 0
+    if size:  # the usual case, in short: all of them fit
+        position, last = batches[-1]
+        oldest = segment.first_timestamp
+        if append_time >= 0:
+            newest = append_time
+        elif first + 1 == len(batches):
+            newest = last.max_timestamp
+        else:
+            newest = max([header.max_timestamp for _, header in batches[first:]])
+        if (
+            oldest is not None
+            and size + position + last.batch_length + LOG_OVERHEAD - batches[first][0] <= config.segment_bytes
+            and segment.index_bytes() + 12 <= config.segment_index_bytes
+            and bases[-1] + last.last_offset_delta - segment.base_offset < 2**31
+            and newest - oldest <= config.segment_ms
+        ):
+            return False, len(batches) - first
+    index_bytes = segment.index_bytes() if size else 0
+    oldest = segment.starting_timestamp() if size else None
+    base_offset, is_new = segment.base_offset, False
+    for number in range(first, len(batches)):
+        header = batches[number][1]
+        timestamp = append_time if append_time >= 0 else header.max_timestamp
+        if oldest is None:
+            oldest = timestamp
+        if must_roll(
+            config,
+            segment_size=size,
+            index_bytes=index_bytes,
+            relative_last_offset=bases[number] + header.last_offset_delta - base_offset,
+            age_ms=timestamp - oldest,
+            batch_size=header.batch_length + LOG_OVERHEAD,
+        ):
+            if count:
+                break
+            base_offset, is_new = bases[number], True
+            size, index_bytes, oldest = 0, 0, timestamp
+        size += header.batch_length + LOG_OVERHEAD
+        count += 1
+    return is_new, count
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
