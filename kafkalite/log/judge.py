@@ -91,7 +91,7 @@ class Judge:
             failed, log_dir.failed = log_dir.failed, {}
             paths = [failed[tp] for tp in sorted(failed)]
             try:
-                await self.off_loop(log_dir, lambda: self._set_aside(log_dir, paths))
+                await log_dir.off_loop(lambda: self._set_aside(log_dir, paths))
             except OSError as error:
                 reason = f"a failed log cannot be renamed: {error}"
         if reason:
@@ -142,7 +142,3 @@ class Judge:
                 self._condemn(log_dir, f"{checkpoints.META_PROPERTIES} has gone", None)
             else:
                 log_dir.is_full = False
-
-    async def off_loop(self, log_dir: LogDir, function: Callable[[], object]) -> None:
-        """Run it in a thread. Raises OSError; also as soon as the directory is offline, whatever the thread does."""
-        await log_dir.unless_gone(self._disk.run_blocking(function, log_dir.path))

@@ -36,6 +36,11 @@ def set_aside_name(topic_partition: TopicPartition, unique: str, suffix: str) ->
     return topic_partition.topic[: _NAME_MAX - len(tail)] + tail
 
 
+def dir_error(log_dir: LogDir, what: str, error: Exception) -> StorageError:
+    """An error of the directory itself."""
+    return StorageError(f"{log_dir.path}: {what} failed: {error}", directory=log_dir.path, path=log_dir.path)
+
+
 class LogDir:
     """A log directory that is locked and identified; `online` until the first storage error in it."""
 
@@ -81,6 +86,17 @@ class LogDir:
                 return await work
             finally:
                 del self._waiting[scope]
+
+    async def off_loop(self, function: Callable[[], object]) -> None:
+        """Run it in a thread. Raises OSError; also as soon as the directory is offline, whatever the thread does."""
+        await self.unless_gone(self._disk.run_blocking(function, self.path))
+
+    def free_bytes(self) -> int:
+        """0 when it cannot be told."""
+        try:
+            return self._disk.free_bytes(self.path)
+        except OSError:
+            return 0
 
     def go_offline(self, reason: str, now_ms: int) -> None:
         """No operation on it from now on, but for those under way in threads."""

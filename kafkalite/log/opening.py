@@ -1,0 +1,285 @@
+"""Log directories come into service with the logs that are in them: at the start, and disks that come back later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from kafkalite.config import BrokerConfig, TopicConfig, topic_config
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.errors import ConfigError, ErrorCode, StartupRefused, StorageError, api_error
+from kafkalite.log.dir_failures import DirFailures
+from kafkalite.log.judge import Judge
+from kafkalite.log.loader import load_log
+from kafkalite.log.log_dir import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, partition_of
+from kafkalite.log.moving import DiskMoves
+from kafkalite.log.offset_checkpoints import OffsetCheckpoints
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.pool import LogPool
+from kafkalite.log.removals import Removals
+from kafkalite.model import TopicPartition
+
+_log = structlog.get_logger(__name__)
+
+#: Logs opened per call of Disk.run_blocking, so that stopping need not wait for all of them.
+_LOAD_CHUNK = 128
+#: Locking and reading a directory that comes back.
+_REOPEN_TIMEOUT_S = 15.0
+
+
+class Opening:
+    """Opens directories; a log that cannot be opened is lost alone if its disk is sound."""
+
+    def __init__(
+        self,
+        pool: LogPool,
+        config: BrokerConfig,
+        disk: Disk,
+        clock: Clock,
+        supervisor: Supervisor,
+        judge: Judge,
+        removals: Removals,
+        offsets: OffsetCheckpoints,
+        failures: DirFailures,
+        moves: DiskMoves,
+    ) -> None:
+        self._pool = pool
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._supervisor = supervisor
+        self._judge = judge
+        self._removals = removals
+        self._offsets = offsets
+        self._failures = failures
+        self._moves = moves
+        self._probe_interval_s = config.log_dir_probe_interval_ms / 1000
+        #: Directories of futures that were found -> their names.
+        self._found_futures: dict[str, list[str]] = {}
+        #: Directories that are being opened again.
+        self._returning: set[str] = set()
+
+    async def start(self, cluster_id: str, broker_id: int, topic_configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Lock and check the directories, open every log in them.
+
+        Raises:
+            StartupRefused: a directory is taken or somebody else's, or none of them works.
+        """
+        try:
+            for log_dir in self._pool.dirs.values():
+                try:
+                    log_dir.open(cluster_id, broker_id)
+                except OSError as error:
+                    self._failures.dir_failed(dir_error(log_dir, "opening", error))
+        except StartupRefused:
+            for log_dir in self._pool.dirs.values():
+                log_dir.release()
+            raise
+        self._mark_replaced()
+        loads = [
+            self._supervisor.spawn(f"load {log_dir.path}", self._load_dir(log_dir, topic_configs), Policy.ISOLATED)
+            for log_dir in self._pool.online()
+        ]
+        for load in loads:
+            for log in await load:
+                self._admit(log)
+        if not self._pool.online():
+            for log_dir in self._pool.dirs.values():
+                log_dir.release()
+            raise StartupRefused("log.dirs: none of them can be used")
+        self._resume_moves()
+
+    def _resume_moves(self) -> None:
+        found, self._found_futures = self._found_futures, {}
+        for log_dir in self._pool.online():
+            self._moves.resume(log_dir, found.get(log_dir.path, ()), self._pool.logs)
+
+    def _mark_replaced(self) -> None:
+        """An empty directory beside others that are not: a disk was replaced, and what was on it is missing (F28)."""
+        if all(log_dir.was_empty for log_dir in self._pool.online()):
+            return
+        for log_dir in self._pool.online():
+            if log_dir.was_empty:
+                try:
+                    log_dir.mark_incomplete()
+                except OSError as error:
+                    self._failures.dir_failed(dir_error(log_dir, "marking", error))
+
+    async def _load_dir(self, log_dir: LogDir, topic_configs: Mapping[str, Mapping[str, str]]) -> list[PartitionLog]:
+        try:
+            return await self._read_logs(log_dir, topic_configs)
+        except OSError as error:
+            self._failures.dir_failed(dir_error(log_dir, "loading", error))
+        except StorageError as error:
+            self._failures.dir_failed(error)
+        return []
+
+    async def _read_logs(self, log_dir: LogDir, topic_configs: Mapping[str, Mapping[str, str]]) -> list[PartitionLog]:
+        """Open every log in the directory. Raises OSError, StorageError."""
+        names = self._disk.listdir(log_dir.path)
+        found = [(name, tp) for name in names if (tp := partition_of(name)) is not None]
+        for name in names:
+            if name.endswith(DELETE_SUFFIX):
+                self._removals.later(f"{log_dir.path}/{name}", 0, is_dir=True)
+            elif name.endswith(STRAY_SUFFIX):
+                self._removals.later(f"{log_dir.path}/{name}", self._config.stray_delete_delay_ms, is_dir=True)
+        self._found_futures[log_dir.path] = [name for name in names if name.endswith(FUTURE_SUFFIX)]
+        configs = {topic: self._topic_config(topic, overrides) for topic, overrides in topic_configs.items()}
+        logs: list[PartitionLog] = []
+
+        failed: dict[TopicPartition, OSError] = {}
+
+        def load(chunk: list[tuple[str, TopicPartition]]) -> None:
+            for name, tp in chunk:
+                try:
+                    log = load_log(
+                        tp,
+                        configs.get(tp.topic, self._config.topic),
+                        disk=self._disk,
+                        handles=log_dir.handles,
+                        directory=log_dir.path,
+                        path=f"{log_dir.path}/{name}",
+                        now_ms=self._clock.wall_ms,
+                        recovery_point=log_dir.recovery_points.get(tp, 0),
+                        log_start_offset=log_dir.log_starts.get(tp, 0),
+                        clean=log_dir.clean,
+                    )
+                except OSError as error:
+                    failed[tp] = error
+                else:
+                    logs.append(log)
+
+        for first in range(0, len(found), _LOAD_CHUNK):
+            chunk = found[first : first + _LOAD_CHUNK]
+            await self._disk.run_blocking(lambda chunk=chunk: load(chunk), log_dir.path)  # type: ignore[misc]
+        if failed:
+            await self._give_up(log_dir, failed)
+        log_dir.unmark_clean()
+        return logs
+
+    async def _give_up(self, log_dir: LogDir, failed: Mapping[TopicPartition, OSError]) -> None:
+        """Some logs cannot be opened. If the disk is sound, only these are lost. Raises OSError if it is not."""
+        first = next(iter(failed.values()))
+        if await self._judge.check(log_dir):
+            raise first
+        for tp, error in failed.items():
+            _log.error("log.not_loaded", partition=str(tp), directory=log_dir.path, error=str(error))
+            self._pool.offline_partitions[tp] = log_dir.path
+        paths = [f"{log_dir.path}/{tp}" for tp in sorted(failed)]
+        await log_dir.off_loop(lambda: self._failures.set_failed_aside(log_dir, paths))
+
+    def _topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        try:
+            return topic_config(self._config.topic, overrides)
+        except ConfigError as error:
+            _log.error("topic.config_refused", topic=topic, error=str(error))
+            return self._config.topic
+
+    def _admit(self, log: PartitionLog) -> None:
+        """Take a loaded log in. Of two copies (one disk was away for a while) the one that got further stays."""
+        log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
+        other = self._pool.logs.get(log.topic_partition)
+        if other is None:
+            self._pool.put(log)
+            return
+        stays, goes = sorted(
+            (log, other), key=lambda one: (one.latest_epoch, one.log_end_offset, one.directory), reverse=True
+        )
+        _log.error("log.twice", partition=str(log.topic_partition), kept=stays.path, stray=goes.path)
+        self._pool.take(log.topic_partition)
+        self._pool.put(stays)
+        try:
+            self._removals.set_aside(goes, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
+        except StorageError as error:
+            self._failures.dir_failed(error)
+
+    # --- disks that come back -----------------------------------------------------------------------
+
+    async def bring_online(
+        self, directory: str, cluster_id: str, broker_id: int, topic_configs: Mapping[str, Mapping[str, str]]
+    ) -> int:
+        """Take an offline directory into service again, with what is in it now; how many logs were found.
+
+        A log that this node has elsewhere by now is set aside.
+
+        Raises:
+            ApiError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR when it still cannot be used, or is somebody else's.
+        """
+        before = self._pool.dirs.get(directory)
+        if before is None:
+            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
+        if before.online:
+            return before.log_count
+        if directory in self._returning:
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is being opened already")
+        self._returning.add(directory)
+        self._disk.separate(directory)
+        log_dir = LogDir(self._disk, directory, before.handles.capacity)
+        log_dir.failures = before.failures
+        try:
+            found = await self._open_again(before, log_dir, cluster_id, broker_id, topic_configs)
+        except (OSError, StorageError, StartupRefused) as error:
+            log_dir.release()
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}") from error
+        finally:
+            self._returning.discard(directory)
+        self._pool.dirs[directory] = log_dir
+        for log in found:
+            self._pool.forget_offline(log.topic_partition)
+            log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
+            if log.topic_partition in self._pool.logs:
+                try:
+                    self._removals.set_aside(log, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
+                except StorageError as error:
+                    _log.error("log.not_set_aside", path=log.path, error=str(error))
+            else:
+                self._pool.put(log)
+        self._resume_moves()
+        self._supervisor.spawn(f"watch {directory}", self._judge.watch(log_dir, self._probe_interval_s))
+        _log.warning("log_dir.online", directory=directory, logs=len(found), incomplete=log_dir.is_incomplete)
+        return len(found)
+
+    async def _open_again(
+        self,
+        before: LogDir,
+        log_dir: LogDir,
+        cluster_id: str,
+        broker_id: int,
+        topic_configs: Mapping[str, Mapping[str, str]],
+    ) -> list[PartitionLog]:
+        def reopen() -> None:
+            before.release()
+            log_dir.open(cluster_id, broker_id)
+            if log_dir.was_empty:
+                log_dir.mark_incomplete()
+
+        async with asyncio.timeout(_REOPEN_TIMEOUT_S):
+            await self._disk.run_blocking(reopen, log_dir.path)
+        failure = await self._judge.check(log_dir)
+        if failure:
+            raise OSError(failure)
+        return await self._read_logs(log_dir, topic_configs)
+
+    def may_miss_logs(self) -> str:
+        """A directory on which logs of this node may have been that are not to be had now; "" if there is none."""
+        for log_dir in self._pool.dirs.values():
+            if not log_dir.online or log_dir.is_incomplete:
+                return log_dir.path
+        return ""
+
+    def confirm_complete(self) -> None:
+        """Every replica assigned to this node is here: directories that were empty have nothing left to explain."""
+        for log_dir in self._pool.online():
+            if log_dir.is_incomplete:
+                try:
+                    log_dir.confirm_complete()
+                except OSError as error:
+                    self._failures.file_failed(log_dir, "confirming the directory", error)
+
+    def start_watch(self) -> None:
+        """Probe every directory now and then; for ever."""
+        for log_dir in self._pool.dirs.values():
+            self._supervisor.spawn(f"watch {log_dir.path}", self._judge.watch(log_dir, self._probe_interval_s))

@@ -1,0 +1,101 @@
+"""Creating a log: which directory gets it, and what is left over there from an earlier one."""
+
+from __future__ import annotations
+
+import errno
+
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.errors import ErrorCode, StorageError, api_error
+from kafkalite.log import checkpoints
+from kafkalite.log.judge import Judge
+from kafkalite.log.loader import new_log
+from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error
+from kafkalite.log.offset_checkpoints import OffsetCheckpoints
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.pool import LogPool
+from kafkalite.log.removals import Removals
+from kafkalite.model import TopicId, TopicPartition
+
+
+class Placing:
+    """New logs of a node."""
+
+    def __init__(
+        self,
+        pool: LogPool,
+        config: BrokerConfig,
+        disk: Disk,
+        clock: Clock,
+        judge: Judge,
+        removals: Removals,
+        offsets: OffsetCheckpoints,
+    ) -> None:
+        self._pool = pool
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._judge = judge
+        self._removals = removals
+        self._offsets = offsets
+
+    def create(
+        self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig, *, directory: str | None = None
+    ) -> PartitionLog:
+        """A new, empty log, in the healthy directory with the most room for each log that is in it.
+
+        A replica that went offline is placed elsewhere than where it was, if that is possible. A directory that
+        refuses is suspected, and the next one tried.
+
+        Args:
+            directory: this one and no other.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR when no directory is healthy. StorageError.
+        """
+        assert topic_partition not in self._pool.logs
+        refusal: StorageError | None = None
+        for log_dir in self._by_preference(topic_partition):
+            if directory is not None and log_dir.path != directory:
+                continue
+            try:
+                return self._create_in(log_dir, topic_partition, topic_id, config)
+            except OSError as error:
+                refusal = dir_error(log_dir, f"creating {topic_partition}", error)
+                refusal.__cause__ = error
+            except StorageError as error:
+                refusal = error
+            self._judge.suspect(log_dir, refusal)
+        raise refusal or api_error(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
+
+    def _by_preference(self, topic_partition: TopicPartition) -> list[LogDir]:
+        """Healthy directories, the best for this partition first."""
+        online = self._pool.online()
+        if len(online) < 2:
+            return online
+        left = self._pool.offline_partitions.get(topic_partition)
+        room = {log_dir.path: log_dir.free_bytes() // (log_dir.log_count + 1) for log_dir in online}
+        return sorted(online, key=lambda one: (one.path == left, one.is_full, -room[one.path]))
+
+    def _create_in(
+        self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig
+    ) -> PartitionLog:
+        """Raises OSError, StorageError."""
+        if not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
+            # Not to be made again: it may be the empty place where the disk was mounted.
+            raise FileNotFoundError(errno.ENOENT, "the log directory has gone", log_dir.path)
+        path = f"{log_dir.path}/{topic_partition}"
+        if self._disk.exists(path):  # left over, whatever it is: a new log must not take its segments for its own
+            aside = self._removals.name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)
+            self._disk.rename(path, aside)
+            self._removals.later(aside, self._config.stray_delete_delay_ms, is_dir=True)
+        log = new_log(
+            topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=log_dir.path,
+            path=path, now_ms=self._clock.wall_ms,
+        )  # fmt: skip
+        log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
+        self._pool.put(log)
+        self._pool.forget_offline(topic_partition)
+        for known in (log_dir.high_watermarks, log_dir.recovery_points, log_dir.log_starts, log_dir.cleaned_to):
+            known.pop(topic_partition, None)
+        return log
