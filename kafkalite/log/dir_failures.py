@@ -112,7 +112,7 @@ class DirFailures:
             self._removals.later(aside, self._config.stray_delete_delay_ms, is_dir=True)
 
     def restart_refusal(self, topic_partition: TopicPartition) -> str:
-        """Why a replica that went offline cannot be made anew now; "" if it can."""
+        """See `LogManager.restart_refusal`."""
         path = self._pool.offline_partitions.get(topic_partition, "")
         lost = self._pool.dirs.get(path)
         if lost is not None:

@@ -172,6 +172,6 @@ class Housekeeping:
         return cleaned
 
     async def compaction_over(self, topic_partition: TopicPartition) -> None:
-        """Wait while the log is being compacted."""
+        """See `LogManager.compaction_over`."""
         while self._compacting == topic_partition:
             await self._compacted.wait()

@@ -1,4 +1,4 @@
-"""One log's segments on one directory: where they lie, which one takes the next batch, writing, rolling, cutting, removing.
+"""One log's segments on one directory: where they lie, writing, rolling, cutting, removing.
 
 No rules of replication, producers or epochs (Kafka's LocalLog). Raises OSError where nothing else is said; `PartitionLog`
 says what was being done and makes it a StorageError (`io`).
@@ -10,13 +10,11 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Buffer, Disk
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.segment import Segment
-from kafkalite.log.validation import must_roll
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
 
@@ -129,17 +127,22 @@ class LocalLog:
         self.next_offset = segment.next_offset
         return newest
 
-    def begin_segment(self, base_offset: int) -> bool:
-        """Close the active segment and begin the next; whether the old one stays (one with nothing in it goes)."""
+    def end_segment(self) -> bool:
+        """Close the active segment; False if it went because nothing was in it. `begin_segment` has to follow."""
         active = self.segments[-1]
-        stays = active.size > 0
-        if stays:
+        if active.size:
             active.seal()
-        else:
-            active.remove()
-            self.segments.pop()
-        self.segments.append(self.new_segment(base_offset))
-        return stays
+            return True
+        # Nothing in it, and yet the batch is too far from its base (offsets with gaps): begin at the batch itself.
+        active.remove()
+        self.segments.pop()
+        return False
+
+    def begin_segment(self, base_offset: int) -> Segment:
+        """The new active segment; its file comes with the first batch."""
+        segment = self.new_segment(base_offset)
+        self.segments.append(segment)
+        return segment
 
     def write_metadata(self) -> None:
         """Put partition.metadata into the page cache."""
@@ -219,58 +222,6 @@ class LocalLog:
         """Let go of the handles; they are opened again when they are needed."""
         for segment in self.segments:
             segment.close()
-
-
-def place_for(
-    config: TopicConfig,
-    segment: Segment,
-    batches: list[tuple[int, BatchHeader]],
-    bases: list[int],
-    first: int,
-    append_time: int,
-) -> tuple[bool, int]:
-    """Whether batch number `first` needs a new segment behind `segment`, and how many from there on go together."""
-    size, count = segment.size, 0
-    if size:  # the usual case, in short: all of them fit
-        position, last = batches[-1]
-        oldest = segment.first_timestamp
-        if append_time >= 0:
-            newest = append_time
-        elif first + 1 == len(batches):
-            newest = last.max_timestamp
-        else:
-            newest = max([header.max_timestamp for _, header in batches[first:]])
-        if (
-            oldest is not None
-            and size + position + last.batch_length + LOG_OVERHEAD - batches[first][0] <= config.segment_bytes
-            and segment.index_bytes() + 12 <= config.segment_index_bytes
-            and bases[-1] + last.last_offset_delta - segment.base_offset < 2**31
-            and newest - oldest <= config.segment_ms
-        ):
-            return False, len(batches) - first
-    index_bytes = segment.index_bytes() if size else 0
-    oldest = segment.starting_timestamp() if size else None
-    base_offset, is_new = segment.base_offset, False
-    for number in range(first, len(batches)):
-        header = batches[number][1]
-        timestamp = append_time if append_time >= 0 else header.max_timestamp
-        if oldest is None:
-            oldest = timestamp
-        if must_roll(
-            config,
-            segment_size=size,
-            index_bytes=index_bytes,
-            relative_last_offset=bases[number] + header.last_offset_delta - base_offset,
-            age_ms=timestamp - oldest,
-            batch_size=header.batch_length + LOG_OVERHEAD,
-        ):
-            if count:
-                break
-            base_offset, is_new = bases[number], True
-            size, index_bytes, oldest = 0, 0, timestamp
-        size += header.batch_length + LOG_OVERHEAD
-        count += 1
-    return is_new, count
 
 
 def _base_offset(segment: Segment) -> int:

@@ -3,7 +3,7 @@
 A future log, `<topic>-<partition>.<32 hex digits>-future` on the other disk, takes the batches of the current one. When it
 has nearly all of them and they are on the disk, the rest follows within one turn of the loop, the directory gets the
 replica's name, and the replica goes on with it. The old directory is removed only when the new one is durable: after a
-loss of power in between, the log that got further stays (`LogManager._admit`).
+loss of power in between, the log that got further stays (kafkalite.log.opening).
 
 What a move does when something else happens, decided here:
 

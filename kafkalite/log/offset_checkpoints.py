@@ -23,7 +23,7 @@ class OffsetCheckpoints:
         self._file_failed = file_failed
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
-        """As checkpointed, never beyond the log's end; 0 if it never was."""
+        """See `LogManager.high_watermark`."""
         log = self._pool.logs.get(topic_partition)
         if log is None:
             return Offset(0)
@@ -31,7 +31,7 @@ class OffsetCheckpoints:
         return Offset(min(max(saved, log.log_start_offset), log.log_end_offset))
 
     def lost_committed(self, topic_partition: TopicPartition) -> bool:
-        """Whether recovery cut the log below the high watermark it once knew: the replica must not count as in sync."""
+        """See `LogManager.lost_committed`."""
         log = self._pool.logs.get(topic_partition)
         if log is None:
             return False

@@ -63,11 +63,7 @@ class Opening:
         self._returning: set[str] = set()
 
     async def start(self, cluster_id: str, broker_id: int, topic_configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Lock and check the directories, open every log in them.
-
-        Raises:
-            StartupRefused: a directory is taken or somebody else's, or none of them works.
-        """
+        """See `LogManager.start`."""
         try:
             for log_dir in self._pool.dirs.values():
                 try:
@@ -201,13 +197,7 @@ class Opening:
     async def bring_online(
         self, directory: str, cluster_id: str, broker_id: int, topic_configs: Mapping[str, Mapping[str, str]]
     ) -> int:
-        """Take an offline directory into service again, with what is in it now; how many logs were found.
-
-        A log that this node has elsewhere by now is set aside.
-
-        Raises:
-            ApiError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR when it still cannot be used, or is somebody else's.
-        """
+        """See `LogManager.bring_online`."""
         before = self._pool.dirs.get(directory)
         if before is None:
             raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
@@ -264,14 +254,14 @@ class Opening:
         return await self._read_logs(log_dir, topic_configs)
 
     def may_miss_logs(self) -> str:
-        """A directory on which logs of this node may have been that are not to be had now; "" if there is none."""
+        """See `LogManager.may_miss_logs`."""
         for log_dir in self._pool.dirs.values():
             if not log_dir.online or log_dir.is_incomplete:
                 return log_dir.path
         return ""
 
     def confirm_complete(self) -> None:
-        """Every replica assigned to this node is here: directories that were empty have nothing left to explain."""
+        """See `LogManager.confirm_complete`."""
         for log_dir in self._pool.online():
             if log_dir.is_incomplete:
                 try:

@@ -8,16 +8,16 @@ file and the directory durable before it calls any record durable.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Buffer, Disk
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.log.appending import AppendInfo, duplicate_of, place_for, with_new_heads
 from kafkalite.log.epoch_file import LeaderEpochFile
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import AbortedTransaction
-from kafkalite.log.local_log import LocalLog, place_for
+from kafkalite.log.local_log import LocalLog
 from kafkalite.log.producer_state import PreparedAppend, ProducerEntry, ProducerStates
 from kafkalite.log.reading import ReadInfo, aborted_transactions, offset_for_timestamp, read_batches, sound_prefix
 from kafkalite.log.recovery import LogParts, load_snapshot, replay
@@ -26,27 +26,7 @@ from kafkalite.log.segment import Segment
 from kafkalite.log.snapshots import ProducerSnapshots
 from kafkalite.log.validation import Origin, batches_for_follower, batches_for_leader, marker_in
 from kafkalite.model import LeaderEpoch, Offset, TopicId, TopicPartition
-from kafkalite.record.batch import (
-    ASSIGNED_SIZE,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    BatchHeader,
-    assign_in_place,
-    assigned_head,
-    stamped_header,
-)
-
-
-class AppendInfo(NamedTuple):
-    """What an append did (a tuple: cheap to make, one per append). `duplicate`: an idempotent producer's retry; the offsets are those of the first time."""
-
-    first_offset: int
-    last_offset: int
-    max_timestamp: int
-    log_append_time_ms: int
-    batches: int
-    size_bytes: int
-    duplicate: bool = False
+from kafkalite.record.batch import BatchHeader, assign_in_place
 
 
 class PartitionLog:
@@ -188,8 +168,8 @@ class PartitionLog:
             bases.append(offset)
             if header.producer_id >= 0:
                 if prepared is None:
-                    if origin == "client" and (duplicate := self._duplicate(batches)) is not None:
-                        return duplicate
+                    if origin == "client" and (known := duplicate_of(batches, self._producers, config)) is not None:
+                        return known
                     prepared = PreparedAppend()
                 self._producers.prepare(
                     prepared, header, offset, marker_in(view, position, header),
@@ -203,15 +183,7 @@ class PartitionLog:
                 assign_in_place(view, position, base, leader_epoch)
             buffers = view
         else:
-            buffers = []
-            for (position, header), base in zip(batches, bases):
-                end = position + header.batch_length + LOG_OVERHEAD
-                assigned = assigned_head(header, base, leader_epoch)
-                if append_time >= 0:
-                    head = stamped_header(view, position, header, append_time)
-                    buffers.append([assigned, head[ASSIGNED_SIZE:], view[position + HEADER_SIZE : end]])
-                else:
-                    buffers.append([assigned, view[position + ASSIGNED_SIZE : end]])
+            buffers = with_new_heads(view, batches, bases, leader_epoch, append_time)
         epochs = ((leader_epoch, bases[0]),)
         return self._write(batches, bases, buffers, prepared, epochs, append_time)
 
@@ -243,18 +215,6 @@ class PartitionLog:
                     prepared, header, base, marker_in(view, position, header), from_client=False, replicated=True
                 )
         return self._write(batches, bases, view, prepared, epochs, -1)
-
-    def _duplicate(self, batches: list[tuple[int, BatchHeader]]) -> AppendInfo | None:
-        """The answer to a retry of what is in the log already; None if any of it is new and nothing is known."""
-        found = [self._producers.find_duplicate(header) if header.producer_id >= 0 else None for _, header in batches]
-        kept = [batch for batch in found if batch is not None]
-        if not kept:
-            return None
-        if len(kept) != len(found):
-            raise api_error(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "some of these batches are in the log already")
-        timestamp = max(batch.timestamp for batch in kept)
-        append_time = timestamp if self.config.message_timestamp_type == "LogAppendTime" else -1
-        return AppendInfo(kept[0].first_offset, kept[-1].last_offset, timestamp, append_time, len(kept), 0, True)
 
     def _write(
         self,
@@ -311,9 +271,9 @@ class PartitionLog:
         """Close the active segment and begin the next. Raises OSError."""
         if self._flusher.needs_checkpoint and self.on_recovery_point_lowered is not None:
             self.on_recovery_point_lowered(self)
-        if self._local.begin_segment(base_offset):
+        if self._local.end_segment():
             self._snapshots.take(self._producers, self.log_end_offset)
-        return self._local.segments[-1]
+        return self._local.begin_segment(base_offset)
 
     def roll(self) -> bool:
         """Begin a new segment if the active one has anything in it; returns whether it did."""

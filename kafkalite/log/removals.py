@@ -64,7 +64,7 @@ class Removals:
             _log.error("log.not_set_aside", path=log.path, error=str(error))
 
     def discard_path(self, path: str) -> None:
-        """Remove a directory soon."""
+        """See `LogManager.discard_path`."""
         if self._disk.exists(path):
             self.later(path, 0, is_dir=True)
 
