@@ -27,6 +27,7 @@ VERBS = {
     "remove-partitions": ("kafkalite_cli.partitions", "Remove a topic's last partitions."),
     "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any leader at all."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
+    "users": ("kafkalite_cli.users", "Users of SCRAM: who there is, their passwords."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 

@@ -129,7 +129,7 @@ async def _run(config: configuration.BrokerConfig) -> None:
 
     gc.freeze()  # modules and classes stay
     gc.set_threshold(*_GC_THRESHOLDS)
-    node = Node(config, real_env())
+    node = Node(config, real_env(config=config))
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

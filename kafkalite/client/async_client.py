@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import structlog
 
@@ -47,6 +48,9 @@ from kafkalite.rpc.messages import (
     NewTopic,
     TopicResult,
 )
+
+if TYPE_CHECKING:
+    from kafkalite.security.dialling import ClientSecurity
 
 _log = structlog.get_logger(__name__)
 
@@ -115,12 +119,21 @@ class AsyncClient:
         rng: random.Random | None = None,
         client_id: str = "kafkalite",
         request_timeout_s: float = 30.0,
+        security: ClientSecurity | None = None,
     ) -> AsyncClient:
-        """A client for these "host:port"s; the real network, clock and randomness by default. Raises ValueError."""
+        """A client for these "host:port"s; the real network, clock and randomness by default.
+
+        Raises ValueError for them, ConfigError for what `security` names.
+        """
+        network = network or RealNetwork()
+        if security is not None:
+            from kafkalite.rpc.authenticated import AuthenticatedNetwork  # only who uses it loads it
+
+            network = AuthenticatedNetwork(network, security.open(), os.urandom)
         text = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
         return cls(
             parse_bootstrap(text),
-            network=network or RealNetwork(),
+            network=network,
             clock=clock or RealClock(),
             rng=rng or random.Random(),
             client_id=client_id,

@@ -40,6 +40,8 @@ _log = structlog.get_logger(__name__)
 
 TOPICS = "topics"
 BROKERS = "brokers"
+#: Their SCRAM credentials. Names are encoded (paths.sanitize).
+USERS = "users"
 
 #: A notification that every live node has long seen is removed by whoever finds it (Kafka's 15 minutes).
 _NOTIFICATION_LIFE_MS = 15 * 60 * 1000
@@ -55,10 +57,13 @@ class TopicConfigs:
     `load` in every new session, before the node serves; then `follow` as a task of that session.
     """
 
-    def __init__(self, on_change: OnChange, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, on_change: OnChange, wall_ms: Callable[[], int], entity_types: Sequence[str] = (TOPICS, BROKERS)
+    ) -> None:
         self._on_change = on_change
+        self._entity_types = tuple(entity_types)
         self._wall_ms = wall_ms
-        self._settings: dict[str, dict[str, dict[str, str]]] = {TOPICS: {}, BROKERS: {}}
+        self._settings: dict[str, dict[str, dict[str, str]]] = {each: {} for each in entity_types}
         self._last_change = -1
         #: Path -> what is wrong there; the settings read before stay in force. For `admin health`.
         self.malformed: dict[str, str] = {}
@@ -76,12 +81,16 @@ class TopicConfigs:
         name = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
         return dict(self._settings[BROKERS].get(name, {}))
 
+    def user(self, name: str) -> dict[str, str]:
+        """A user's own settings; `name` as people write it."""
+        return dict(self._settings.get(USERS, {}).get(paths.sanitize(name), {}))
+
     async def load(self, coordinator: Coordinator) -> None:
         """Read everything; tells what differs from before. Raises SessionExpiredError."""
         names = await self._children(coordinator, paths.CONFIG_CHANGES, None)
         # What is notified from here on is read again by `follow`.
         self._last_change = max((number for number, _ in _changes(names)), default=-1)
-        for entity_type in (TOPICS, BROKERS):
+        for entity_type in self._entity_types:
             entities = await self._children(coordinator, f"/config/{entity_type}", None)
             known = self._settings[entity_type]
             await self._read(coordinator, entity_type, sorted({*entities, *known}))

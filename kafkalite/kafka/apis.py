@@ -27,6 +27,8 @@ OFFERED = {
     "TxnOffsetCommit": (0, 4), "DescribeConfigs": (0, 4), "AlterConfigs": (0, 2), "CreatePartitions": (0, 3),
     "DeleteGroups": (0, 2), "IncrementalAlterConfigs": (0, 1), "OffsetDelete": (0, 0), "DescribeCluster": (0, 1), "DescribeLogDirs": (0, 4),
     "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0), "ListTransactions": (0, 1),
+    "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2), "DescribeUserScramCredentials": (0, 0),
+    "AlterUserScramCredentials": (0, 0),
 }  # fmt: skip
 
 #: Versions that are advertised and refused: librdkafka turns compression off unless Produce begins at 0

@@ -11,6 +11,7 @@ from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
+from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -39,6 +40,7 @@ class KafkaSide:
             **TopicHandlers(services).table(),
             **ConfigHandlers(services).table(),
             **GroupHandlers(services, self.groups).table(),
+            **SaslHandlers(services).table(),
             **TransactionHandlers(services, self.groups, self.transactions, local).table(),
         }
         self.apis: dict[int, Api] = make_apis(handlers)

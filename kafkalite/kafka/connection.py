@@ -23,6 +23,7 @@ from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from kafkalite.kafka.apis import Api
+    from kafkalite.kafka.authentication import Gate
     from kafkalite.kafka.listener import KafkaListener
 
 _log = structlog.get_logger(__name__)
@@ -109,6 +110,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer_host = ""
         self.peer = ""
         self.principal = ANONYMOUS
+        #: What keeps strangers out on a SASL listener; None: there is nothing to pass (any more).
+        self.gate: Gate | None = None
+        self.max_request_bytes = listener.max_request_bytes
         self.last_active = 0.0
         #: When the frame that is half received began to arrive; 0 if there is none.
         self.frame_began = 0.0
@@ -136,9 +140,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         if isinstance(address, tuple) and len(address) >= 2:
             self.peer_host, self.peer = str(address[0]), f"{address[0]}:{address[1]}"
-        if not self.listener.opened(self):
+        if not self.listener.opened(self, transport):
             self.is_closed = True
             transport.abort()
+
+    def admitted(self, principal: Principal, *, gate: Gate | None) -> None:
+        """Who is there has proved who they are. `gate` stays if they will have to again."""
+        self.principal = principal
+        self.gate = gate
+        self.max_request_bytes = self.listener.max_request_bytes
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
@@ -252,7 +262,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _is_acceptable(self, view: memoryview, start: int, stop: int, size: int) -> bool:
         """Whether a frame may have this length; otherwise the connection is closed."""
-        if size < _HEAD_BYTES - 2 or size > self.listener.max_request_bytes:
+        if (size < _HEAD_BYTES - 2 and self.gate is None) or not 0 < size <= self.max_request_bytes:
             self.refuse("frame.length", f"a frame of {size} bytes")
             return False
         if size > MAX_OTHER_REQUEST_BYTES and stop - start >= 6 and int.from_bytes(view[start + 4 : start + 6]) != 0:
@@ -263,6 +273,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _frame(self, view: memoryview) -> None:
         """One request: header, body, handler."""
         try:
+            if self.gate is not None and not self.gate.admits(view):
+                return
             api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
             position = _HEAD_BYTES + max(0, id_bytes)
             if position > len(view):
@@ -304,6 +316,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
             # Many requests may complete in this turn of the loop: write once, at its end.
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush_later)
+
+    def send_bare(self, token: bytes) -> None:
+        """An answer without a header (SASL after SaslHandshake v0), in turn."""
+        request = Request(self, None, 0, 0, "")
+        request.buffers = [len(token).to_bytes(4) + token]
+        self._waiting.append(request)
+        request.respond_nothing()
 
     def _flush_later(self) -> None:
         self._is_flush_due = False

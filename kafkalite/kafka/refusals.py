@@ -260,6 +260,16 @@ def _describe_transactions(message: Any, version: int, code: int, text: str) -> 
     )
 
 
+def _sasl_handshake(message: Any, version: int, code: int, text: str) -> Any:
+    return wire.SaslHandshakeResponse(error_code=code, mechanisms=())
+
+
+def _alter_users(message: Any, version: int, code: int, text: str) -> Any:
+    result = wire.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    names = dict.fromkeys(entry.name for entry in (*message.deletions, *message.upsertions))
+    return wire.AlterUserScramCredentialsResponse(results=[result(name, code, text or None) for name in names])
+
+
 _BY_API: dict[str, Refusal] = {
     "Produce": _produce, "Fetch": _fetch, "ListOffsets": _list_offsets, "OffsetForLeaderEpoch": _offset_for_leader_epoch,
     "DeleteRecords": _delete_records, "Metadata": _metadata, "CreateTopics": _create_topics,
@@ -268,7 +278,8 @@ _BY_API: dict[str, Refusal] = {
     "TxnOffsetCommit": _offset_commit, "OffsetFetch": _offset_fetch, "FindCoordinator": _find_coordinator,
     "DescribeGroups": _describe_groups, "DeleteGroups": _delete_groups, "AddPartitionsToTxn": _add_partitions,
     "WriteTxnMarkers": _write_markers, "DescribeProducers": _describe_producers,
-    "DescribeTransactions": _describe_transactions,
+    "DescribeTransactions": _describe_transactions, "SaslHandshake": _sasl_handshake,
+    "AlterUserScramCredentials": _alter_users,
 }  # fmt: skip
 
 

@@ -7,10 +7,11 @@ coordinator live here, over partitions of internal topics.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Buffer, Clock, Network
@@ -30,6 +31,9 @@ from kafkalite.rpc.messages import (
     ProducedPartition,
     TopicResult,
 )
+
+if TYPE_CHECKING:
+    from kafkalite.security.listener import ListenerSecurity
 
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
 FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
@@ -113,6 +117,10 @@ class Services(Protocol):
     network: Network
     random: random.Random
     supervisor: Supervisor
+    #: What the listener asks of whoever connects; None: nothing.
+    security: ListenerSecurity | None
+    #: Bytes for salts and nonces.
+    entropy: Callable[[int], bytes]
 
     @property
     def partitions(self) -> Partitions: ...
@@ -153,6 +161,18 @@ class Services(Protocol):
 
     def log_dirs(self) -> list[LogDir]:
         """The directories of this node's logs and what is in them."""
+        ...
+
+    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to another node's Kafka listener, authenticated as this node. Raises OSError, ApiError."""
+        ...
+
+    async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
+        """User -> mechanism -> iterations, of these users (None: all) that have SCRAM credentials. Raises CoordinatorError."""
+        ...
+
+    async def alter_scram_user(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set a user's credentials (mechanism -> text as Kafka keeps it), delete where None. Raises CoordinatorError."""
         ...
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:

@@ -9,7 +9,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.controller.partition_admin import PartitionAdmin
 from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
@@ -17,6 +17,7 @@ from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
+from kafkalite.node.user_orders import UserOrders
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -24,6 +25,7 @@ from kafkalite.rpc.messages import (
     AddPartitionsRequest,
     AlterConfigsRequest,
     AlterReassignmentsRequest,
+    AlterUserRequest,
     ControlledShutdownRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -31,6 +33,7 @@ from kafkalite.rpc.messages import (
     DescribeClusterResponse,
     DescribeConfigsRequest,
     DescribeDisksRequest,
+    DescribeUsersRequest,
     DiskOnlineRequest,
     ElectLeadersRequest,
     HealthProblem,
@@ -67,6 +70,7 @@ class Host(Protocol):
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     config_orders: ConfigOrders
+    user_orders: UserOrders
     kafka: KafkaSide
     auto_create_topics: bool
 
@@ -94,8 +98,8 @@ class Api:
         return {
             **rpc_handlers.handlers(host.replicas),
             **self._transactions.handlers(),
-            IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
-            ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
+            IsrChangedRequest: self._isr_changed,
+            ControlledShutdownRequest: self._controlled_shutdown,
             MetadataRequest: self._metadata,
             InitProducerIdRequest: self._init_producer_id,
             CreateTopicsRequest: _answer(host.orders.create_topics),
@@ -107,12 +111,26 @@ class Api:
             ListReassignmentsRequest: _answer(host.reassignment_admin.list),
             DescribeConfigsRequest: _answer(host.config_orders.describe),
             AlterConfigsRequest: _answer(host.config_orders.alter),
+            DescribeUsersRequest: _answer(host.user_orders.describe),
+            AlterUserRequest: _answer(host.user_orders.alter),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
+
+    # --- from nodes to the controller ------------------------------------------
+
+    def _isr_changed(self, request: Request) -> Reply:
+        assert isinstance(request.message, IsrChangedRequest)
+        _only_from(request, request.message.broker_id)
+        return Reply(self._host.controller.on_isr_changed(request.message))
+
+    def _controlled_shutdown(self, request: Request) -> Awaitable[Reply]:
+        assert isinstance(request.message, ControlledShutdownRequest)
+        _only_from(request, request.message.broker_id)
+        return _replied(self._host.controller.controlled_shutdown(request.message))
 
     # --- metadata ------------------------------------------------------------
 
@@ -154,6 +172,17 @@ class Api:
 
     def _health(self, request: Request) -> Reply:
         return Reply(HealthResponse(self._host.identity()[0], self._host.problems()))
+
+
+def _only_from(request: Request, broker_id: BrokerId) -> None:
+    """Raises ApiError CLUSTER_AUTHORIZATION_FAILED."""
+    rpc_handlers.only_nodes(request)
+    if broker_id != request.peer.node_id:
+        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a message in the name of another broker")
+
+
+async def _replied(outcome: Awaitable[Message]) -> Reply:
+    return Reply(await outcome)
 
 
 def _answer(serve: Callable[[Any], Coroutine[Any, Any, Message]]) -> Handler:

@@ -76,6 +76,8 @@ def _check(entity_type: str, key: str, value: str) -> None:
     elif is_limit(key):
         if parse_limit(value) is None:
             raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+    elif key in BROKER_KEYS and BROKER_KEYS[key][0].metadata["secret"]:
+        raise ConfigError(f"{key}: a secret is not kept in ZooKeeper; configure it on the node")
     elif key in BROKER_KEYS or key in TOPIC_KEYS:
         broker_config({key: value})
     else:

@@ -8,13 +8,14 @@ goes the other way round: leaders move away while everything still serves, the s
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from kafkalite.config import BrokerConfig, TopicConfig, topic_config
+from kafkalite.config import BrokerConfig, TopicConfig, is_secured, topic_config
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
@@ -22,7 +23,7 @@ from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination import registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.topic_configs import TOPICS, TopicConfigs
+from kafkalite.coordination.topic_configs import BROKERS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
 from kafkalite.env.supervisor import Supervisor
@@ -41,6 +42,7 @@ from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.producer_ids import ProducerIds
 from kafkalite.node.status import StatusPages
 from kafkalite.node.topic_orders import TopicOrders
+from kafkalite.node.user_orders import UserOrders
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection
@@ -52,6 +54,9 @@ from kafkalite.rpc.messages import (
     Message,
 )
 from kafkalite.rpc.server import Identity, RpcServer
+
+if TYPE_CHECKING:
+    from kafkalite.security.node_security import NodeSecurity
 
 _log = structlog.get_logger(__name__)
 
@@ -77,7 +82,10 @@ class Node:
 
     def __init__(self, config: BrokerConfig, env: Env) -> None:
         self.config = config
+        self.security = self._secure(config, env)
+        #: With the network of a client of the other nodes' RPC listeners.
         self.env = env
+        self.peer_env = self._peer_env(env)
         self.ready = asyncio.Event()
         self.stopping = False
         self.endpoints: dict[str, Endpoint] = {}
@@ -96,11 +104,33 @@ class Node:
 
     # --- parts -----------------------------------------------------------------
 
+    def _secure(self, config: BrokerConfig, env: Env) -> NodeSecurity | None:
+        """None: plain text everywhere; nothing of it is loaded then. Raises ConfigError."""
+        if not is_secured(config):
+            return None
+        from kafkalite.coordination.scram_users import credential
+        from kafkalite.security.node_security import NodeSecurity
+
+        return NodeSecurity(
+            config,
+            entropy=env.entropy,
+            now=env.clock.monotonic,
+            credentials=lambda mechanism, user: credential(self.configs.user(user), mechanism),
+        )
+
+    def _peer_env(self, env: Env) -> Env:
+        if self.security is None:
+            return env
+        from kafkalite.rpc.authenticated import AuthenticatedNetwork
+
+        return dataclasses.replace(env, network=AuthenticatedNetwork(env.network, self.security.to_rpc, env.entropy))
+
     def _build(self) -> None:
-        config, env = self.config, self.env
+        config, env, peer_env = self.config, self.env, self.peer_env
         self.supervisor = Supervisor(self._on_fatal)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
-        self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms)
+        entity_types = (TOPICS, BROKERS) if self.security is None else (TOPICS, BROKERS, USERS)
+        self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms, entity_types)
         self.metadata = MetadataCache()
         self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
         self.logs = LogManager(
@@ -115,7 +145,7 @@ class Node:
         self.link = ControllerLink(self._call_controller, self.identity)
         self.replicas = ReplicaManager(
             config=config,
-            env=env,
+            env=peer_env,
             supervisor=self.supervisor,
             logs=self.logs,
             session=self.session,
@@ -130,7 +160,7 @@ class Node:
         self.logs.hw_of = self.replicas.high_watermark
         self.controller = Controller(
             config=config,
-            env=env,
+            env=peer_env,
             supervisor=self.supervisor,
             identity=self.identity,
             cluster_id=lambda: self.cluster_id,
@@ -150,6 +180,7 @@ class Node:
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
         self.config_orders = ConfigOrders(self.session.wait, lambda: self.config)
+        self.user_orders = UserOrders(self.session.wait)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.rpc = RpcServer(
             network=env.network,
@@ -157,10 +188,12 @@ class Node:
             config=config,
             identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
             handlers=Api(self).handlers(),
+            security=self.security.rpc if self.security is not None else None,
         )
         self.kafka = KafkaSide(NodeServices(self))
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
-        self.http = HttpServer(env.network, StatusPages(self).pages())
+        http_tls = self.security.http_tls if self.security is not None else None
+        self.http = HttpServer(env.network, StatusPages(self).pages(), http_tls)
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
         """This node's id and its present epoch (-1 while it is not registered)."""
@@ -300,7 +333,7 @@ class Node:
         hello = HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="controller-watch")
         return IncumbentWatch(
             config=self.config,
-            env=self.env,
+            env=self.peer_env,
             supervisor=self.supervisor,
             session=self.session,
             metadata=self.metadata,
@@ -314,7 +347,7 @@ class Node:
         return BrokerZnode(
             host=kafka.host,
             port=kafka.port,
-            endpoints=(f"PLAINTEXT://{kafka}",) if kafka.port >= 0 else (),
+            endpoints=(f"{self.config.listener_security_protocol}://{kafka}",) if kafka.port >= 0 else (),
             rpc=rpc,
             rack=self.config.broker_rack or None,
             timestamp_ms=self.env.clock.wall_ms(),
@@ -362,7 +395,7 @@ class Node:
     def _config_changed(self, entity_type: str, name: str, settings: dict[str, str]) -> None:
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
-        else:
+        elif entity_type == BROKERS:
             self.controller.settings_changed()
 
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:
@@ -387,7 +420,7 @@ class Node:
             if connection is not None:
                 await connection.close()
             self._link_connection = connection = await RpcConnection.open(
-                self.env.network,
+                self.peer_env.network,
                 endpoint,
                 HelloRequest(self.cluster_id, self.broker_id, self.broker_epoch, client_id="controller-link"),
                 supervisor=self.supervisor,

@@ -14,7 +14,7 @@ Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from kafkalite.model import (
@@ -99,6 +99,29 @@ class HelloResponse(Message):
     node_id: BrokerId
     broker_epoch: BrokerEpoch
     version: int = PROTOCOL_VERSION
+
+
+@_kind(4)
+@dataclass(frozen=True, slots=True)
+class SaslAuthenticateRequest(Message):
+    """Before the hello, where the listener asks for it: the next message of a SASL exchange (RFC 4616, RFC 5802).
+
+    `mechanism` must be the same throughout.
+    """
+
+    mechanism: str
+    data: str = field(repr=False)
+
+
+@_kind(5)
+@dataclass(frozen=True, slots=True)
+class SaslAuthenticateResponse(Message):
+    """The server's next message. After an `error` the server closes the connection; once `is_complete`, say hello."""
+
+    error: int
+    message: str
+    data: str = field(repr=False)
+    is_complete: bool = False
 
 
 # --- controller -> broker ------------------------------------------------------------------------
@@ -987,3 +1010,46 @@ class HeartbeatResponse(Message):
 
 
 __all__ = ["NO_BROKER_EPOCH", "PROTOCOL_VERSION", "Message", "by_kind", "response_kind"]
+
+
+# --- users ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UserDescription:
+    """A user that has SCRAM credentials: mechanism -> iterations."""
+
+    name: str
+    mechanisms: dict[str, int]
+
+
+@_kind(160)
+@dataclass(frozen=True, slots=True)
+class DescribeUsersRequest(Message):
+    """Who has SCRAM credentials. No names: everybody."""
+
+    names: tuple[str, ...] = ()
+
+
+@_kind(161)
+@dataclass(frozen=True, slots=True)
+class DescribeUsersResponse(Message):
+    error: int
+    message: str
+    users: tuple[UserDescription, ...] = ()
+
+
+@_kind(162)
+@dataclass(frozen=True, slots=True)
+class AlterUserRequest(Message):
+    """Set a user's credentials; "" deletes. A credential is Kafka's text (salt, keys, iterations), never a password."""
+
+    name: str
+    credentials: dict[str, str] = field(repr=False)
+
+
+@_kind(163)
+@dataclass(frozen=True, slots=True)
+class AlterUserResponse(Message):
+    error: int
+    message: str

@@ -13,6 +13,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -21,6 +22,7 @@ from kafkalite.env.seams import Buffer, Listener, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint
+from kafkalite.rpc.admission import Admission
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import (
     CLIENT_HEADER_BYTES,
@@ -40,9 +42,13 @@ from kafkalite.rpc.messages import (
     HelloResponse,
     Message,
     ReplicaFetchRequest,
+    SaslAuthenticateRequest,
     by_kind,
 )
 from kafkalite.security.principal import ANONYMOUS, Principal
+
+if TYPE_CHECKING:
+    from kafkalite.security.listener import ListenerSecurity
 
 _log = structlog.get_logger(__name__)
 
@@ -112,6 +118,7 @@ class RpcServer:
     Args:
         identity: asked at each hello.
         handlers: by class of request.
+        security: what is asked of whoever connects; None: nothing.
     """
 
     def __init__(
@@ -122,8 +129,10 @@ class RpcServer:
         config: BrokerConfig,
         identity: Callable[[], Identity],
         handlers: Mapping[type[Message], Handler],
+        security: ListenerSecurity | None = None,
     ) -> None:
         self.network = network
+        self.security = security
         self.supervisor = supervisor
         self.config = config
         self.identity = identity
@@ -137,7 +146,8 @@ class RpcServer:
 
     async def start(self, host: str, port: int) -> Endpoint:
         """Listen; returns the address as bound (port 0 picks a free one). Raises OSError."""
-        self._listener = await self.network.listen(host, port, self._accept)
+        tls = self.security.tls if self.security is not None else None
+        self._listener = await self.network.listen(host, port, self._accept, tls)
         self._sweeper = self.supervisor.spawn("rpc.sweeper", self._sweep())
         return Endpoint(self._listener.host, self._listener.port)
 
@@ -210,6 +220,7 @@ class _Connection:
         self.server = server
         self.peer = Peer(BrokerId(-1), NO_BROKER_EPOCH, "", address)
         self.greeted = False
+        self._admission = None if server.security is None else Admission(server.security, address)
         self._reader = reader
         self._writer = writer
         self._frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
@@ -233,6 +244,8 @@ class _Connection:
 
     async def run(self) -> None:
         try:
+            if self._admission is not None:
+                self._admission.look_at_certificate(self._writer)
             while not self._closed:
                 memory = self.server.memory
                 if not memory.has_room:
@@ -263,7 +276,10 @@ class _Connection:
             if self._closed:
                 return
             if not self.greeted:
-                self._greet(frame)
+                if self._admission is not None and frame.kind == SaslAuthenticateRequest.kind:
+                    await self._authenticate(self._admission, frame)
+                else:
+                    self._greet(frame)
                 continue
             cls = by_kind.get(frame.kind)
             is_fetch = cls in _FETCHES
@@ -311,13 +327,32 @@ class _Connection:
 
     # --- one frame ---------------------------------------------------------------------------
 
+    async def _authenticate(self, admission: Admission, frame: Frame) -> None:
+        answer = admission.step(frame)
+        if answer.error:
+            await asyncio.sleep(admission.security.failed_delay_s)
+        self._writer.writelines(encode_frame(frame.correlation_id, answer))
+        self._uncharge(frame.size)
+        if answer.error:
+            self.shut("authentication failed", quietly=True)  # the admission has told why
+
     def _greet(self, frame: Frame) -> None:
         if frame.kind != HelloRequest.kind:
             raise ProtocolError("the first frame is not a hello")
+        admission = self._admission
+        if admission is not None and not admission.is_complete:
+            refusal = ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), "authenticate first")
+            self._writer.writelines(encode_frame(frame.correlation_id, refusal))
+            self._uncharge(frame.size)
+            admission.security.refused(self.peer.address, "no authentication")
+            self.shut("no authentication", quietly=True)
+            return
         hello = from_fields(HelloRequest, frame.fields)
         assert isinstance(hello, HelloRequest)
         own = self.server.identity()
         error, message = _judge(hello, own)
+        if not error and admission is not None and not admission.admits(hello.node_id):
+            error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{admission.principal} is no node"
         answer = HelloResponse(
             int(error),
             message,
@@ -331,7 +366,8 @@ class _Connection:
         if error:
             self.shut(f"hello of {hello.client_id or hello.node_id} refused: {message}")
             return
-        self.peer = Peer(hello.node_id, hello.broker_epoch, hello.client_id[:256], self.peer.address)
+        principal = ANONYMOUS if admission is None else admission.principal
+        self.peer = Peer(hello.node_id, hello.broker_epoch, hello.client_id[:256], self.peer.address, principal)
         self._frames.max_frame_bytes = self.server.config.rpc_max_frame_bytes
         self._frames.max_header_bytes = NODE_HEADER_BYTES if hello.node_id >= 0 else CLIENT_HEADER_BYTES
         self.greeted = True

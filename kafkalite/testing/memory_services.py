@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.env.seams import Buffer, Clock, Network
@@ -49,6 +50,9 @@ from kafkalite.rpc.messages import (
     TopicMetadata,
     TopicResult,
 )
+
+if TYPE_CHECKING:
+    from kafkalite.security.listener import ListenerSecurity
 
 _EPOCH = LeaderEpoch(0)
 
@@ -273,12 +277,31 @@ class MemoryServices:
         self.clock = clock
         self.network = network
         self.random = random.Random(1)
+        self.entropy: Callable[[int], bytes] = random.Random(2).randbytes
+        self.security: ListenerSecurity | None = None
+        #: User -> mechanism -> credential as text.
+        self.users: dict[str, dict[str, str]] = {}
         self.supervisor = supervisor
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}
         self._ids: dict[str, TopicId] = {}
         self._blocks = count()
+
+    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await self.network.dial(host, port)
+
+    async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
+        wanted = self.users if names is None else {name: self.users[name] for name in names if name in self.users}
+        return {
+            name: {mechanism: int(text.rpartition("=")[2]) for mechanism, text in held.items()}
+            for name, held in wanted.items()
+            if held
+        }
+
+    async def alter_scram_user(self, name: str, changes: Mapping[str, str | None]) -> None:
+        held = {**self.users.get(name, {}), **changes}
+        self.users[name] = {mechanism: text for mechanism, text in held.items() if text is not None}
 
     @property
     def broker_id(self) -> BrokerId:

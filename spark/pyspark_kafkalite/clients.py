@@ -93,6 +93,8 @@ def connect(options: ClientOptions) -> LogClient:
     from kafkalite.client.blocking import BlockingClientConfig
     from kafkalite.client.transactions import TransactionalClient
 
-    config = BlockingClientConfig(",".join(options.bootstrap), options.client_id, options.request_timeout_ms)
+    config = BlockingClientConfig(
+        ",".join(options.bootstrap), options.client_id, options.request_timeout_ms, security=options.security
+    )
     client: LogClient = TransactionalClient(config)
     return client

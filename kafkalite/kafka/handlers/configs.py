@@ -87,8 +87,9 @@ class ConfigHandlers:
     def _listeners(self, wanted: set[str] | None) -> list[Any]:
         """Where this broker listens, under the keys by which Kafka's tools look for it."""
         known = self._services.metadata([]).brokers
+        protocol = self._services.config.listener_security_protocol
         mine = next((broker for broker in known if broker.broker_id == self._services.broker_id), None)
-        where = f"PLAINTEXT://{mine.kafka_host}:{mine.kafka_port}" if mine is not None else ""
+        where = f"{protocol}://{mine.kafka_host}:{mine.kafka_port}" if mine is not None else ""
         return [
             wire.DescribeConfigsResponse.DescribeConfigsResourceResult(
                 name=key, value=where, read_only=True, config_source=source, config_type=2
@@ -189,17 +190,24 @@ def _entry(
 ) -> Any:
     response = wire.DescribeConfigsResponse
     source = values[0][0]
+    is_secret = spec.metadata["secret"]
     return response.DescribeConfigsResourceResult(
         name=key,
-        value=as_text(value),
+        value=None if is_secret else as_text(value),
         read_only=is_read_only,
         is_default=source == _SOURCE_DEFAULT,
         config_source=source,
-        is_sensitive=False,
-        synonyms=[response.DescribeConfigsSynonym(key, text, origin) for origin, text in values]
+        is_sensitive=is_secret,
+        synonyms=[response.DescribeConfigsSynonym(key, None if is_secret else text, origin) for origin, text in values]
         if message.include_synonyms
         else (),
-        config_type=7 if key in _LISTS else 5 if isinstance(value, int) and abs(value) >= 2**31 else _kind(value),
+        config_type=9
+        if is_secret
+        else 7
+        if key in _LISTS
+        else 5
+        if isinstance(value, int) and abs(value) >= 2**31
+        else _kind(value),
         documentation=spec.metadata["doc"] if message.include_documentation else None,
     )
 
