@@ -13,11 +13,11 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ConfigError
 from kafkalite.security.tls import ServerTls, describe
 from kafkalite.telemetry.repeats import Repeats
 
@@ -34,6 +34,22 @@ _ACCEPT_PAUSE_S = 1.0
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
+@dataclass(slots=True, eq=False)
+class _Handshake:
+    """One under way. `is_begun`: its task has begun, and the socket is asyncio's."""
+
+    accepted: socket.socket
+    host: str
+    task: asyncio.Task[None] | None = None
+    is_begun: bool = False
+
+    def give_up(self) -> None:
+        assert self.task is not None
+        self.task.cancel()
+        if not self.is_begun:  # a task that is cancelled before its first step takes none
+            self.accepted.close()
+
+
 class TlsListener:
     """See the module. `start` raises OSError, and ConfigError when certificates cannot be used."""
 
@@ -47,9 +63,8 @@ class TlsListener:
         self._loop = asyncio.get_running_loop()
         self._repeats = Repeats(self._loop.time)
         self._sockets: list[socket.socket] = []
-        #: Under way, oldest first: number -> (task, the peer's host).
-        self._pending: dict[int, tuple[asyncio.Task[None], str]] = {}
-        self._next_number = 0
+        #: Under way, oldest first.
+        self._pending: dict[_Handshake, None] = {}
 
     @property
     def handshakes(self) -> int:
@@ -81,8 +96,8 @@ class TlsListener:
             self._loop.remove_reader(bound)
             bound.close()
         pending, self._pending = self._pending, {}
-        for task, _ in pending.values():
-            task.cancel()
+        for handshake in pending:
+            handshake.give_up()
 
     def _accept(self, bound: socket.socket) -> None:
         for _ in range(_BACKLOG):
@@ -107,32 +122,28 @@ class TlsListener:
 
     def _begin(self, accepted: socket.socket, host: str) -> None:
         if len(self._pending) >= MAX_HANDSHAKES:
-            task, late = self._pending.pop(next(iter(self._pending)))
-            task.cancel()
-            self._tell(late, "gave way: too many handshakes at once")
-        number = self._next_number
-        self._next_number += 1
-        task = self._supervisor.spawn("tls.handshake", self._shake(number, accepted, host), Policy.ISOLATED)
-        self._pending[number] = (task, host)
+            oldest = next(iter(self._pending))
+            del self._pending[oldest]
+            oldest.give_up()
+            self._tell(oldest.host, "gave way: too many handshakes at once")
+        handshake = _Handshake(accepted, host)
+        handshake.task = self._supervisor.spawn("tls.handshake", self._shake(handshake), Policy.ISOLATED)
+        self._pending[handshake] = None
 
-    async def _shake(self, number: int, accepted: socket.socket, host: str) -> None:
-        taken = False
+    async def _shake(self, handshake: _Handshake) -> None:
+        handshake.is_begun = True
         try:
-            context = self._tls.context()
-            taken = True
             await self._loop.connect_accepted_socket(
                 self._factory,
-                accepted,
-                ssl=context,
+                handshake.accepted,
+                ssl=self._tls.context(),
                 ssl_handshake_timeout=HANDSHAKE_S,
                 ssl_shutdown_timeout=SHUTDOWN_S,
             )
-        except (OSError, ConfigError) as error:
-            self._tell(host, describe(error))
+        except OSError as error:
+            self._tell(handshake.host, describe(error))
         finally:
-            self._pending.pop(number, None)
-            if not taken:
-                accepted.close()
+            self._pending.pop(handshake, None)
 
     def _tell(self, host: str, reason: str) -> None:
         untold = self._repeats.told((host, reason))

@@ -55,7 +55,7 @@ class SaslHandlers:
                 results.append(result(name, int(ErrorCode.RESOURCE_NOT_FOUND), text, ()))
             else:
                 infos = [
-                    result.CredentialInfo(_NUMBERS[mechanism], iterations)
+                    response.CredentialInfo(_NUMBERS[mechanism], iterations)
                     for mechanism, iterations in sorted(found[name].items())
                 ]
                 results.append(result(name, 0, None, infos))
