@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from kafkalite.config import load
+from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.scram_users import alter_user, list_users
 from kafkalite.env.real import RealClock, RealNetwork
@@ -65,6 +66,8 @@ async def _in_zookeeper(connect_string: str, work: Callable[[Coordinator], Await
         access=aiozk_adapter.access_of(config),
     )
     try:
+        for path in (paths.CONFIG_USERS, paths.CONFIG_CHANGES):  # the first node is yet to make them
+            await session.ensure_path(path)
         return await work(session)
     finally:
         await session.close()
