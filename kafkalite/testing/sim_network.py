@@ -24,12 +24,14 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.env.seams import ConnectionHandler, Listener
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.security.tls import ClientTls, ServerTls
 from kafkalite.testing.sim_loop import Process, SimLoop, current_process
+
+if TYPE_CHECKING:
+    from kafkalite.security.tls import ClientTls, ServerTls
 
 #: As kafkalite.env.real has it.
 STREAM_LIMIT_BYTES = 4 * 1024 * 1024
