@@ -171,6 +171,12 @@ class BrokerConfig:
     broker_principals: str = _key(
         "", "principals that may act as nodes, `User:a;User:CN=b`; this node's own always may"
     )
+    security_transition: str = _key(
+        "",
+        "on the way from plain text: accept takes plain text and security, dials in plain text; offer takes both, dials"
+        " with security; empty: neither (docs/security.md)",
+        choices=("", "accept", "offer"),
+    )
     connections_max_reauth_ms: int = _key(0, "a client authenticates again after so long (KIP-368); 0 never", low=0)
     connection_failed_authentication_delay_ms: int = _key(
         100, "a failed authentication is answered so late", low=0, high=10_000

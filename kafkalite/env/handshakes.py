@@ -27,6 +27,8 @@ HANDSHAKE_S = 10.0
 #: A peer that does not answer the end of TLS is left after so long (seconds).
 SHUTDOWN_S = 5.0
 MAX_HANDSHAKES = 1024
+#: The first byte of a TLS connection (RFC 8446 section 5.1: content type handshake).
+_TLS_HANDSHAKE = b"\x16"
 #: As asyncio's.
 _BACKLOG = 100
 #: No descriptors, no memory: accepting goes on after so long (seconds).
@@ -34,9 +36,14 @@ _ACCEPT_PAUSE_S = 1.0
 _SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
+def _wake(readable: asyncio.Future[None]) -> None:
+    if not readable.done():
+        readable.set_result(None)
+
+
 @dataclass(slots=True, eq=False)
 class _Handshake:
-    """One under way. `is_begun`: its task has begun, and the socket is asyncio's."""
+    """One under way. `is_begun`: its task has begun, and takes care of the socket."""
 
     accepted: socket.socket
     host: str
@@ -132,18 +139,37 @@ class TlsListener:
 
     async def _shake(self, handshake: _Handshake) -> None:
         handshake.is_begun = True
+        is_ours = True
         try:
-            await self._loop.connect_accepted_socket(
-                self._factory,
-                handshake.accepted,
-                ssl=self._tls.context(),
-                ssl_handshake_timeout=HANDSHAKE_S,
-                ssl_shutdown_timeout=SHUTDOWN_S,
-            )
-        except OSError as error:
+            is_tls = not self._tls.takes_plain or await self._begins_with_tls(handshake.accepted)
+            is_ours = False
+            if is_tls:
+                await self._loop.connect_accepted_socket(
+                    self._factory,
+                    handshake.accepted,
+                    ssl=self._tls.context(),
+                    ssl_handshake_timeout=HANDSHAKE_S,
+                    ssl_shutdown_timeout=SHUTDOWN_S,
+                )
+            else:
+                await self._loop.connect_accepted_socket(self._factory, handshake.accepted)
+        except OSError as error:  # TimeoutError is one
             self._tell(handshake.host, describe(error))
         finally:
             self._pending.pop(handshake, None)
+            if is_ours:
+                handshake.accepted.close()
+
+    async def _begins_with_tls(self, accepted: socket.socket) -> bool:
+        """Waits for the first byte, and leaves it there: no frame of ours can begin like a TLS record. Raises OSError."""
+        readable = self._loop.create_future()
+        self._loop.add_reader(accepted, _wake, readable)
+        try:
+            async with asyncio.timeout(HANDSHAKE_S):
+                await readable
+        finally:
+            self._loop.remove_reader(accepted)
+        return accepted.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE
 
     def _tell(self, host: str, reason: str) -> None:
         untold = self._repeats.told((host, reason))

@@ -61,6 +61,7 @@ class Gate:
         self._spawn = spawn
         self._share = share
         self._state = _State.START
+        self._is_optional = security.is_optional
         self._exchange: SaslServer | None = None
         self._mechanism = ""
         self._principal: Principal | None = None
@@ -77,6 +78,8 @@ class Gate:
 
     def is_late(self, now: float) -> bool:
         """Whether the time for authenticating is over."""
+        if self._is_optional and self._state is _State.START:
+            return False
         return not self.is_open and self._state is not _State.REFUSED and now > self._deadline
 
     def admits(self, frame: memoryview) -> bool:
@@ -87,6 +90,8 @@ class Gate:
             self._token(bytes(frame))
             return False
         (api_key,) = _API_KEY(frame)
+        if self._is_optional and self._state is _State.START:
+            return True
         if self._principal is None and api_key not in _BEFORE:
             self._illegal(f"API {api_key} before the authentication")
             return False

@@ -117,7 +117,8 @@ class KafkaListener:
             spawn=lambda name, work: supervisor.spawn(name, work, Policy.ISOLATED),
             share=self.services.random.random(),
         )
-        connection.max_request_bytes = min(self.max_request_bytes, MAX_STRANGERS_BYTES)
+        if not security.is_optional:
+            connection.max_request_bytes = min(self.max_request_bytes, MAX_STRANGERS_BYTES)
         return True
 
     def closed(self, connection: KafkaConnection) -> None:

@@ -27,6 +27,8 @@ class Admission:
         self.security = security
         self.principal: Principal = ANONYMOUS
         self.is_complete = not security.uses_sasl
+        #: Whether it may say hello.
+        self.is_enough = self.is_complete or security.is_optional
         self._peer = peer
         self._mechanism = ""
         self._exchange: SaslServer | None = None
@@ -56,6 +58,7 @@ class Admission:
                 self.security.refused(self._peer, "mechanism not offered")
                 text = f"the mechanism is not offered; these are: {offered}"
                 return SaslAuthenticateResponse(int(ErrorCode.UNSUPPORTED_SASL_MECHANISM), text, "")
+        self.is_enough = False  # who has begun goes on to the end
         exchange = self._exchange
         if exchange is None or self.is_complete or request.mechanism != self._mechanism:
             self.security.refused(self._peer, "an authentication out of turn")
@@ -67,7 +70,7 @@ class Admission:
             self.security.refused(self._peer, str(error), mechanism=self._mechanism, user=known)
             return SaslAuthenticateResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), REFUSAL, "")
         if exchange.is_complete:
-            self.is_complete = True
+            self.is_complete = self.is_enough = True
             self.principal = Principal("User", exchange.user)
         return SaslAuthenticateResponse(0, "", data.decode(), exchange.is_complete)
 

@@ -340,7 +340,7 @@ class _Connection:
         if frame.kind != HelloRequest.kind:
             raise ProtocolError("the first frame is not a hello")
         admission = self._admission
-        if admission is not None and not admission.is_complete:
+        if admission is not None and not admission.is_enough:
             refusal = ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), "authenticate first")
             self._writer.writelines(encode_frame(frame.correlation_id, refusal))
             self._uncharge(frame.size)

@@ -34,6 +34,7 @@ class ListenerSecurity:
         node_principals: who may say hello as a node.
         failed_delay_ms: a refusal is answered so late.
         max_reauth_ms: KIP-368; 0 never.
+        is_optional: who proves nothing is let in as ANONYMOUS, and as a node (`security.transition`).
     """
 
     def __init__(
@@ -51,8 +52,10 @@ class ListenerSecurity:
         failed_delay_ms: int,
         max_reauth_ms: int,
         now: Callable[[], float],
+        is_optional: bool = False,
     ) -> None:
         self.name = name
+        self.is_optional = is_optional
         self.tls = tls
         self.mechanisms = tuple(mechanisms)
         self.failed_delay_s = failed_delay_ms / 1000
@@ -93,7 +96,7 @@ class ListenerSecurity:
 
     def may_be_node(self, principal: Principal) -> bool:
         """Whether a peer that has proved to be this one may act as a node of the cluster."""
-        return principal in self._node_principals
+        return principal in self._node_principals or (self.is_optional and principal == ANONYMOUS)
 
     def refused(self, peer: str, reason: str, *, mechanism: str = "", user: str = "") -> None:
         """One line for the operator; of many alike from one host only some.

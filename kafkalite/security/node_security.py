@@ -84,7 +84,7 @@ class NodeSecurity:
             return None
         tls = None
         if protocol.endswith("SSL"):
-            tls = ServerTls(self._files, config.ssl_client_auth)
+            tls = ServerTls(self._files, config.ssl_client_auth, takes_plain=bool(config.security_transition))
             tls.context()
         uses_sasl = protocol.startswith("SASL")
         passwords: Callable[[], Mapping[str, str]] = dict
@@ -104,10 +104,13 @@ class NodeSecurity:
             failed_delay_ms=config.connection_failed_authentication_delay_ms,
             max_reauth_ms=config.connections_max_reauth_ms,
             now=self._now,
+            is_optional=bool(config.security_transition),
         )
 
     def _dialling(self, protocol: str) -> Dialling:
         config = self._config
+        if config.security_transition == "accept":
+            return Dialling(None)
         return ClientSecurity(
             protocol,
             config.ssl_truststore_location,

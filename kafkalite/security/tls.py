@@ -89,11 +89,12 @@ class _Reloading:
 
 
 class ServerTls(_Reloading):
-    """A listener's side. `client_auth`: a key of CLIENT_AUTH."""
+    """A listener's side. `client_auth`: a key of CLIENT_AUTH. `takes_plain`: who does not begin with TLS goes without."""
 
-    def __init__(self, files: TlsFiles, client_auth: str = "none") -> None:
+    def __init__(self, files: TlsFiles, client_auth: str = "none", *, takes_plain: bool = False) -> None:
         super().__init__(files)
         self.client_auth = client_auth
+        self.takes_plain = takes_plain
 
     def _make(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -203,6 +203,21 @@ async def test_sessions_end_unless_renewed(make: Any, monkeypatch: pytest.Monkey
         assert await client.is_closed()
 
 
+async def test_on_the_way_from_plain_text_all_are_let_in(make: Any) -> None:
+    """security.transition."""
+    broker = await make(is_optional=True)
+    client = await broker.client()
+    assert (await client.ask(wire.MetadataRequest(None), 4)).brokers
+    assert principals(broker) == [ANONYMOUS]
+    await log_in(client)
+    assert principals(broker) == [ALICE]
+    assert (await client.ask(wire.MetadataRequest(None), 4)).brokers
+    client = await broker.client()
+    await client.ask(wire.SaslHandshakeRequest("PLAIN"), 1)
+    client.send(wire.MetadataRequest(None), 4)
+    assert await client.is_closed()
+
+
 async def test_a_listener_without_sasl(broker: Broker) -> None:
     client = await broker.client()
     answer = await client.ask(wire.SaslHandshakeRequest("PLAIN"), 1)

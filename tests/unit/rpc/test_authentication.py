@@ -191,3 +191,23 @@ async def test_who_does_not_authenticate_in_time_is_closed(rig: Rig) -> None:
             while await reader.read(1 << 16):
                 pass
             raise ConnectionError
+
+
+async def test_on_the_way_from_plain_text_all_are_let_in(rig: Rig) -> None:
+    """security.transition: without a proof as before, with one as whoever that is; a proof that does not hold is one."""
+    listener = await Listener(rig).start(is_optional=True)
+    for connection in (
+        await rig.connect(listener.endpoint),
+        await rig.connect(listener.endpoint, AS_NODE_2),
+        await listener.connect("alice"),
+        await listener.connect("node", hello=AS_NODE_2),
+    ):
+        await connection.call(HeartbeatRequest(), timeout_s=5)
+    assert [principal.name for principal in listener.seen] == ["ANONYMOUS", "ANONYMOUS", "alice", "node"]
+    with pytest.raises(ApiError, match="no node"):
+        await listener.connect("alice", hello=AS_NODE_2)
+    with pytest.raises(ApiError):
+        await listener.connect("alice", "wrong")
+    begun = SaslAuthenticateRequest("SCRAM-SHA-512", "n,,n=alice,r=x")
+    heard = await listener.raw(begun, HelloRequest("", BrokerId(-1), BrokerEpoch(-1)))
+    assert isinstance(heard[-1], ErrorResponse)

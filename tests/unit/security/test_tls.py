@@ -223,3 +223,21 @@ def test_half_handshakes_cost_nobody_else(
                 each.close()
 
     run(go())
+
+
+def test_both_on_one_port_on_the_way(authority: Authority, node: TlsFiles, run: Callable[[Any], Any]) -> None:
+    """security.transition: who begins with TLS gets it, who does not goes without; who says nothing is closed."""
+
+    async def go() -> None:
+        async with Echo(ServerTls(node, takes_plain=True)) as echo:
+            assert await echo.ask(ClientTls(TlsFiles(truststore=authority.truststore))) == ""
+            assert await echo.ask(None) == ""
+            silent = [socket.create_connection(("127.0.0.1", echo.listener.port)) for _ in range(3)]
+            while echo.listener.handshakes < 3:
+                await asyncio.sleep(0.01)
+        for each in silent:
+            each.settimeout(20)
+            assert each.recv(1) == b""
+            each.close()
+
+    run(go())
