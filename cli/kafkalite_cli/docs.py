@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
+from kafkalite.config import BROKER_KEYS, TOPIC_KEYS
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.kafka.schema import schemas
 from kafkalite.rpc import messages
@@ -99,7 +100,7 @@ _KAFKA_DIFFERENCES = (
     ("Frames", "No request but Produce may be larger than 16 MiB; one array may have 200,000 elements at most. Memory for half received frames is bounded over all connections by `queued.max.request.bytes`."),
     ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered; clients fall back to the classic one."),
     ("Transactions", "As with Kafka 3.9 without KIP-890's second part: EndTxn does not bump the epoch. Batches of transactions are checked for epoch and sequence; whether the partition was added to the transaction is not verified with the coordinator at append."),
-    ("Security", "No SASL, TLS, ACLs, delegation tokens, quotas or SCRAM: none of their APIs is advertised."),
+    ("Security", "TLS, SASL with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, SCRAM users: docs/security.md. No GSSAPI, OAUTHBEARER or delegation tokens. A listener without SASL answers SaslHandshake and SaslAuthenticate with ILLEGAL_SASL_STATE, as Kafka does."),
     ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics; broker configuration can be read."),
     ("Partitions", "CreatePartitions is understood and refused with UNSUPPORTED_VERSION: partitions cannot be added yet."),
     ("Reassignment", "AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders are not offered on this listener: use `kafkalite admin`."),
@@ -138,8 +139,52 @@ def kafka_protocol() -> str:
     return "\n".join(lines) + "\n"
 
 
+def _key_rows(keys: dict[str, Any]) -> list[str]:
+    rows = ["| key | default | meaning |", "|---|---|---|"]
+    for key, (spec, _) in sorted(keys.items()):
+        value = spec.default
+        if isinstance(value, bool):
+            value = str(value).lower()
+        elif isinstance(value, tuple):
+            value = ",".join(value)
+        notes = [f"one of {', '.join(filter(None, spec.metadata['choices']))}"] if spec.metadata["choices"] else []
+        notes += ["secret"] if spec.metadata["secret"] else []
+        text = spec.metadata["doc"] + (f" ({'; '.join(notes)})" if notes else "")
+        rows.append(f"| `{key}` | {f'`{value}`' if value != '' else ''} | {text.replace('|', chr(92) + '|')} |")
+    return rows
+
+
+def configuration() -> str:
+    """Every key of the configuration."""
+    lines = [
+        "# Configuration",
+        "",
+        "Written by `make docs` from kafkalite/config.py; do not edit.",
+        "",
+        (
+            "Order of precedence: defaults, the TOML file (`serve --config`), the environment (`min.insync.replicas` is "
+            "`KAFKALITE_MIN_INSYNC_REPLICAS`), flags (`--set KEY=VALUE`), dynamic settings (`admin config`)."
+        ),
+        "",
+        "# Of a node",
+        "",
+        *_key_rows(BROKER_KEYS),
+        "",
+        "# Of a topic",
+        "",
+        "A node's values are the defaults for its topics.",
+        "",
+        *_key_rows(TOPIC_KEYS),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 #: Page (relative to the repository) and the function that writes it.
-PAGES: dict[str, Callable[[], str]] = {"docs/rpc-api.md": rpc_api, "docs/kafka-protocol.md": kafka_protocol}
+PAGES: dict[str, Callable[[], str]] = {
+    "docs/rpc-api.md": rpc_api,
+    "docs/kafka-protocol.md": kafka_protocol,
+    "docs/configuration.md": configuration,
+}
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ and tells nobody which of them are still shaking hands.
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -31,9 +30,8 @@ MAX_HANDSHAKES = 1024
 _TLS_HANDSHAKE = b"\x16"
 #: As asyncio's.
 _BACKLOG = 100
-#: No descriptors, no memory: accepting goes on after so long (seconds).
+#: Accepting goes on so long after it failed (seconds).
 _ACCEPT_PAUSE_S = 1.0
-_SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def _wake(readable: asyncio.Future[None]) -> None:
@@ -113,8 +111,7 @@ class TlsListener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _SHORTAGES:
-                    raise
+                # No descriptors or no memory left, as a rule: looking again at once would not help.
                 _log.error("tls.accept_paused", error=str(error))
                 self._loop.remove_reader(bound)
                 self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, bound)

@@ -344,6 +344,9 @@ class Node:
     def _description(self) -> BrokerZnode:
         rpc = self.endpoints["rpc"]
         kafka = self.endpoints.get("kafka", Endpoint(self.config.host, -1))
+        if self.security is not None:
+            # Certificates are for names: what is told is the name as configured, not the address it stands for.
+            rpc, kafka = (Endpoint(self.config.host, bound.port) for bound in (rpc, kafka))
         return BrokerZnode(
             host=kafka.host,
             port=kafka.port,

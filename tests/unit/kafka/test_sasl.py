@@ -248,6 +248,18 @@ async def test_secrets_are_not_in_representations() -> None:
     assert "hush" not in repr(wire.AlterUserScramCredentialsRequest([], [upsertion]))
 
 
+async def test_describe_configs_names_secrets_and_shows_none(make_broker: Any) -> None:
+    broker = await make_broker(inter_broker_password="hush", zookeeper_auth="user:hush")
+    client = await broker.client()
+    request = wire.DescribeConfigsRequest
+    answer = await client.ask(request([request.DescribeConfigsResource(4, "1", None)], include_synonyms=True), 4)
+    entries = {entry.name: entry for entry in answer.results[0].configs}
+    for key in ("inter.broker.password", "zookeeper.auth", "ssl.key.password"):
+        assert (entries[key].value, entries[key].is_sensitive) == (None, True)
+    assert "hush" not in repr(answer)
+    assert entries["listener.security.protocol"].value == "PLAINTEXT"
+
+
 # --- users ---------------------------------------------------------------------------------------
 
 
