@@ -170,6 +170,9 @@ class TransactionHandlers:
     # --- between nodes ---
 
     async def write_markers(self, request: Request, message: Any) -> Any:
+        security = self._services.security
+        if security is not None and not security.may_be_node(request.principal):
+            raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node writes markers")
         response = wire.WriteTxnMarkersResponse
         results = []
         for marker in message.markers:

@@ -242,6 +242,20 @@ async def test_a_node_as_a_client(make: Any) -> None:
         assert Principal("User", "node") in principals(broker)
 
 
+async def test_only_nodes_write_markers(make: Any) -> None:
+    broker = await make()
+    request = wire.WriteTxnMarkersRequest
+    message = request([request.WritableTxnMarker(1, 0, True, [request.WritableTxnMarkerTopic("t", [0])], 0)])
+    codes = {}
+    for user in ("alice", "node"):
+        client = await broker.client()
+        await log_in(client, user)
+        answer = await client.ask(message, 1)
+        codes[user] = answer.markers[0].topics[0].partitions[0].error_code
+    assert codes["alice"] == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert codes["node"] != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
 async def test_secrets_are_not_in_representations() -> None:
     assert "hush" not in repr(wire.SaslAuthenticateRequest(b"hush"))
     upsertion = wire.AlterUserScramCredentialsRequest.ScramCredentialUpsertion("u", 1, 4096, b"hush", b"hush")
