@@ -101,7 +101,7 @@ class AsyncClient:
         self._metadata_max_age_s = metadata_max_age_s
         self._connections: dict[Endpoint, RpcConnection] = {}
         self._dialing: dict[Endpoint, asyncio.Task[RpcConnection | KafkaliteError]] = {}
-        self._dial_failures: dict[Endpoint, tuple[int, float]] = {}
+        self._dial_failures: dict[Endpoint, tuple[int, float, str]] = {}
         self._refreshing: asyncio.Task[KafkaliteError | None] | None = None
         self._rotation = rng.randrange(1 << 16)
         self._topics: set[str] = set()
@@ -174,9 +174,9 @@ class AsyncClient:
             raise RpcNotSent("the client is closed")
         task = self._dialing.get(endpoint)
         if task is None:
-            _, not_before = self._dial_failures.get(endpoint, (0, float("-inf")))
+            _, not_before, why = self._dial_failures.get(endpoint, (0, float("-inf"), ""))
             if self.now() < not_before:
-                raise RpcNotSent(f"{endpoint}: could not connect a moment ago")
+                raise RpcNotSent(f"{endpoint}: could not connect a moment ago ({why})")
             task = self.supervisor.spawn(f"client.dial[{endpoint}]", self._dial(endpoint), Policy.ISOLATED)
             self._dialing[endpoint] = task
         outcome = await self._join(task)
@@ -201,8 +201,8 @@ class AsyncClient:
                 self._network, endpoint, hello, supervisor=self.supervisor, timeout_s=CONNECT_TIMEOUT_S
             )
         except (RpcError, ApiError) as error:
-            failures = self._dial_failures.get(endpoint, (0, 0.0))[0] + 1
-            self._dial_failures[endpoint] = (failures, self.now() + self.backoff.pause_s(failures))
+            failures = self._dial_failures.get(endpoint, (0, 0.0, ""))[0] + 1
+            self._dial_failures[endpoint] = (failures, self.now() + self.backoff.pause_s(failures), str(error))
             return error
         finally:
             del self._dialing[endpoint]

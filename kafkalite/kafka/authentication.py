@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, ErrorCode
 from kafkalite.kafka import wire
-from kafkalite.security.listener import AUTHENTICATION_S, ListenerSecurity
+from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.principal import Principal
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kafkalite.kafka.connection import KafkaConnection, Request
     from kafkalite.security.sasl import SaslServer
 
+#: Who has not authenticated after so long (seconds) is closed.
+AUTHENTICATION_S = 10.0
 _API_KEY = struct.Struct(">h").unpack_from
 _API_VERSIONS, _HANDSHAKE, _AUTHENTICATE = 18, 17, 36
 _BEFORE = frozenset({_API_VERSIONS, _HANDSHAKE, _AUTHENTICATE})

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import structlog
+
 from kafkalite.errors import ConfigError
+
+_log = structlog.get_logger(__name__)
 
 _FROM_FILE = "file:"
 
@@ -23,13 +27,14 @@ def reveal(key: str, value: str) -> str:
 class PasswordFile:
     """Users and passwords, one `NAME=PASSWORD` a line; read again when the file changes.
 
-    What cannot be read leaves what was read before in force. Not told: whoever changed the file sees that it does not work.
+    What cannot be read leaves what was read before in force; one log line tells.
     """
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
         self._seen: tuple[int, int, int] | None = None
         self._passwords: dict[str, str] = {}
+        self._complaint = ""
 
     def load(self) -> dict[str, str]:
         """The present content. Raises ConfigError."""
@@ -48,6 +53,7 @@ class PasswordFile:
             found[name.strip()] = password
         self._seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         self._passwords = found
+        self._complaint = ""
         return found
 
     def passwords(self) -> dict[str, str]:
@@ -56,6 +62,8 @@ class PasswordFile:
             stat = self._path.stat()
             if (stat.st_mtime_ns, stat.st_size, stat.st_ino) != self._seen:
                 self.load()
-        except (OSError, ConfigError):
-            return self._passwords
+        except (OSError, ConfigError) as error:
+            if str(error) != self._complaint:
+                self._complaint = str(error)
+                _log.error("users_file.not_read", error=str(error))
         return self._passwords

@@ -17,11 +17,6 @@ from kafkalite.telemetry.repeats import Repeats
 
 _log = structlog.get_logger(__name__)
 
-#: Who has not authenticated after so long (seconds) is closed.
-AUTHENTICATION_S = 10.0
-#: The largest frame before that.
-MAX_FRAME_BYTES = 16 * 1024
-
 
 class ListenerSecurity:
     """One listener's.
