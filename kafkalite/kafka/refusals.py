@@ -260,6 +260,32 @@ def _describe_transactions(message: Any, version: int, code: int, text: str) -> 
     )
 
 
+def _create_acls(message: Any, version: int, code: int, text: str) -> Any:
+    result = wire.CreateAclsResponse.AclCreationResult
+    return wire.CreateAclsResponse(results=[result(code, text or None) for _ in message.creations])
+
+
+def _delete_acls(message: Any, version: int, code: int, text: str) -> Any:
+    result = wire.DeleteAclsResponse.DeleteAclsFilterResult
+    return wire.DeleteAclsResponse(filter_results=[result(code, text or None) for _ in message.filters])
+
+
+def _describe_client_quotas(message: Any, version: int, code: int, text: str) -> Any:
+    return wire.DescribeClientQuotasResponse(error_code=code, error_message=text or None, entries=None)
+
+
+def _alter_client_quotas(message: Any, version: int, code: int, text: str) -> Any:
+    response = wire.AlterClientQuotasResponse
+    return response(
+        entries=[
+            response.EntryData(
+                code, text or None, [response.EntityData(part.entity_type, part.entity_name) for part in entry.entity]
+            )
+            for entry in message.entries
+        ]
+    )
+
+
 _BY_API: dict[str, Refusal] = {
     "Produce": _produce, "Fetch": _fetch, "ListOffsets": _list_offsets, "OffsetForLeaderEpoch": _offset_for_leader_epoch,
     "DeleteRecords": _delete_records, "Metadata": _metadata, "CreateTopics": _create_topics,
@@ -268,7 +294,8 @@ _BY_API: dict[str, Refusal] = {
     "TxnOffsetCommit": _offset_commit, "OffsetFetch": _offset_fetch, "FindCoordinator": _find_coordinator,
     "DescribeGroups": _describe_groups, "DeleteGroups": _delete_groups, "AddPartitionsToTxn": _add_partitions,
     "WriteTxnMarkers": _write_markers, "DescribeProducers": _describe_producers,
-    "DescribeTransactions": _describe_transactions,
+    "DescribeTransactions": _describe_transactions, "CreateAcls": _create_acls, "DeleteAcls": _delete_acls,
+    "DescribeClientQuotas": _describe_client_quotas, "AlterClientQuotas": _alter_client_quotas,
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.rpc.messages import (
     CreateTopicsRequest,
@@ -30,6 +30,10 @@ from kafkalite.rpc.messages import (
     ProducedPartition,
     TopicResult,
 )
+from kafkalite.security.access import Access, Subject
+from kafkalite.security.acl import Binding, Filter
+from kafkalite.security.connection_limits import ConnectionLimits
+from kafkalite.security.quotas import Entity, Quotas
 
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
 FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
@@ -105,6 +109,35 @@ class Partitions(Protocol):
         ...
 
 
+class Security(Protocol):
+    """Who may do what, and how fast."""
+
+    access: Access
+    quotas: Quotas
+
+    def connection_limits(self) -> ConnectionLimits | None:
+        """For one listener; None: no limit per address is set."""
+        ...
+
+    def describe_acls(self, wanted: Filter) -> list[Binding]:
+        """Raises ApiError SECURITY_DISABLED."""
+        ...
+
+    async def create_acls(self, subject: Subject, bindings: Sequence[Binding]) -> list[ApiError | None]:
+        """Errors by position; what is there already is none. Raises ApiError SECURITY_DISABLED."""
+        ...
+
+    async def delete_acls(self, subject: Subject, filters: Sequence[Filter]) -> list[list[Binding] | ApiError]:
+        """What each filter removed. Raises ApiError SECURITY_DISABLED."""
+        ...
+
+    async def alter_quotas(
+        self, subject: Subject, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> None:
+        """Set limits, remove those whose value is None. Raises ApiError."""
+        ...
+
+
 class Services(Protocol):
     """Everything else of the node."""
 
@@ -113,6 +146,7 @@ class Services(Protocol):
     network: Network
     random: random.Random
     supervisor: Supervisor
+    security: Security
 
     @property
     def partitions(self) -> Partitions: ...

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from kafkalite.config import BrokerConfig, topic_config
+from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -27,6 +28,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.node.security import NodeSecurity
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.rpc.messages import (
@@ -265,6 +267,10 @@ class MemoryPartitions:
         return Offset(log.log_start_offset)
 
 
+async def _no_session() -> Coordinator:
+    raise NotSentError("no ZooKeeper here")
+
+
 class MemoryServices:
     """See the module. Set `kafka_endpoint` once the listener is bound."""
 
@@ -274,6 +280,7 @@ class MemoryServices:
         self.network = network
         self.random = random.Random(1)
         self.supervisor = supervisor
+        self.security = NodeSecurity(config, clock, _no_session)
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}

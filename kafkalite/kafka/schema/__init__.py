@@ -19,9 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from kafkalite.kafka.schema import admin, cluster, groups, log, records, transactions
+from kafkalite.kafka.schema import admin, cluster, groups, log, records, security, transactions
 
-TABLES = (log.TABLE, cluster.TABLE, admin.TABLE, groups.TABLE, transactions.TABLE, records.TABLE)
+TABLES = (log.TABLE, cluster.TABLE, admin.TABLE, groups.TABLE, transactions.TABLE, records.TABLE, security.TABLE)
 _NO_VERSIONS = range(0)
 _HIGHEST = 2**15
 
