@@ -27,6 +27,8 @@ VERBS = {
     "remove-partitions": ("kafkalite_cli.partitions", "Remove a topic's last partitions."),
     "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any leader at all."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
+    "acls": ("kafkalite_cli.acls", "Who may do what."),
+    "quotas": ("kafkalite_cli.quotas", "How fast users and clients may be."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 

@@ -25,7 +25,7 @@ from kafkalite.rpc.messages import (
 )
 from kafkalite.rpc.server import Handler, Reply, Request
 from kafkalite.security.acl import Binding, Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
-from kafkalite.security.quotas import Entity
+from kafkalite.security.quotas import Entity, limit_text, parse_limit
 
 E = TypeVar("E", bound=IntEnum)
 
@@ -75,7 +75,10 @@ class SecurityApi:
 
     def _describe_quotas(self, request: Request) -> Reply:
         entries = tuple(
-            QuotaEntry(QuotaEntity(entity.user, entity.client_id), limits)
+            QuotaEntry(
+                QuotaEntity(entity.user, entity.client_id),
+                {key: limit_text(key, value) for key, value in sorted(limits.items())},
+            )
             for entity, limits in self._security.quotas.entities().items()
         )
         return Reply(DescribeQuotasResponse(ErrorCode.NONE, "", entries))
@@ -84,8 +87,13 @@ class SecurityApi:
         message = request.message
         assert isinstance(message, AlterQuotasRequest)
         entity = message.entity
-        changes: dict[str, float | None] = {**message.limits, **dict.fromkeys(message.deletions)}
+        changes: dict[str, float | None] = dict.fromkeys(message.deletions)
         try:
+            for key, text in message.limits.items():
+                try:
+                    changes[key] = parse_limit(key, text)
+                except ValueError as error:
+                    raise api_error(ErrorCode.INVALID_REQUEST, str(error)) from None
             if entity.user is None and entity.client_id is None:
                 raise api_error(ErrorCode.INVALID_REQUEST, "quotas of nobody")
             await self._security.alter_quotas(request.peer, Entity(entity.user, entity.client_id), changes)

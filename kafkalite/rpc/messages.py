@@ -1062,10 +1062,10 @@ class QuotaEntity:
 
 @dataclass(frozen=True, slots=True)
 class QuotaEntry:
-    """`limits`: producer_byte_rate and consumer_byte_rate in bytes/s, request_percentage in per cent of one core."""
+    """`limits`: producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage (of one core), each as text."""
 
     entity: QuotaEntity
-    limits: dict[str, float]
+    limits: dict[str, str]
 
 
 @_kind(144)
@@ -1086,7 +1086,7 @@ class DescribeQuotasResponse(Message):
 @dataclass(frozen=True, slots=True)
 class AlterQuotasRequest(Message):
     entity: QuotaEntity
-    limits: dict[str, float]
+    limits: dict[str, str]
     deletions: tuple[str, ...] = ()
 
 

@@ -84,7 +84,7 @@ EVERYBODY = "User:*"
 #: The one resource of type CLUSTER.
 CLUSTER_NAME = "kafka-cluster"
 
-#: What can be asked of a resource of each type, and written into an entry for it beside ALL.
+#: What can be asked of a resource of each type. Entries may say something else, as with Kafka: it allows nothing.
 OPERATIONS: Mapping[ResourceType, tuple[Operation, ...]] = {
     ResourceType.TOPIC: (
         Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER, Operation.DESCRIBE,
@@ -160,8 +160,8 @@ class Binding:
             return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
         if entry.permission not in (Permission.ALLOW, Permission.DENY):
             return "an ACL allows or denies"
-        if entry.operation is not Operation.ALL and entry.operation not in OPERATIONS[pattern.resource_type]:
-            return f"{entry.operation.name} is no operation of {pattern.resource_type.name}"
+        if entry.operation in (Operation.UNKNOWN, Operation.ANY):
+            return "an ACL is about one operation, or all of them"
         kind, colon, name = entry.principal.partition(":")
         if not (kind and colon and name):
             return f"{entry.principal!r} is no principal: KIND:NAME"
