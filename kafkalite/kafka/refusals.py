@@ -213,10 +213,11 @@ def _add_partitions(message: Any, version: int, code: int, text: str) -> Any:
 
     if version >= 4:
         return response(
+            error_code=code,
             results_by_transaction=[
                 response.AddPartitionsToTxnResult(txn.transactional_id, topics(txn.topics))
                 for txn in message.transactions
-            ]
+            ],
         )
     return response(results_by_topic_v3_and_below=topics(message.v3_and_below_topics))
 

@@ -45,9 +45,7 @@ class SecurityHandlers:
             if request.version == 0 and binding.pattern.pattern_type is not PatternType.LITERAL:
                 continue  # that version cannot tell a prefix from a name
             resources.setdefault(binding.pattern, []).append(
-                response.DescribeAclsResource.AclDescription(
-                    entry.principal, entry.host, int(entry.operation), int(entry.permission)
-                )
+                response.AclDescription(entry.principal, entry.host, int(entry.operation), int(entry.permission))
             )
         return response(
             resources=[
@@ -88,7 +86,7 @@ class SecurityHandlers:
                 results.append(result(int(outcome.code), str(outcome)))
                 continue
             matching = [
-                result.DeleteAclsMatchingAcl(
+                response.DeleteAclsMatchingAcl(
                     0,
                     None,
                     int(binding.pattern.resource_type),
@@ -112,8 +110,8 @@ class SecurityHandlers:
         return response(
             entries=[
                 response.EntryData(
-                    [response.EntryData.EntityData(kind, name or None) for kind, name in _parts(entity).items()],
-                    [response.EntryData.ValueData(key, value) for key, value in sorted(limits.items())],
+                    [response.EntityData(kind, name or None) for kind, name in _parts(entity).items()],
+                    [response.ValueData(key, value) for key, value in sorted(limits.items())],
                 )
                 for entity, limits in self._security.quotas.entities().items()
                 if is_wanted(entity)
@@ -134,7 +132,7 @@ class SecurityHandlers:
                 )
             except ApiError as error:
                 code, text = int(error.code), str(error)
-            parts = [response.EntryData.EntityData(part.entity_type, part.entity_name) for part in entry.entity]
+            parts = [response.EntityData(part.entity_type, part.entity_name) for part in entry.entity]
             entries.append(response.EntryData(code, text, parts))
         return response(entries=entries)
 
