@@ -28,6 +28,13 @@ _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
 _TOPIC_RESOURCE = 2
 _GROUP_KEY, _TRANSACTION_KEY = 0, 1
+#: Clients show these; librdkafka takes a refused DescribeAcls without a text for an empty answer.
+_TEXTS = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
 #: Byte 21 of a batch: its attributes; this bit of them says that it belongs to a transaction.
 _ATTRIBUTES = slice(21, 23)
 _IS_TRANSACTIONAL = 0x10
@@ -211,4 +218,4 @@ class Guard:
 
     def _refusal(self, request: Request, message: Any, code: ErrorCode) -> Any:
         assert request.api is not None
-        return refusal(request.api, message, request.version, code, "")
+        return refusal(request.api, message, request.version, code, _TEXTS[code])

@@ -73,9 +73,12 @@ class RpcQuotas:
                 wait_ms = quotas.count(Kind.FETCH, user, client_id, size, self._now_ms())
                 if not wait_ms:
                     return reply
+                quotas.note_throttled(Kind.FETCH, wait_ms)
+                if most is None or size > most:
+                    # One batch that is more than the quota of all windows: given, or it would never be.
+                    return Reply(replace(answer, throttle_ms=wait_ms), reply.body, wait_ms)
                 # Nothing now, the same again after the wait (KIP-219): so nothing was used up either.
                 quotas.take_back(Kind.FETCH, user, client_id, size, self._now_ms())
-                quotas.note_throttled(Kind.FETCH, wait_ms)
                 empty = tuple(replace(part, records_size=0, aborted=()) for part in answer.partitions)
                 return Reply(FetchResponse(empty, wait_ms), (), wait_ms)
 

@@ -177,14 +177,17 @@ class MemoryPartitions:
         answers: list[FetchedPartition] = []
         buffers: list[Buffer] = []
         for wanted in request.partitions:
-            answer, mine = self._read_one(wanted, request.isolation)
+            left = request.max_bytes - sum(map(len, buffers))
+            answer, mine = self._read_one(wanted, request.isolation, min(left, wanted.max_bytes))
             answers.append(answer)
             buffers += mine
         size = sum(map(len, buffers))
         is_final = size >= request.min_bytes or any(answer.error for answer in answers)
         return tuple(answers), buffers, is_final
 
-    def _read_one(self, wanted: FetchPartition, isolation: int) -> tuple[FetchedPartition, list[Buffer]]:
+    def _read_one(
+        self, wanted: FetchPartition, isolation: int, max_bytes: int
+    ) -> tuple[FetchedPartition, list[Buffer]]:
         log = self.logs.get(TopicPartition(wanted.topic, wanted.partition))
         if log is None:
             code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -193,7 +196,7 @@ class MemoryPartitions:
         if not start <= wanted.fetch_offset <= end:
             code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
             return FetchedPartition(wanted.topic, wanted.partition, code, end, stable, start, 0), []
-        mine = log.read(wanted.fetch_offset, wanted.max_bytes, stable if isolation else end)
+        mine = log.read(wanted.fetch_offset, max_bytes, stable if isolation else end)
         aborted = tuple(
             AbortedTransaction(ProducerId(producer_id), Offset(first))
             for producer_id, first, last in log.aborted

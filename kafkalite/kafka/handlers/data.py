@@ -192,7 +192,8 @@ class DataHandlers:
         isolation = message.isolation_level
         bill = request.bill
         max_bytes = min(message.max_bytes, self._services.config.fetch_max_bytes)
-        if bill is not None and (most := bill.most_at_once(Kind.FETCH)) is not None:
+        most = bill.most_at_once(Kind.FETCH) if bill is not None else None
+        if most is not None:
             max_bytes = min(max_bytes, most)
 
         def done(results: tuple[FetchedPartition, ...], buffers: list[Buffer]) -> None:
@@ -200,8 +201,9 @@ class DataHandlers:
                 return
             if bill is not None and buffers:
                 size = sum(map(len, buffers))
-                if bill.count(Kind.FETCH, size):
-                    # Nothing now, the same again after the wait (KIP-219): so nothing was used up either.
+                if bill.count(Kind.FETCH, size) and most is not None and size <= most:
+                    # Nothing now, the same again after the wait (KIP-219): so nothing was used up either. One batch
+                    # that is more than the quota of all windows is given all the same, or it would never be.
                     bill.take_back(Kind.FETCH, size)
                     results = tuple(replace(result, records_size=0, aborted=()) for result in results)
                     buffers = []
