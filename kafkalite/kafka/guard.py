@@ -28,7 +28,7 @@ _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
 _TOPIC_RESOURCE = 2
 _GROUP_KEY, _TRANSACTION_KEY = 0, 1
-#: Clients show these; librdkafka takes a refused DescribeAcls without a text for an empty answer.
+#: Clients show these, where the answer has room for a text.
 _TEXTS = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",

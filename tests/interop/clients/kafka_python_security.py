@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 
 import kafka.admin as admin
 from kafka import KafkaProducer
@@ -30,7 +29,9 @@ def acls_of(root):
         admin.ACLPermissionType.ANY,
         admin.ResourcePatternFilter(admin.ResourceType.ANY, None, admin.ACLResourcePatternType.ANY),
     )
-    described, _ = root.describe_acls(wanted)
+    described = []
+    while len(described) < 2:  # the node that is asked may hear of them a moment later
+        described, _ = root.describe_acls(wanted)
     deleted = root.delete_acls([wanted])
     return {
         "created": len(created["succeeded"]),
@@ -39,13 +40,38 @@ def acls_of(root):
     }
 
 
+def quotas_of(root):
+    def send(request):
+        return root._manager.run(root._manager.send, request)
+
+    entry = AlterClientQuotasRequest.EntryData
+    change = entry(
+        entity=[entry.EntityData(entity_type="client-id", entity_name="as-root.slow")],
+        ops=[entry.OpData(key="producer_byte_rate", value=2000.0, remove=False)],
+    )
+    altered = send(AlterClientQuotasRequest(entries=[change], validate_only=False))
+    component = DescribeClientQuotasRequest.ComponentData(entity_type="client-id", match_type=2, match=None)
+    values = []
+    while not values:
+        described = send(DescribeClientQuotasRequest(components=[component], strict=True))
+        values = [(value.key, value.value) for each in described.entries for value in each.values]
+    return {"altered": [each.error_code for each in altered.entries], "quotas": values}
+
+
+def produced():
+    """A third more than eleven windows allow: each is acknowledged, and the broker tells the last one to wait."""
+    producer = KafkaProducer(
+        bootstrap_servers=BOOTSTRAP, client_id="as-root.slow", linger_ms=0, enable_idempotence=False
+    )
+    offsets = [producer.send("kp", b"x" * 10_000).get(60).offset for _ in range(3)]
+    producer.close(0)
+    return offsets
+
+
 def main():
     root = admin.KafkaAdminClient(bootstrap_servers=BOOTSTRAP, client_id="as-root")
     root.create_topics([admin.NewTopic("kp", 1, 3)])
-    seen = acls_of(root)
-    print(json.dumps(seen))
+    print(json.dumps(acls_of(root) | quotas_of(root) | {"produced": produced()}))
 
 
-assert KafkaProducer is not None
-assert time is not None
 main()
