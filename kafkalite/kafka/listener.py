@@ -50,11 +50,11 @@ class KafkaListener:
         self.max_in_flight = config.max_inflight_requests_per_connection
         self.shared_bytes = SHARED_BYTES
         self.shared_view = memoryview(bytearray(SHARED_BYTES))
-        self._quotas = services.security.quotas
-        access = services.security.access
+        self._quotas = services.rights.quotas
+        access = services.rights.access
         #: None: everybody may do everything.
         self.guard = Guard(services, access) if access.authorizer is not None else None
-        self._per_ip = services.security.connection_limits()
+        self._per_ip = services.rights.connection_limits()
         self.connections: dict[KafkaConnection, None] = {}
         #: Bytes in buffers of half received requests.
         self.memory_bytes = 0

@@ -109,7 +109,7 @@ class Partitions(Protocol):
         ...
 
 
-class Security(Protocol):
+class Rights(Protocol):
     """Who may do what, and how fast."""
 
     access: Access
@@ -146,7 +146,7 @@ class Services(Protocol):
     network: Network
     random: random.Random
     supervisor: Supervisor
-    security: Security
+    rights: Rights
 
     @property
     def partitions(self) -> Partitions: ...

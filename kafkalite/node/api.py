@@ -18,8 +18,8 @@ from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.rpc_guard import RpcGuard
 from kafkalite.node.rpc_quotas import RpcQuotas
-from kafkalite.node.security import NodeSecurity
-from kafkalite.node.security_api import SecurityApi
+from kafkalite.node.rights import NodeRights
+from kafkalite.node.rights_api import RightsApi
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
 from kafkalite.replica import rpc_handlers
@@ -74,7 +74,7 @@ class Host(Protocol):
     config_orders: ConfigOrders
     kafka: KafkaSide
     auto_create_topics: bool
-    security: NodeSecurity
+    rights: NodeRights
     env: Env
 
     @property
@@ -99,10 +99,10 @@ class Api:
         """For RpcServer: behind the checks of who may, then of how fast."""
         host = self._host
         guard = RpcGuard(
-            host.security.access,
+            host.rights.access,
             lambda topic: not host.auto_create_topics or host.metadata.topic(topic) is not None,
         )
-        quotas = RpcQuotas(host.security.quotas, host.env.clock)
+        quotas = RpcQuotas(host.rights.quotas, host.env.clock)
         return quotas.limited(guard.guarded(self.all_handlers()))
 
     def all_handlers(self) -> Mapping[type[Message], Handler]:
@@ -111,7 +111,7 @@ class Api:
         return {
             **rpc_handlers.handlers(host.replicas),
             **self._transactions.handlers(),
-            **SecurityApi(host.security).handlers(),
+            **RightsApi(host.rights).handlers(),
             IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
             ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
             MetadataRequest: self._metadata,

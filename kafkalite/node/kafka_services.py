@@ -10,7 +10,7 @@ from kafkalite.coordination.coordinator import NotSentError
 from kafkalite.coordination.topic_configs import TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone, Security
+from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone, Rights
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     BrokerId,
@@ -143,7 +143,7 @@ class NodeServices:
         self.network = node.env.network
         self.random = node.env.random
         self.supervisor = node.supervisor
-        self.security: Security = node.security
+        self.rights: Rights = node.rights
         self.partitions = NodePartitions(node.replicas, node.metadata)
 
     @property

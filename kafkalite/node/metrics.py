@@ -47,7 +47,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             yield kind(f"kafka_server_replicamanager_{name.lower()}", name, value=value)
 
     def _security(self) -> Iterator[Metric]:
-        access, quotas = self._node.security.access, self._node.security.quotas
+        access, quotas = self._node.rights.access, self._node.rights.quotas
         yield CounterMetricFamily(
             "kafka_server_authorizer_metrics_authorization_allowed", "Requests allowed by ACLs", value=access.allowed
         )

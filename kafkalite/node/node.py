@@ -39,7 +39,7 @@ from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.producer_ids import ProducerIds
-from kafkalite.node.security import NodeSecurity
+from kafkalite.node.rights import NodeRights
 from kafkalite.node.status import StatusPages
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -101,7 +101,7 @@ class Node:
         config, env = self.config, self.env
         self.supervisor = Supervisor(self._on_fatal)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
-        self.security = NodeSecurity(config, env.clock, self.session.wait)
+        self.rights = NodeRights(config, env.clock, self.session.wait)
         self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms)
         self.metadata = MetadataCache()
         self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
@@ -159,7 +159,7 @@ class Node:
             config=config,
             identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
             handlers=Api(self).handlers(),
-            per_ip=self.security.connection_limits(),
+            per_ip=self.rights.connection_limits(),
         )
         self.kafka = KafkaSide(NodeServices(self))
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
@@ -189,7 +189,7 @@ class Node:
         """What this node can see to be wrong."""
         malformed = tuple(
             HealthProblem("znode.malformed", 0, reason, path)
-            for path, reason in sorted({**self.configs.malformed, **self.security.malformed}.items())
+            for path, reason in sorted({**self.configs.malformed, **self.rights.malformed}.items())
         )
         return (
             *self.replicas.problems(),
@@ -245,7 +245,7 @@ class Node:
         await self._in_session(registration.ensure_layout)
         self.cluster_id = await self._in_session(lambda session: registration.cluster_id(session, self.env.random))
         await self._in_session(self.configs.load)
-        await self._in_session(self.security.load)
+        await self._in_session(self.rights.load)
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
         self._dead_sessions = self._read_sessions()
         self.replicas.start()
@@ -284,7 +284,7 @@ class Node:
             if self._introduced is coordinator:
                 return
             await self.configs.load(coordinator)
-            await self.security.load(coordinator)
+            await self.rights.load(coordinator)
             epoch = await registration.register_broker(
                 coordinator,
                 self.broker_id,
@@ -299,7 +299,7 @@ class Node:
             self._note_session(coordinator.session_id)
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
             self.supervisor.spawn("configs.follow", self.configs.follow(coordinator))
-            self.supervisor.spawn("security.follow", self.security.follow(coordinator))
+            self.supervisor.spawn("security.follow", self.rights.follow(coordinator))
             self._candidacy = self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
 
     def _incumbent_watch(self) -> IncumbentWatch:
@@ -370,7 +370,7 @@ class Node:
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
         elif entity_type in (USERS, CLIENTS):
-            self.security.config_changed(entity_type, name, settings)
+            self.rights.config_changed(entity_type, name, settings)
         else:
             self.controller.settings_changed()
 

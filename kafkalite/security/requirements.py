@@ -156,6 +156,9 @@ RPC: Mapping[str, Row] = {
     "AlterConfigsRequest": (Need(_TOPIC, _ALTER_CONFIGS), Need(_CLUSTER, _ALTER_CONFIGS)),
     "DescribeAclsRequest": _DESCRIBE_CLUSTER,
     "AlterAclsRequest": _ALTER_CLUSTER,
+    "SaslAuthenticateRequest": FREE,
+    "DescribeUsersRequest": _DESCRIBE_CLUSTER,
+    "AlterUserRequest": _ALTER_CLUSTER,
     "DescribeQuotasRequest": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
     "AlterQuotasRequest": (Need(_CLUSTER, _ALTER_CONFIGS),),
 }

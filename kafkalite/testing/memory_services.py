@@ -28,7 +28,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.node.security import NodeSecurity
+from kafkalite.node.rights import NodeRights
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.rpc.messages import (
@@ -283,7 +283,7 @@ class MemoryServices:
         self.network = network
         self.random = random.Random(1)
         self.supervisor = supervisor
-        self.security = NodeSecurity(config, clock, _no_session)
+        self.rights = NodeRights(config, clock, _no_session)
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}

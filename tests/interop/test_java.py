@@ -170,7 +170,7 @@ async def test_acl_and_quota_tools(kafka_classes: str, tmp_path: Path, monkeypat
         who = ("--allow-principal", "User:bob", "--topic", "t-", "--group", "g-", "--resource-pattern-type", "prefixed")
         await tool("AclCommand", "--add", "--consumer", *who)
         for node in running.nodes.values():
-            authorizer = node.security.access.authorizer
+            authorizer = node.rights.access.authorizer
             assert authorizer is not None
             while len(authorizer.patterns()) < 2:
                 await asyncio.sleep(0.02)
@@ -182,7 +182,7 @@ async def test_acl_and_quota_tools(kafka_classes: str, tmp_path: Path, monkeypat
         entity = ("--entity-type", "users", "--entity-name", "a b", "--entity-type", "clients", "--entity-default")
         await tool("ConfigCommand", "--alter", "--add-config", quota, *entity)
         for node in running.nodes.values():
-            while not node.security.quotas.is_active:
+            while not node.rights.quotas.is_active:
                 await asyncio.sleep(0.02)
         described = await tool("ConfigCommand", "--describe", *entity)
         assert "producer_byte_rate=1024.0" in described and "request_percentage=12.5" in described

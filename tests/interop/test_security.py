@@ -56,4 +56,4 @@ async def test_kafka_python(python_clients: Path, secure: LoopbackCluster) -> No
         "quotas": [["producer_byte_rate", 2000.0]],
         "produced": [0, 1, 2],
     }
-    assert sum(node.security.quotas.throttled[Kind.PRODUCE] for node in secure.nodes.values()) > 0
+    assert sum(node.rights.quotas.throttled[Kind.PRODUCE] for node in secure.nodes.values()) > 0

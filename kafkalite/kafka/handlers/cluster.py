@@ -36,7 +36,7 @@ def is_topic_name(name: str) -> bool:
 class ClusterHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._access = services.security.access
+        self._access = services.rights.access
 
     def table(self) -> dict[str, Handler]:
         return {

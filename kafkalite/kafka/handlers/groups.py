@@ -25,7 +25,7 @@ class GroupHandlers:
     def __init__(self, services: Services, groups: GroupCoordinator) -> None:
         self._services = services
         self._groups = groups
-        self._access = services.security.access
+        self._access = services.rights.access
 
     def table(self) -> dict[str, Handler]:
         return {

@@ -21,7 +21,7 @@ _USER, _CLIENT_ID = "user", "client-id"
 
 class SecurityHandlers:
     def __init__(self, services: Services) -> None:
-        self._security = services.security
+        self._security = services.rights
 
     def table(self) -> dict[str, Handler]:
         return {

@@ -26,7 +26,7 @@ _DESCRIBE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
 class TopicHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._access = services.security.access
+        self._access = services.rights.access
 
     def table(self) -> dict[str, Handler]:
         return {

@@ -34,7 +34,7 @@ class TransactionHandlers:
         self._groups = groups
         self._transactions = transactions
         self._markers = markers
-        self._access = services.security.access
+        self._access = services.rights.access
 
     def table(self) -> dict[str, Handler]:
         return {

@@ -34,7 +34,7 @@ REFUSALS = frozenset(CODES.values())
 
 def allow(broker: Broker, who: str, kind: ResourceType, name: str, *operations: Operation) -> None:
     """These operations and, of that resource, no others that were allowed before."""
-    authorizer = broker.services.security.access.authorizer
+    authorizer = broker.services.rights.access.authorizer
     assert authorizer is not None
     authorizer.put(
         Pattern(kind, name), {Entry(f"User:{who}", "*", operation, Permission.ALLOW) for operation in operations}
@@ -42,7 +42,7 @@ def allow(broker: Broker, who: str, kind: ResourceType, name: str, *operations: 
 
 
 def forget_all(broker: Broker) -> None:
-    authorizer = broker.services.security.access.authorizer
+    authorizer = broker.services.rights.access.authorizer
     assert authorizer is not None
     for pattern in authorizer.patterns():
         authorizer.put(pattern, ())

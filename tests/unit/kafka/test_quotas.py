@@ -33,7 +33,7 @@ async def limited(make_broker: Any, **limits: float) -> tuple[Broker, Client, Cl
     """A broker, a client id "test" under these limits, and one more of its connections."""
     broker: Broker = await make_broker()
     await broker.create("t")
-    broker.services.security.quotas.put(Entity(None, "test"), limits)
+    broker.services.rights.quotas.put(Entity(None, "test"), limits)
     return broker, await broker.client(), await broker.client()
 
 
@@ -53,7 +53,7 @@ async def test_the_producer_is_told_and_then_not_read(make_broker: Any) -> None:
     muted._unmute()
     _, answer = await client.receive()
     assert answer.error_code == 0
-    counts = broker.services.security.quotas
+    counts = broker.services.rights.quotas
     assert counts.throttled[Kind.PRODUCE] == 1
     assert counts.throttled_ms[Kind.PRODUCE] >= 10_000
 
@@ -76,7 +76,7 @@ async def test_a_fetch_beyond_the_quota_brings_nothing_and_uses_nothing_up(make_
     broker, client, other = await limited(make_broker)
     await client.ask(produce("t", (0, batch(b"x" * 600)), (0, None)), 9)
     await client.ask(produce("t", (0, batch(b"y" * 600))), 9)
-    quotas = broker.services.security.quotas
+    quotas = broker.services.rights.quotas
     quotas.put(Entity(None, "test"), {Kind.FETCH: 70.0})  # 700 bytes in ten seconds
     first = await client.ask(fetch("t", max_wait_ms=0), 12)
     assert first.throttle_time_ms == 0
@@ -92,7 +92,7 @@ async def test_a_fetch_beyond_the_quota_brings_nothing_and_uses_nothing_up(make_
 async def test_a_batch_larger_than_all_windows_of_quota_is_still_given(make_broker: Any) -> None:
     broker, client, _ = await limited(make_broker)
     await client.ask(produce("t", (0, batch(b"x" * 600))), 9)
-    broker.services.security.quotas.put(Entity(None, "test"), {Kind.FETCH: 1.0})
+    broker.services.rights.quotas.put(Entity(None, "test"), {Kind.FETCH: 1.0})
     answer = await client.ask(fetch("t", max_wait_ms=0), 12)
     assert answer.throttle_time_ms > 0
     assert len(answer.responses[0].partitions[0].records) > 600
@@ -102,7 +102,7 @@ async def test_one_answer_is_never_more_than_a_whole_window_of_quota(make_broker
     broker, client, _ = await limited(make_broker)
     for _ in range(5):
         await client.ask(produce("t", (0, batch(b"x" * 200))), 9)
-    broker.services.security.quotas.put(Entity(None, DEFAULT), {Kind.FETCH: 60.0})
+    broker.services.rights.quotas.put(Entity(None, DEFAULT), {Kind.FETCH: 60.0})
     answer = await client.ask(fetch("t", max_wait_ms=0), 12)
     assert answer.throttle_time_ms == 0
     assert 200 < len(answer.responses[0].partitions[0].records) <= 600
@@ -115,12 +115,12 @@ async def test_the_loops_time_is_limited_but_not_for_what_is_exempt(make_broker:
     for request, version in ((wire.MetadataRequest([]), 9), (wire.ListGroupsRequest(), 4)):
         answer = await client.ask(request, version)
         assert 0 < answer.throttle_time_ms <= 1000  # one window at most
-    assert broker.services.security.quotas.throttled[Kind.REQUEST] == 2
+    assert broker.services.rights.quotas.throttled[Kind.REQUEST] == 2
 
 
 async def test_without_quotas_no_request_has_a_bill(make_broker: Any) -> None:
     broker, client, _ = await limited(make_broker)
-    assert not broker.services.security.quotas.is_active
+    assert not broker.services.rights.quotas.is_active
     answer = await client.ask(produce("t", (0, batch(b"x" * 150))), 9)
     assert answer.throttle_time_ms == 0
 
@@ -144,7 +144,7 @@ async def test_connections_per_address(make_broker: Any) -> None:
 
 async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> None:
     broker: Broker = await make_broker()
-    quotas = broker.services.security.quotas
+    quotas = broker.services.rights.quotas
     quotas.put(Entity("u", None), {Kind.PRODUCE: 1024.0, Kind.REQUEST: 12.5})
     quotas.put(Entity("u", "c"), {Kind.FETCH: 1.0})
     quotas.put(Entity(DEFAULT, None), {Kind.FETCH: 2.0})

@@ -23,7 +23,7 @@ from kafkalite.security.quotas import DEFAULT, Entity, Kind, Quotas, limit_text,
 _log = structlog.get_logger(__name__)
 
 
-class NodeSecurity:
+class NodeRights:
     """One per node.
 
     Attributes:

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.node.security import NodeSecurity
+from kafkalite.node.rights import NodeRights
 from kafkalite.rpc.messages import (
     AclBinding,
     AclFilter,
@@ -30,10 +30,10 @@ from kafkalite.security.quotas import Entity, limit_text, parse_limit
 E = TypeVar("E", bound=IntEnum)
 
 
-class SecurityApi:
+class RightsApi:
     """Handlers. Refusals are in the answers."""
 
-    def __init__(self, security: NodeSecurity) -> None:
+    def __init__(self, rights: NodeRights) -> None:
         self._security = security
 
     def handlers(self) -> Mapping[type[Message], Handler]:
