@@ -15,7 +15,7 @@ from kafkalite.env.seams import Buffer, Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.log.validation import Origin
-from kafkalite.model import BrokerEpoch, BrokerId, Offset, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consuming import Consuming, FetchDone
 from kafkalite.replica.describing import Describing
@@ -227,6 +227,11 @@ class ReplicaManager:
             _log.error("replica.high_watermarks_not_saved", directory=error.directory, error=str(error))
 
     # --- the controller's commands --------------------------------------------------------------
+
+    @property
+    def controller_epoch(self) -> ControllerEpoch:
+        """Of the latest controller that this node has taken a command of."""
+        return self._commands.controller_epoch
 
     def leader_and_isr(self, request: LeaderAndIsrRequest) -> Awaitable[LeaderAndIsrResponse]:
         """Take its place in the lane now; await the outcome."""

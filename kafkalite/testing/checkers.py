@@ -57,6 +57,11 @@ class ZkChecker:
         self._leaders: dict[tuple[Partition, int], int] = {}
         self.changes = 0
 
+    @staticmethod
+    def touches_states(ops: Iterable[Op]) -> bool:
+        """Whether a transaction changes a partition's state."""
+        return any(isinstance(op, Create | SetData | Delete) and _STATE.match(op.path) for op in ops)
+
     def committed(self, zxid: int, host: str, ops: Iterable[Op]) -> None:
         """One transaction, after it was applied."""
         for op in ops:
@@ -90,6 +95,9 @@ class ZkChecker:
             _demand(not moved or new.leader_epoch > old.leader_epoch, "a new leader has a new epoch", detail)
             clean = new.leader == -1 or new.leader in old.isr
             _demand(clean or not moved, "only a member of the ISR is elected", detail)
+        if old is None or new.leader_epoch != old.leader_epoch:
+            # F4: whoever moves leaders has checked, in the same transaction, that it is still the controller.
+            _demand(new.controller_epoch == self.controller_epoch, "only the present controller moves leaders", detail)
         if new.leader != -1:
             known = self._leaders.setdefault((partition, new.leader_epoch), new.leader)
             _demand(known == new.leader, "one leader per epoch", detail)
@@ -124,6 +132,8 @@ class ReplicaView:
     partition_epoch: int = 0
     #: Of its directory.
     path: str = ""
+    #: Of the latest controller that the node has taken a command of.
+    controller_epoch: int = 0
 
     def __str__(self) -> str:
         role = "leader" if self.is_leader else "follower"
@@ -149,6 +159,8 @@ class ReplicaChecker:
         self._leaders: dict[tuple[Partition, int], int] = {}
         self._high_watermarks: dict[tuple[Partition, int, int], int] = {}
         self._checked: dict[tuple[int, Partition], tuple[int, int]] = {}
+        #: (broker, life of its process) -> the latest controller epoch it was seen to follow.
+        self._commanded: dict[tuple[int, int], int] = {}
 
     def committed_end(self, partition: Partition) -> int:
         """The offset after the last committed record."""
@@ -187,6 +199,14 @@ class ReplicaChecker:
         self._frozen[key] = (state, view.high_watermark)
 
     def _one(self, view: ReplicaView) -> None:
+        life_of_broker = (view.broker, view.incarnation)
+        commanded = self._commanded.get(life_of_broker, view.controller_epoch)
+        _demand(
+            view.controller_epoch >= commanded,
+            "a broker follows no controller of the past",
+            f"{view}: it took commands of controller epoch {commanded}, then of {view.controller_epoch}",
+        )
+        self._commanded[life_of_broker] = view.controller_epoch
         _demand(
             view.log_start_offset <= view.high_watermark <= view.log_end_offset,
             "log start offset <= high watermark <= log end offset",

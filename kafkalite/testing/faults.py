@@ -27,6 +27,9 @@ _SLOW = Link(
     spike_ns=2_000_000_000,
 )
 
+#: One way, between a node and ZooKeeper; well below every session timeout that is drawn.
+_SLOW_ZK_S = (0.05, 0.4)
+
 #: How often an operator repeats an order that is not answered.
 _OPERATOR_PATIENCE = 60
 
@@ -73,6 +76,7 @@ class FaultInjector:
             if world.host(name).disk.is_failing:
                 self._replace_disk(name)
             world.zookeeper.unblock(name)
+            world.zookeeper.slow(name, None)
             world.power_on(name)
             world.resume(name)
             self._simulation.start_node(name)
@@ -200,6 +204,9 @@ class FaultInjector:
         if kind is FaultKind.ZK_BLOCK:
             zookeeper.block(name)
             return partial(zookeeper.unblock, name)
+        if kind is FaultKind.ZK_SLOW:
+            zookeeper.slow(name, _SLOW_ZK_S)
+            return partial(zookeeper.slow, name, None)
         if kind is FaultKind.ZK_EXPIRE:
             zookeeper.expire(name)
             return _nothing

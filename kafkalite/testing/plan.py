@@ -22,6 +22,7 @@ class FaultKind(Enum):
     PARTITION_OUT = "partition_out"  # is not heard by the other nodes
     SLOW = "slow"  # its links are slow
     ZK_BLOCK = "zk_block"  # cut off from ZooKeeper only
+    ZK_SLOW = "zk_slow"  # its messages to and from ZooKeeper are slow, its session lives on
     ZK_EXPIRE = "zk_expire"  # its session ends at the server now
     ZK_LOSE_REPLY = "zk_lose_reply"  # its next write is applied but not answered
     ZK_DOWN = "zk_down"  # the whole ZooKeeper service, for everybody
@@ -92,7 +93,7 @@ class Plan:
 _WEIGHTS = {
     FaultKind.CRASH: 10, FaultKind.POWER: 8, FaultKind.RESTART: 4, FaultKind.PAUSE: 7, FaultKind.ISOLATE: 6,
     FaultKind.PARTITION: 6, FaultKind.PARTITION_IN: 3, FaultKind.PARTITION_OUT: 3, FaultKind.SLOW: 3,
-    FaultKind.ZK_BLOCK: 4, FaultKind.ZK_EXPIRE: 5, FaultKind.ZK_LOSE_REPLY: 5, FaultKind.ZK_DOWN: 2,
+    FaultKind.ZK_BLOCK: 4, FaultKind.ZK_SLOW: 4, FaultKind.ZK_EXPIRE: 5, FaultKind.ZK_LOSE_REPLY: 5, FaultKind.ZK_DOWN: 2,
     FaultKind.CRASH_ALL: 1, FaultKind.DISK: 5,
 }  # fmt: skip
 

@@ -143,6 +143,7 @@ class SimZooKeeper:
         self._data_watches: dict[str, dict[_Link, None]] = {}
         self._child_watches: dict[str, dict[_Link, None]] = {}
         self._blocked: dict[str, None] = {}
+        self._latencies: dict[str, tuple[float, float]] = {}
         self._lose: dict[str, list[Fate]] = {}
         self._up = True
         self._next_session = 0x1000_0000_0000
@@ -187,6 +188,13 @@ class SimZooKeeper:
     def lose_next(self, host: str, fate: Fate, count: int = 1) -> None:
         """The next `count` requests of the host (pings aside) meet this fate."""
         self._lose.setdefault(host, []).extend([fate] * count)
+
+    def slow(self, host: str, latency_s: tuple[float, float] | None) -> None:
+        """Between the host and the server a message takes from .. to seconds, one way; None: as for everybody."""
+        if latency_s is None:
+            self._latencies.pop(host, None)
+        else:
+            self._latencies[host] = latency_s
 
     def block(self, host: str) -> None:
         """Nothing passes between host and server, silently; what is under way waits (TCP sends again)."""
@@ -257,7 +265,8 @@ class SimZooKeeper:
         if link.closed:
             return
         loop = asyncio.get_running_loop()
-        at = max(direction.last_at, loop.time() + self.rng.uniform(self.min_latency_s, self.max_latency_s))
+        low, high = self._latencies.get(link.client.host, (self.min_latency_s, self.max_latency_s))
+        at = max(direction.last_at, loop.time() + self.rng.uniform(low, high))
         direction.last_at = at
         direction.queue.append(message)
         loop.call_at(at, self._arrive, link, direction, context=context)

@@ -2,6 +2,7 @@
 
 --seed 7                       draw, run and print it; run it again and compare
 --seeds 500 [--start N] [--jobs 2]   many seeds; exit code 1 names those that failed
+--plant F8 [--at-most 500]      put a classic error into the program, and look for the first seed that finds it
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from kafkalite.testing.plan import draw
+from kafkalite.testing.plants import PLANTS
 from kafkalite.testing.simulation import Result, simulate
 
 #: Every so many seeds one is run twice, and the traces must be equal.
@@ -68,6 +70,19 @@ def run_seeds(start: int, count: int, jobs: int) -> int:
     return summarize(start, results)
 
 
+def find_plant(name: str, start: int, count: int) -> int:
+    """Run seeds with the error `name` planted in this process until one finds it; 0 if one did."""
+    PLANTS[name](setattr)
+    for tried, seed in enumerate(range(start, start + count), 1):
+        result = simulate(seed)
+        if not result.ok:
+            print(f"{name}: found after {tried} seeds")
+            print(result.line())
+            return 0
+    print(f"{name}: {count} seeds have not found it")
+    return 1
+
+
 def summarize(start: int, results: Sequence[Result]) -> int:
     """Print the summary of many seeds; returns the exit code."""
     failed = sorted(result.seed for result in results if not result.ok)
@@ -87,6 +102,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--seed", type=int, help="run this one, twice, and print everything about it")
     what.add_argument("--seeds", type=int, metavar="COUNT", help="run so many")
+    what.add_argument("--plant", choices=sorted(PLANTS), help="an error to put in and to be found")
+    parser.add_argument("--at-most", type=int, default=500, help="with --plant: give up after so many seeds")
     parser.add_argument("--start", type=int, default=1, help="the first of --seeds (default 1)")
     parser.add_argument("--jobs", type=int, default=1, help="processes for --seeds (default 1)")
     parser.add_argument("--log", action="store_true", help="with --seed: print every log line as it is written")
@@ -94,6 +111,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.seed is not None:
         return run_seed(options.seed, show_log=options.log, once=options.once)
+    if options.plant is not None:
+        return find_plant(options.plant, options.start, options.at_most)
     return run_seeds(options.start, options.seeds, options.jobs)
 
 

@@ -182,6 +182,9 @@ class Simulation:
     def _committed(self, zxid: int, host: str, ops: tuple[Any, ...]) -> None:
         # In the server's midst: an exception here would end up somewhere in the product.
         try:
+            if self.zk.touches_states(ops):
+                # Until now the ISR was the old one: each of its members had to have what is committed (F8).
+                self.replicas.observe(self.views(), self.zk.states)
             self.zk.committed(zxid, host, ops)
         except Violation as violation:
             self.fail(str(violation))
@@ -226,6 +229,7 @@ class Simulation:
             isr=replica.current_isr,
             partition_epoch=replica.partition_epoch,
             path=path,
+            controller_epoch=node.node.replicas.controller_epoch,
         )
 
     def check(self) -> None:

@@ -50,26 +50,36 @@ def test_a_sound_history_of_states_passes() -> None:
     ("then", "promise"),
     [
         (SetData(STATE, state(leader_epoch=4)), "leader epoch goes up"),
-        (SetData(STATE, state(2, 5)), "a new leader has a new epoch"),
-        (SetData(STATE, state(3, 6, (3,))), "only a member of the ISR"),
+        (SetData(STATE, state(2, 5, controller_epoch=3)), "a new leader has a new epoch"),
+        (SetData(STATE, state(3, 6, (3,), 3)), "only a member of the ISR"),
         (SetData(STATE, state(1, 5, (2,))), "the leader is in the ISR"),
         (SetData(STATE, state(1, 5, ())), "never empty"),
         (SetData(STATE, state(1, 5, (1, 1))), "each replica once"),
         (SetData(STATE, state(1, 5, (1, 9))), "within the AR"),
-        (SetData(STATE, state(1, 5, controller_epoch=0)), "partition's controller epoch"),
+        (SetData(STATE, state(1, 5, controller_epoch=2)), "partition's controller epoch"),
         (SetData("/controller_epoch", b"2"), "controller epoch goes up"),
     ],
 )
 def test_a_broken_state_is_caught(then: SetData, promise: str) -> None:
     checker = zk_checker()
-    checker.committed(1, "node1", [SetData("/controller_epoch", b"3"), Create(STATE, state(1, 5, (1, 2)))])
+    checker.committed(1, "node1", [SetData("/controller_epoch", b"3"), Create(STATE, state(1, 5, (1, 2), 3))])
     with pytest.raises(Violation, match=promise):
         checker.committed(2, "node1", [then])
 
 
+@pytest.mark.checklist("F4")
+def test_a_controller_of_the_past_that_moves_a_leader_is_caught() -> None:
+    checker = zk_checker()
+    checker.committed(1, "node1", [SetData("/controller_epoch", b"3"), Create(STATE, state(1, 5, (1, 2), 3))])
+    checker.committed(2, "node2", [SetData("/controller_epoch", b"4")])
+    checker.committed(3, "node1", [SetData(STATE, state(1, 5, (1,), 3))])  # the leader's own change of its ISR
+    with pytest.raises(Violation, match="only the present controller"):
+        checker.committed(4, "node1", [SetData(STATE, state(1, 6, (1,), 3))])
+
+
 def test_an_epoch_that_had_another_leader_before_a_deletion_is_caught() -> None:
     checker = zk_checker()
-    checker.committed(1, "node1", [Create(STATE, state(1, 5)), Delete(STATE)])
+    checker.committed(1, "node1", [SetData("/controller_epoch", b"1"), Create(STATE, state(1, 5)), Delete(STATE)])
     with pytest.raises(Violation, match="one leader per epoch"):
         checker.committed(2, "node1", [Create(STATE, state(2, 5))])
 
@@ -91,6 +101,19 @@ def view(
 
     end = log[-1].last_offset + 1 if log else 0
     return ReplicaView(broker, incarnation, ("t", 0), is_leader, leader_epoch, high_watermark, 0, end, read)
+
+
+def commanded(controller_epoch: int, incarnation: int = 1) -> ReplicaView:
+    return dataclasses.replace(view(1, incarnation=incarnation), controller_epoch=controller_epoch)
+
+
+@pytest.mark.checklist("F4")
+def test_a_broker_that_follows_a_controller_of_the_past_is_caught() -> None:
+    checker = ReplicaChecker()
+    for each in (commanded(4), commanded(5), commanded(0, incarnation=2), commanded(5, incarnation=2)):
+        checker.observe([each], {})
+    with pytest.raises(Violation, match="no controller of the past"):
+        checker.observe([commanded(4, incarnation=2)], {})
 
 
 def test_sound_replicas_pass() -> None:

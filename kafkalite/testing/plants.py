@@ -1,0 +1,106 @@
+"""Classic errors of a replicated log, put into the running program on purpose: a simulation that never fails proves nothing.
+
+Each has been an error of Kafka's (CHECKLIST part 3). `python -m kafkalite.testing.simulate --plant F8` runs seed after seed
+until one finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.controller import controller as controller_module
+from kafkalite.controller import storage
+from kafkalite.controller.channels import Channels
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Check
+from kafkalite.log import producer_state
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.producer_state import ProducerStates
+from kafkalite.replica import hosted, leader
+from kafkalite.replica import isr as isr_rules
+from kafkalite.replica.commands import Commands
+
+#: (object or module, name, value): setattr, or what undoes itself in a test.
+Patch = Callable[[Any, str, Any], None]
+
+
+def truncate_to_the_high_watermark(patch: Patch) -> None:
+    """F1: a follower cuts its log at its high watermark, which lags behind what is committed."""
+    become_follower = Commands._become_follower
+
+    def planted(self: Commands, partition: Any, state: Any) -> None:
+        become_follower(self, partition, state)
+        if partition.log.log_end_offset > partition.follower_high_watermark:
+            partition.log.truncate_to(partition.follower_high_watermark)
+
+    patch(Commands, "_become_follower", planted)
+
+
+def commit_over_the_proposed_isr(patch: Patch) -> None:
+    """F8: the high watermark looks at the ISR that the leader has asked for, before it is granted."""
+
+    def planted(state: leader.PartitionLeader) -> None:
+        state.maximal_isr = state.proposed_isr or state.committed_isr
+
+    patch(leader, "update_maximal_isr", planted)
+    patch(isr_rules, "update_maximal_isr", planted)
+
+
+def controllers_of_the_past(patch: Patch) -> None:
+    """F4: nothing asks whether it is still the present controller: no transaction, no broker, no lease."""
+    make = storage.Storage.__init__
+
+    def without_fence(self: storage.Storage, *arguments: Any) -> None:
+        make(self, *arguments)
+        self._fence = Check(paths.CONTROLLER_EPOCH, -1)
+
+    fence = Commands.fence
+
+    def fence_by_broker_epoch(self: Commands, _: Any, broker_epoch: Any) -> Any:
+        return fence(self, self.controller_epoch, broker_epoch)
+
+    class AlwaysSending(Channels):
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__(**{**arguments, "may_send": lambda: True})
+
+    patch(storage.Storage, "__init__", without_fence)
+    patch(Commands, "fence", fence_by_broker_epoch)
+    patch(controller_module, "Channels", AlwaysSending)
+
+
+def ack_before_replication(patch: Patch) -> None:
+    """The high watermark is the leader's own end."""
+    patch(hosted, "next_high_watermark", lambda leader: leader.log_end_offset)
+
+
+def no_fsync(patch: Patch) -> None:
+    """With log.flush.before.ack, a flush that does nothing."""
+
+    async def flush(self: PartitionLog) -> Any:
+        self.synced_offset = self.log_end_offset
+        return self.synced_offset
+
+    patch(PartitionLog, "flush", flush)
+
+
+def no_deduplication(patch: Patch) -> None:
+    """A producer's retry is appended again (F25)."""
+    patch(ProducerStates, "find_duplicate", lambda self, header: None)
+    patch(producer_state, "_check_sequence", lambda entry, header: None)
+
+
+def joins_at_once(patch: Patch) -> None:
+    """A follower enters the ISR whatever it has (C10)."""
+    patch(isr_rules, "may_join", lambda *_, **__: True)
+
+
+PLANTS: dict[str, Callable[[Patch], None]] = {
+    "F1": truncate_to_the_high_watermark,
+    "F4": controllers_of_the_past,
+    "F8": commit_over_the_proposed_isr,
+    "F25": no_deduplication,
+    "C10": joins_at_once,
+    "ack": ack_before_replication,
+    "fsync": no_fsync,
+}
