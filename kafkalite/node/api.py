@@ -16,10 +16,10 @@ from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
-from kafkalite.node.rpc_guard import RpcGuard
-from kafkalite.node.rpc_quotas import RpcQuotas
 from kafkalite.node.rights import NodeRights
 from kafkalite.node.rights_api import RightsApi
+from kafkalite.node.rpc_guard import RpcGuard
+from kafkalite.node.rpc_quotas import RpcQuotas
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
 from kafkalite.replica import rpc_handlers

@@ -34,7 +34,7 @@ class RightsApi:
     """Handlers. Refusals are in the answers."""
 
     def __init__(self, rights: NodeRights) -> None:
-        self._security = security
+        self._security = rights
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         return {

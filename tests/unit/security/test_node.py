@@ -202,14 +202,14 @@ async def test_three_principals_with_different_rights(cluster: LoopbackCluster) 
     removed = await admin(cluster, "acls", "remove", "--topic", "t", "--yes")
     assert len(removed["removed"]) == 3
     await until(lambda: not everywhere(cluster, "ann", Operation.WRITE, "t")())
-    metrics = prometheus_client.generate_latest(_registry(cluster)).decode()
-    assert 'authorization_denied_total{operation="DESCRIBE",resource="TOPIC"}' in metrics
+    told = "".join(metrics_of(cluster, broker_id) for broker_id in cluster.nodes)
+    assert 'authorization_denied_total{operation="DESCRIBE",resource="TOPIC"}' in told
 
 
-def _registry(cluster: LoopbackCluster) -> Any:
+def metrics_of(cluster: LoopbackCluster, broker_id: int) -> str:
     registry = prometheus_client.CollectorRegistry()
-    registry.register(NodeCollector(cluster.nodes[1]))
-    return registry
+    registry.register(NodeCollector(cluster.nodes[broker_id]))
+    return prometheus_client.generate_latest(registry).decode()
 
 
 async def test_the_kafka_listener_and_its_group_coordinator(cluster: LoopbackCluster) -> None:
