@@ -119,6 +119,15 @@ class BrokerConfig:
     rpc_max_frame_bytes: int = _key(134_217_728, "largest frame on the RPC listener", low=1024)
     connections_max_idle_ms: int = _key(600_000, "an idle connection is closed after", low=1)
 
+    max_connections_per_ip: int = _key(2**31 - 1, "open connections from one address, per listener", low=0)
+    max_connections_per_ip_overrides: str = _key("", "other limits for some addresses: HOST:COUNT,HOST:COUNT")
+
+    authorizer_enabled: bool = _key(False, "refuse what no ACL in ZooKeeper allows")
+    super_users: str = _key("", "who may do everything: User:NAME;User:NAME")
+    allow_everyone_if_no_acl_found: bool = _key(False, "a resource that no ACL is about is open to all")
+    quota_window_num: int = _key(11, "windows over which a client's rate is taken", low=2, high=3600)
+    quota_window_size_seconds: int = _key(1, "length of such a window", low=1, high=3600)
+
     controller_socket_timeout_ms: int = _key(
         30_000, "a command that is not answered for so long raises an alert", low=1
     )

@@ -28,6 +28,8 @@ VERBS = {
     "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any leader at all."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
     "users": ("kafkalite_cli.users", "Users of SCRAM: who there is, their passwords."),
+    "acls": ("kafkalite_cli.acls", "Who may do what."),
+    "quotas": ("kafkalite_cli.quotas", "How fast users and clients may be."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 

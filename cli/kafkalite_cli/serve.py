@@ -108,7 +108,7 @@ def serve(
         click.echo(f"kafkalite: {warning}", err=True)
     try:
         uvloop.run(_run(config))
-    except (StartupRefused, ConfigError) as error:
+    except (ConfigError, StartupRefused) as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(2)
     except (KafkaliteError, OSError) as error:

@@ -27,6 +27,15 @@ CONFIG_CHANGES = "/config/changes"
 #: Create this one with sequential=True.
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+CONFIG_USERS = "/config/users"
+CONFIG_CLIENTS = "/config/clients"
+#: ACLs of literal patterns: /kafka-acl/TYPE/NAME; of prefixed ones under the second.
+ACL = "/kafka-acl"
+ACL_PREFIXED = "/kafka-acl-extended/prefixed"
+ACL_CHANGES = "/kafka-acl-changes"
+ACL_EXTENDED_CHANGES = "/kafka-acl-extended-changes"
+#: What a notification's name begins with, under either.
+ACL_CHANGE_NAME = "acl_changes_"
 #: The entity name of settings that hold for every broker.
 DEFAULT_ENTITY = "<default>"
 

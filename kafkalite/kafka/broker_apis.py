@@ -12,6 +12,7 @@ from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
+from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -39,6 +40,7 @@ class KafkaSide:
             **DataHandlers(services).table(),
             **TopicHandlers(services).table(),
             **ConfigHandlers(services).table(),
+            **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups).table(),
             **SaslHandlers(services).table(),
             **TransactionHandlers(services, self.groups, self.transactions, local).table(),

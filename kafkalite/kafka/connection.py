@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
@@ -24,6 +25,7 @@ from kafkalite.security.principal import ANONYMOUS, Principal
 if TYPE_CHECKING:
     from kafkalite.kafka.apis import Api
     from kafkalite.kafka.authentication import Gate
+    from kafkalite.kafka.bills import Bill
     from kafkalite.kafka.listener import KafkaListener
 
 _log = structlog.get_logger(__name__)
@@ -44,10 +46,24 @@ _FLUSH_BYTES = 2**20
 _VECTOR_BYTES = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """What of a request is refused, one by one: topics, keys (groups or transactional ids), the cluster's settings."""
+
+    topics: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+    cluster: bool = False
+
+
+NOTHING_DENIED = Denied()
+
+
 class Request:
     """One request under way. Whoever handles it calls `respond` (or `respond_nothing`) exactly once."""
 
-    __slots__ = ("api", "buffers", "client_id", "connection", "correlation_id", "is_answered", "version")
+    __slots__ = (
+        "api", "bill", "buffers", "client_id", "connection", "correlation_id", "denied", "is_answered", "version"
+    )  # fmt: skip
 
     def __init__(
         self, connection: KafkaConnection, api: Api | None, version: int, correlation_id: int, client_id: str
@@ -57,6 +73,9 @@ class Request:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.denied = NOTHING_DENIED
+        #: What it costs its client; None while no quota is set.
+        self.bill: Bill | None = None
         self.buffers: list[Buffer] = []
         self.is_answered = False
 
@@ -71,6 +90,8 @@ class Request:
     def respond(self, message: Any) -> None:
         """Answer in the request's own version."""
         assert self.api is not None
+        if self.bill is not None:
+            self.bill.settle(message)
         has_tags = self.version in self.api.flexible_responses
         w = bytearray(9 if has_tags else 8)
         chunks: list[Buffer] = []
@@ -98,6 +119,8 @@ class Request:
     def respond_nothing(self) -> None:
         """The client expects no answer (Produce with acks=0)."""
         assert not self.is_answered, "a request was answered twice"
+        if self.bill is not None:
+            self.bill.settle(None)
         self.is_answered = True
         self.connection.answered(self)
 
@@ -130,6 +153,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_write_paused = False
         self._is_reading_paused = False
         self._is_starved = False
+        self._is_muted = False
+        self._unmute_at = 0.0
 
     # --- the transport's calls ---
 
@@ -238,7 +263,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         limit = self.listener.max_in_flight
         try:
             while stop - start >= 4:
-                if len(self._waiting) >= limit or self._is_write_paused:
+                if len(self._waiting) >= limit or self._is_write_paused or self._is_muted:
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
@@ -309,9 +334,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         waiting = self._waiting
         while waiting and waiting[0].is_answered:
-            for buffer in waiting.popleft().buffers:
+            first = waiting.popleft()
+            for buffer in first.buffers:
                 self._out.append(buffer)
                 self._out_bytes += len(buffer)
+            if first.bill is not None and first.bill.throttle_ms:
+                self._mute(first.bill.throttle_ms)
         if not self._is_parsing and not self._is_flush_due:
             # Many requests may complete in this turn of the loop: write once, at its end.
             self._is_flush_due = True
@@ -354,6 +382,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.frame_began = 0.0  # from here on it is we who are slow
             self._transport.pause_reading()
 
+    def _mute(self, throttle_ms: int) -> None:
+        """Read nothing for so long: the client exceeds a quota, and was told in the answer just given (KIP-219)."""
+        until = self.listener.now() + throttle_ms / 1000
+        if until <= self._unmute_at:
+            return
+        self._unmute_at = until
+        if not self._is_muted:
+            self._is_muted = True
+            asyncio.get_running_loop().call_later(throttle_ms / 1000, self._unmute)
+        self._pause_reading()
+
+    def _unmute(self) -> None:
+        now = self.listener.now()
+        if self.is_closed:
+            return
+        if self._unmute_at > now:  # muted for longer meanwhile
+            asyncio.get_running_loop().call_later(self._unmute_at - now, self._unmute)
+            return
+        self._is_muted = False
+        self.last_active = now
+        self._resume()
+
     def starve(self) -> None:
         """The listener has no memory left for half received frames: read on when it has."""
         self._is_starved = True
@@ -367,7 +417,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _resume(self) -> None:
         """Start what was read ahead, then read on, if nothing forbids it any more."""
-        if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved:
+        if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
             return
         if len(self._waiting) >= self.listener.max_in_flight:
             return
@@ -381,8 +431,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether requests are under way."""
-        return bool(self._waiting)
+        """Whether requests are under way, or kept waiting by a quota."""
+        return bool(self._waiting) or self._is_muted
 
     def relax(self) -> None:
         """Give the memory of a drained buffer back; called when nothing has come for a while."""

@@ -1,6 +1,6 @@
 """The Kafka listener: accepts connections, hands requests to handlers, and keeps the limits that all connections share.
 
-Limits (keys of the configuration): connections (`max.connections`), bytes per request (`socket.request.max.bytes`),
+Limits (keys of the configuration): connections (`max.connections`, `max.connections.per.ip`), bytes per request (`socket.request.max.bytes`),
 requests under way per connection (`max.inflight.requests.per.connection`), memory of half received requests in all
 (`queued.max.request.bytes`), idle time (`connections.max.idle.ms`).
 """
@@ -20,8 +20,10 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Api, refusal
+from kafkalite.kafka.bills import EXEMPT, Bill
 from kafkalite.kafka.codec import encode
 from kafkalite.kafka.connection import KafkaConnection, Request
+from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.services import Services
 from kafkalite.model import Endpoint
 
@@ -54,6 +56,11 @@ class KafkaListener:
         self.max_in_flight = config.max_inflight_requests_per_connection
         self.shared_bytes = SHARED_BYTES
         self.shared_view = memoryview(bytearray(SHARED_BYTES))
+        self._quotas = services.rights.quotas
+        access = services.rights.access
+        #: None: everybody may do everything.
+        self.guard = Guard(services, access) if access.authorizer is not None else None
+        self._per_ip = services.rights.connection_limits()
         self.connections: dict[KafkaConnection, None] = {}
         #: Bytes in buffers of half received requests.
         self.memory_bytes = 0
@@ -91,8 +98,13 @@ class KafkaListener:
         if self._is_closing or len(self.connections) >= self.services.config.max_connections:
             _log.warning("kafka.connection_refused", reason="connections.max", peer=connection.peer)
             return False
+        if self._per_ip is not None and not self._per_ip.opened(connection.peer_host):
+            _log.warning("kafka.connection_refused", reason="max.connections.per.ip", peer=connection.peer)
+            return False
         connection.last_active = self.now()
         if self.security is not None and not self._identify(connection, self.security, transport):
+            if self._per_ip is not None:
+                self._per_ip.closed(connection.peer_host)
             return False
         self.connections[connection] = None
         return True
@@ -122,7 +134,8 @@ class KafkaListener:
         return True
 
     def closed(self, connection: KafkaConnection) -> None:
-        self.connections.pop(connection, None)
+        if self.connections.pop(connection, self) is None and self._per_ip is not None:
+            self._per_ip.closed(connection.peer_host)
 
     @property
     def has_ample_memory(self) -> bool:
@@ -199,8 +212,10 @@ class KafkaListener:
         if request.version not in api.served_versions:
             request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
+        if self._quotas.is_active and api.name not in EXEMPT:
+            request.bill = Bill(self._quotas, self.services.clock, request.principal, request.client_id)
         try:
-            result = api.handler(request, message)
+            result = self._start(api, request, message)
         except ApiError as error:
             request.respond(refusal(api, message, request.version, error.code, str(error)))
             return
@@ -210,6 +225,21 @@ class KafkaListener:
             self.services.supervisor.spawn(f"kafka.{api.name}", self._finish(request, message, result), Policy.ISOLATED)
         else:
             request.respond(result)
+
+    def _start(self, api: Api, request: Request, message: Any) -> Any:
+        """Check what it needs, then call its handler. Raises ApiError."""
+        if self.guard is not None:
+            refused = self.guard.check(request, message)
+            if refused is not None:
+                if api.name == "Produce" and message.acks == 0:
+                    request.respond_nothing()
+                    request.connection.close()
+                    return None
+                return refused
+        result = api.handler(request, message)
+        if request.bill is not None:
+            request.bill.started()
+        return result
 
     async def _finish(self, request: Request, message: Any, work: Coroutine[Any, Any, Any]) -> None:
         api = request.api

@@ -213,10 +213,11 @@ def _add_partitions(message: Any, version: int, code: int, text: str) -> Any:
 
     if version >= 4:
         return response(
+            error_code=code,
             results_by_transaction=[
                 response.AddPartitionsToTxnResult(txn.transactional_id, topics(txn.topics))
                 for txn in message.transactions
-            ]
+            ],
         )
     return response(results_by_topic_v3_and_below=topics(message.v3_and_below_topics))
 
@@ -270,6 +271,32 @@ def _alter_users(message: Any, version: int, code: int, text: str) -> Any:
     return wire.AlterUserScramCredentialsResponse(results=[result(name, code, text or None) for name in names])
 
 
+def _create_acls(message: Any, version: int, code: int, text: str) -> Any:
+    result = wire.CreateAclsResponse.AclCreationResult
+    return wire.CreateAclsResponse(results=[result(code, text or None) for _ in message.creations])
+
+
+def _delete_acls(message: Any, version: int, code: int, text: str) -> Any:
+    result = wire.DeleteAclsResponse.DeleteAclsFilterResult
+    return wire.DeleteAclsResponse(filter_results=[result(code, text or None) for _ in message.filters])
+
+
+def _describe_client_quotas(message: Any, version: int, code: int, text: str) -> Any:
+    return wire.DescribeClientQuotasResponse(error_code=code, error_message=text or None, entries=None)
+
+
+def _alter_client_quotas(message: Any, version: int, code: int, text: str) -> Any:
+    response = wire.AlterClientQuotasResponse
+    return response(
+        entries=[
+            response.EntryData(
+                code, text or None, [response.EntityData(part.entity_type, part.entity_name) for part in entry.entity]
+            )
+            for entry in message.entries
+        ]
+    )
+
+
 _BY_API: dict[str, Refusal] = {
     "Produce": _produce, "Fetch": _fetch, "ListOffsets": _list_offsets, "OffsetForLeaderEpoch": _offset_for_leader_epoch,
     "DeleteRecords": _delete_records, "Metadata": _metadata, "CreateTopics": _create_topics,
@@ -278,8 +305,9 @@ _BY_API: dict[str, Refusal] = {
     "TxnOffsetCommit": _offset_commit, "OffsetFetch": _offset_fetch, "FindCoordinator": _find_coordinator,
     "DescribeGroups": _describe_groups, "DeleteGroups": _delete_groups, "AddPartitionsToTxn": _add_partitions,
     "WriteTxnMarkers": _write_markers, "DescribeProducers": _describe_producers,
-    "DescribeTransactions": _describe_transactions, "SaslHandshake": _sasl_handshake,
-    "AlterUserScramCredentials": _alter_users,
+    "DescribeTransactions": _describe_transactions, "CreateAcls": _create_acls, "DeleteAcls": _delete_acls,
+    "DescribeClientQuotas": _describe_client_quotas, "AlterClientQuotas": _alter_client_quotas,
+    "SaslHandshake": _sasl_handshake, "AlterUserScramCredentials": _alter_users,
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.rpc.messages import (
     CreateTopicsRequest,
@@ -31,6 +31,10 @@ from kafkalite.rpc.messages import (
     ProducedPartition,
     TopicResult,
 )
+from kafkalite.security.access import Access, Subject
+from kafkalite.security.acl import Binding, Filter
+from kafkalite.security.connection_limits import ConnectionLimits
+from kafkalite.security.quotas import Entity, Quotas
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -109,6 +113,35 @@ class Partitions(Protocol):
         ...
 
 
+class Rights(Protocol):
+    """Who may do what, and how fast."""
+
+    access: Access
+    quotas: Quotas
+
+    def connection_limits(self) -> ConnectionLimits | None:
+        """For one listener; None: no limit per address is set."""
+        ...
+
+    def describe_acls(self, wanted: Filter) -> list[Binding]:
+        """Raises ApiError SECURITY_DISABLED."""
+        ...
+
+    async def create_acls(self, subject: Subject, bindings: Sequence[Binding]) -> list[ApiError | None]:
+        """Errors by position; what is there already is none. Raises ApiError SECURITY_DISABLED."""
+        ...
+
+    async def delete_acls(self, subject: Subject, filters: Sequence[Filter]) -> list[list[Binding] | ApiError]:
+        """What each filter removed. Raises ApiError SECURITY_DISABLED."""
+        ...
+
+    async def alter_quotas(
+        self, subject: Subject, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> None:
+        """Set limits, remove those whose value is None. Raises ApiError."""
+        ...
+
+
 class Services(Protocol):
     """Everything else of the node."""
 
@@ -121,6 +154,7 @@ class Services(Protocol):
     security: ListenerSecurity | None
     #: Bytes for salts and nonces.
     entropy: Callable[[int], bytes]
+    rights: Rights
 
     @property
     def partitions(self) -> Partitions: ...

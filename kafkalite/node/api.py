@@ -9,12 +9,17 @@ from kafkalite.controller.controller import Controller
 from kafkalite.controller.partition_admin import PartitionAdmin
 from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.env import Env
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.node.rights import NodeRights
+from kafkalite.node.rights_api import RightsApi
+from kafkalite.node.rpc_guard import RpcGuard
+from kafkalite.node.rpc_quotas import RpcQuotas
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
 from kafkalite.node.user_orders import UserOrders
@@ -73,6 +78,8 @@ class Host(Protocol):
     user_orders: UserOrders
     kafka: KafkaSide
     auto_create_topics: bool
+    rights: NodeRights
+    env: Env
 
     @property
     def cluster_id(self) -> str: ...
@@ -93,11 +100,22 @@ class Api:
         self._transactions = TransactionApi(lambda: host.kafka, host.metadata)
 
     def handlers(self) -> Mapping[type[Message], Handler]:
-        """For RpcServer."""
+        """For RpcServer: behind the checks of who may, then of how fast."""
+        host = self._host
+        guard = RpcGuard(
+            host.rights.access,
+            lambda topic: not host.auto_create_topics or host.metadata.topic(topic) is not None,
+        )
+        quotas = RpcQuotas(host.rights.quotas, host.env.clock)
+        return quotas.limited(guard.guarded(self.all_handlers()))
+
+    def all_handlers(self) -> Mapping[type[Message], Handler]:
+        """By class of request, unguarded."""
         host = self._host
         return {
             **rpc_handlers.handlers(host.replicas),
             **self._transactions.handlers(),
+            **RightsApi(host.rights).handlers(),
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             MetadataRequest: self._metadata,

@@ -10,7 +10,7 @@ from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone
+from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone, Rights
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     BrokerId,
@@ -145,6 +145,7 @@ class NodeServices:
         self.supervisor = node.supervisor
         self.security = node.security.kafka if node.security is not None else None
         self.entropy = node.env.entropy
+        self.rights: Rights = node.rights
         self.partitions = NodePartitions(node.replicas, node.metadata)
 
     async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

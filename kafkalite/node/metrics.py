@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from kafkalite.controller.stats import FailoverPhases
+from kafkalite.security.quotas import Kind
 
 if TYPE_CHECKING:
     from kafkalite.node.node import Node
@@ -36,6 +37,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             "How long ZooKeeper surely still holds our session",
             value=node.session.lease_left(),
         )
+        yield from self._security()
         offline = sum(1 for problem in node.problems() if problem.what == "disk.offline")
         yield GaugeMetricFamily("kafka_log_logmanager_offlinelogdirectorycount", "Dead disks", value=offline)
 
@@ -43,6 +45,27 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         for name, value in sorted(self._node.replicas.counts().items()):
             kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
             yield kind(f"kafka_server_replicamanager_{name.lower()}", name, value=value)
+
+    def _security(self) -> Iterator[Metric]:
+        access, quotas = self._node.rights.access, self._node.rights.quotas
+        yield CounterMetricFamily(
+            "kafka_server_authorizer_metrics_authorization_allowed", "Requests allowed by ACLs", value=access.allowed
+        )
+        denied = CounterMetricFamily(
+            "kafka_server_authorizer_metrics_authorization_denied",
+            "Requests refused by ACLs",
+            labels=["operation", "resource"],
+        )
+        for (operation, resource), count in sorted(access.denials.items()):
+            denied.add_metric([operation.name, resource.name], count)
+        yield denied
+        for kind, name in ((Kind.PRODUCE, "produce"), (Kind.FETCH, "fetch"), (Kind.REQUEST, "request")):
+            yield CounterMetricFamily(
+                f"kafka_server_{name}_throttled", "Answers that told a client to wait", value=quotas.throttled[kind]
+            )
+            yield CounterMetricFamily(
+                f"kafka_server_{name}_throttle_time_milliseconds", "Waits told", value=quotas.throttled_ms[kind]
+            )
 
     def _controller(self) -> Iterator[Metric]:
         controller = self._node.controller

@@ -23,7 +23,7 @@ from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination import registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.topic_configs import BROKERS, TOPICS, USERS, TopicConfigs
+from kafkalite.coordination.topic_configs import CLIENTS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
 from kafkalite.env.supervisor import Supervisor
@@ -40,6 +40,7 @@ from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.producer_ids import ProducerIds
+from kafkalite.node.rights import NodeRights
 from kafkalite.node.status import StatusPages
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.user_orders import UserOrders
@@ -129,8 +130,9 @@ class Node:
         config, env, peer_env = self.config, self.env, self.peer_env
         self.supervisor = Supervisor(self._on_fatal)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
-        entity_types = (TOPICS, BROKERS) if self.security is None else (TOPICS, BROKERS, USERS)
-        self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms, entity_types)
+        nodes = self.security.principals if self.security is not None else ()
+        self.rights = NodeRights(config, env.clock, self.session.wait, nodes)
+        self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms)
         self.metadata = MetadataCache()
         self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
         self.logs = LogManager(
@@ -189,6 +191,7 @@ class Node:
             identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
             handlers=Api(self).handlers(),
             security=self.security.rpc if self.security is not None else None,
+            per_ip=self.rights.connection_limits(),
         )
         self.kafka = KafkaSide(NodeServices(self))
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
@@ -218,7 +221,8 @@ class Node:
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""
         malformed = tuple(
-            HealthProblem("znode.malformed", 0, reason, path) for path, reason in sorted(self.configs.malformed.items())
+            HealthProblem("znode.malformed", 0, reason, path)
+            for path, reason in sorted({**self.configs.malformed, **self.rights.malformed}.items())
         )
         return (
             *self.replicas.problems(),
@@ -274,6 +278,7 @@ class Node:
         await self._in_session(registration.ensure_layout)
         self.cluster_id = await self._in_session(lambda session: registration.cluster_id(session, self.env.random))
         await self._in_session(self.configs.load)
+        await self._in_session(self.rights.load)
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
         self._dead_sessions = self._read_sessions()
         self.replicas.start()
@@ -312,6 +317,7 @@ class Node:
             if self._introduced is coordinator:
                 return
             await self.configs.load(coordinator)
+            await self.rights.load(coordinator)
             epoch = await registration.register_broker(
                 coordinator,
                 self.broker_id,
@@ -326,6 +332,7 @@ class Node:
             self._note_session(coordinator.session_id)
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
             self.supervisor.spawn("configs.follow", self.configs.follow(coordinator))
+            self.supervisor.spawn("security.follow", self.rights.follow(coordinator))
             self._candidacy = self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
 
     def _incumbent_watch(self) -> IncumbentWatch:
@@ -398,7 +405,9 @@ class Node:
     def _config_changed(self, entity_type: str, name: str, settings: dict[str, str]) -> None:
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
-        elif entity_type == BROKERS:
+        elif entity_type in (USERS, CLIENTS):
+            self.rights.config_changed(entity_type, name, settings)
+        else:
             self.controller.settings_changed()
 
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:

@@ -401,7 +401,10 @@ class ProducedPartition:
 @_kind(31)
 @dataclass(frozen=True, slots=True)
 class ProduceResponse(Message):
+    """`throttle_ms`: a quota is exceeded; nothing more is read from the connection for so long."""
+
     partitions: tuple[ProducedPartition, ...]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,9 +449,10 @@ class FetchedPartition:
 @_kind(33)
 @dataclass(frozen=True, slots=True)
 class FetchResponse(Message):
-    """Body: record batches. The first batch may begin below `fetch_offset`."""
+    """Body: record batches. The first batch may begin below `fetch_offset`. `throttle_ms` as for ProduceResponse."""
 
     partitions: tuple[FetchedPartition, ...]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1007,6 +1011,113 @@ class HeartbeatRequest(Message):
 @dataclass(frozen=True, slots=True)
 class HeartbeatResponse(Message):
     pass
+
+
+# --- security ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AclBinding:
+    """One entry of one pattern; numbers are Kafka's (ResourceType, PatternType, AclOperation, AclPermissionType)."""
+
+    resource_type: int
+    name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """None and ANY (1) match whatever; pattern type MATCH (2) asks for the patterns that cover a resource `name`."""
+
+    resource_type: int = 1
+    name: str | None = None
+    pattern_type: int = 1
+    principal: str | None = None
+    host: str | None = None
+    operation: int = 1
+    permission: int = 1
+
+
+@_kind(140)
+@dataclass(frozen=True, slots=True)
+class DescribeAclsRequest(Message):
+    filter: AclFilter
+
+
+@_kind(141)
+@dataclass(frozen=True, slots=True)
+class DescribeAclsResponse(Message):
+    error: int
+    message: str = ""
+    acls: tuple[AclBinding, ...] = ()
+
+
+@_kind(142)
+@dataclass(frozen=True, slots=True)
+class AlterAclsRequest(Message):
+    """Add these, or remove what the filters match (first). Safe to repeat."""
+
+    additions: tuple[AclBinding, ...] = ()
+    removals: tuple[AclFilter, ...] = ()
+
+
+@_kind(143)
+@dataclass(frozen=True, slots=True)
+class AlterAclsResponse(Message):
+    """`error` is the first there was; `removed` what the filters have removed."""
+
+    error: int
+    message: str = ""
+    removed: tuple[AclBinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """A user, a client id, or a user's client. None: whatever; "": those who have no limit of their own."""
+
+    user: str | None = None
+    client_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntry:
+    """`limits`: producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage (of one core), each as text."""
+
+    entity: QuotaEntity
+    limits: dict[str, str]
+
+
+@_kind(144)
+@dataclass(frozen=True, slots=True)
+class DescribeQuotasRequest(Message):
+    """Everything that is set."""
+
+
+@_kind(145)
+@dataclass(frozen=True, slots=True)
+class DescribeQuotasResponse(Message):
+    error: int
+    message: str = ""
+    entries: tuple[QuotaEntry, ...] = ()
+
+
+@_kind(146)
+@dataclass(frozen=True, slots=True)
+class AlterQuotasRequest(Message):
+    entity: QuotaEntity
+    limits: dict[str, str]
+    deletions: tuple[str, ...] = ()
+
+
+@_kind(147)
+@dataclass(frozen=True, slots=True)
+class AlterQuotasResponse(Message):
+    error: int
+    message: str = ""
 
 
 __all__ = ["NO_BROKER_EPOCH", "PROTOCOL_VERSION", "Message", "by_kind", "response_kind"]

@@ -41,10 +41,13 @@ from kafkalite.rpc.messages import (
     HelloRequest,
     HelloResponse,
     Message,
+    ProduceRequest,
     ReplicaFetchRequest,
+    ReplicaFetchWake,
     SaslAuthenticateRequest,
     by_kind,
 )
+from kafkalite.security.connection_limits import ConnectionLimits
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -89,6 +92,11 @@ class Peer:
     address: str
     principal: Principal = ANONYMOUS
 
+    @property
+    def client_host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
+
 
 @dataclass(slots=True)
 class Request:
@@ -99,12 +107,20 @@ class Request:
     peer: Peer
 
 
+#: A reply with this message is no answer; it can still mute the connection.
+SILENCE = Message()
+
+
 @dataclass(slots=True)
 class Reply:
-    """One answer. The buffers of `body` must not change until they are written."""
+    """One answer. The buffers of `body` must not change until they are written.
+
+    `throttle_ms`: nothing more is read from the connection for so long after it.
+    """
 
     message: Message
     body: Sequence[Buffer] = ()
+    throttle_ms: int = 0
 
 
 #: Called in arrival order; None is no answer. A future may be cancelled when its connection is gone (check
@@ -119,6 +135,7 @@ class RpcServer:
         identity: asked at each hello.
         handlers: by class of request.
         security: what is asked of whoever connects; None: nothing.
+        per_ip: the limit of connections per address, if there is one.
     """
 
     def __init__(
@@ -130,6 +147,7 @@ class RpcServer:
         identity: Callable[[], Identity],
         handlers: Mapping[type[Message], Handler],
         security: ListenerSecurity | None = None,
+        per_ip: ConnectionLimits | None = None,
     ) -> None:
         self.network = network
         self.security = security
@@ -137,6 +155,7 @@ class RpcServer:
         self.config = config
         self.identity = identity
         self.handlers = dict(handlers)
+        self._per_ip = per_ip
         self.memory = RequestMemory(config.queued_max_request_bytes)
         self.connections: dict[int, _Connection] = {}
         self._next_connection = 0
@@ -168,14 +187,24 @@ class RpcServer:
                 _log.warning("rpc.refused", peer=address, reason="max.connections reached")
             writer.transport.abort()
             return
+        host = address.rpartition(":")[0]
+        if self._per_ip is not None and not self._per_ip.opened(host):
+            _log.warning("rpc.refused", peer=address, reason="max.connections.per.ip reached")
+            writer.transport.abort()
+            return
         number = self._next_connection
         self._next_connection += 1
         connection = _Connection(self, reader, writer, address)
         self.connections[number] = connection
         # Supervised, so that a bug in a handler is told and costs this connection only.
         task = self.supervisor.spawn(f"rpc.connection[{address}]", connection.run(), Policy.ISOLATED)
-        task.add_done_callback(lambda _: self.connections.pop(number, None))
+        task.add_done_callback(lambda _: self._ended(number, host))
         await connection.ended
+
+    def _ended(self, number: int, host: str) -> None:
+        self.connections.pop(number, None)
+        if self._per_ip is not None:
+            self._per_ip.closed(host)
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -231,6 +260,8 @@ class _Connection:
         self._flush_due = False
         #: Set whenever a request is answered: a reader that waits for room looks again.
         self._progress: asyncio.Future[None] | None = None
+        #: Nothing is read or begun before this moment: a quota is exceeded.
+        self._muted_until = 0.0
         self._charged = 0
         self._incomplete = 0
         now = self._loop.time()
@@ -247,6 +278,8 @@ class _Connection:
             if self._admission is not None:
                 self._admission.look_at_certificate(self._writer)
             while not self._closed:
+                if self._muted_until:
+                    await self._stay_mute()
                 memory = self.server.memory
                 if not memory.has_room:
                     await memory.wait_for_room(self, in_frame=self._incomplete > 0)
@@ -283,6 +316,8 @@ class _Connection:
                 continue
             cls = by_kind.get(frame.kind)
             is_fetch = cls in _FETCHES
+            if self._muted_until:
+                await self._stay_mute()
             if self._peer_is_slow() or self._is_full(is_fetch=is_fetch):  # else no coroutine for each request
                 await self._wait_until_may_dispatch(is_fetch=is_fetch)
                 if self._closed:
@@ -293,6 +328,16 @@ class _Connection:
                 self._flush()
                 await asyncio.sleep(0)
         self._flush()
+
+    async def _stay_mute(self) -> None:
+        """What is answered goes out; what is asked waits."""
+        self._flush()
+        while not self._closed and (left := self._muted_until - self._loop.time()) > 0:
+            self._frame_since = None  # it is we who are slow
+            await asyncio.sleep(min(left, SWEEP_INTERVAL_S))
+            self._last_active = self._loop.time()
+        self._muted_until = 0.0
+        self._note_incomplete()
 
     async def _wait_until_may_dispatch(self, *, is_fetch: bool) -> None:
         while not self._closed:
@@ -391,7 +436,8 @@ class _Connection:
         try:
             outcome = handler(Request(message, frame.body, self.peer))
         except ApiError as error:
-            outcome = _refusal(error)
+            # Who expects no answer would take a refusal for a breach of the protocol.
+            outcome = None if _is_one_way(message) else _refusal(error)
         if outcome is None or isinstance(outcome, Reply):
             slot.done, slot.reply = True, outcome
             return
@@ -440,7 +486,11 @@ class _Connection:
             released += slot.size
             self._fetches -= slot.is_fetch
             if slot.reply is not None:
-                buffers += encode_frame(slot.correlation_id, slot.reply.message, slot.reply.body)
+                if slot.reply.message is not SILENCE:
+                    buffers += encode_frame(slot.correlation_id, slot.reply.message, slot.reply.body)
+                if slot.reply.throttle_ms:
+                    until = self._loop.time() + slot.reply.throttle_ms / 1000
+                    self._muted_until = max(self._muted_until, until)
         if released:
             self._uncharge(released)
             self._last_active = self._loop.time()
@@ -520,6 +570,10 @@ class _Connection:
             self._writer.transport.abort()
         else:
             self._writer.close()
+
+
+def _is_one_way(message: Message) -> bool:
+    return isinstance(message, ReplicaFetchWake) or (isinstance(message, ProduceRequest) and message.acks == 0)
 
 
 def _refusal(error: ApiError) -> Reply:

@@ -60,8 +60,7 @@ class NodeSecurity:
     def _node_principals(self) -> frozenset[Principal]:
         config = self._config
         found: set[Principal] = set()
-        # By its name, because it belongs to the authorizer's part of the configuration.
-        for key, text in (("broker.principals", config.broker_principals), ("super.users", _super_users(config))):
+        for key, text in (("broker.principals", config.broker_principals), ("super.users", config.super_users)):
             for part in filter(None, (part.strip() for part in text.split(";"))):
                 try:
                     found.add(Principal.parse(part))
@@ -121,7 +120,3 @@ class NodeSecurity:
             config.inter_broker_username,
             config.inter_broker_password,
         ).open()
-
-
-def _super_users(config: BrokerConfig) -> str:
-    return str(getattr(config, "super_users", ""))

@@ -10,6 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, topic_config
+from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -28,6 +29,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.node.rights import NodeRights
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.rpc.messages import (
@@ -179,14 +181,17 @@ class MemoryPartitions:
         answers: list[FetchedPartition] = []
         buffers: list[Buffer] = []
         for wanted in request.partitions:
-            answer, mine = self._read_one(wanted, request.isolation)
+            left = request.max_bytes - sum(map(len, buffers))
+            answer, mine = self._read_one(wanted, request.isolation, min(left, wanted.max_bytes))
             answers.append(answer)
             buffers += mine
         size = sum(map(len, buffers))
         is_final = size >= request.min_bytes or any(answer.error for answer in answers)
         return tuple(answers), buffers, is_final
 
-    def _read_one(self, wanted: FetchPartition, isolation: int) -> tuple[FetchedPartition, list[Buffer]]:
+    def _read_one(
+        self, wanted: FetchPartition, isolation: int, max_bytes: int
+    ) -> tuple[FetchedPartition, list[Buffer]]:
         log = self.logs.get(TopicPartition(wanted.topic, wanted.partition))
         if log is None:
             code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -195,7 +200,7 @@ class MemoryPartitions:
         if not start <= wanted.fetch_offset <= end:
             code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
             return FetchedPartition(wanted.topic, wanted.partition, code, end, stable, start, 0), []
-        mine = log.read(wanted.fetch_offset, wanted.max_bytes, stable if isolation else end)
+        mine = log.read(wanted.fetch_offset, max_bytes, stable if isolation else end)
         aborted = tuple(
             AbortedTransaction(ProducerId(producer_id), Offset(first))
             for producer_id, first, last in log.aborted
@@ -269,6 +274,10 @@ class MemoryPartitions:
         return Offset(log.log_start_offset)
 
 
+async def _no_session() -> Coordinator:
+    raise NotSentError("no ZooKeeper here")
+
+
 class MemoryServices:
     """See the module. Set `kafka_endpoint` once the listener is bound."""
 
@@ -282,6 +291,7 @@ class MemoryServices:
         #: User -> mechanism -> credential as text.
         self.users: dict[str, dict[str, str]] = {}
         self.supervisor = supervisor
+        self.rights = NodeRights(config, clock, _no_session)
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}

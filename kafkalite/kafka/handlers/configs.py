@@ -46,6 +46,7 @@ class ConfigHandlers:
         results = []
         for resource in message.resources:
             try:
+                _check_resource(request, resource)
                 entries = await self._entries(resource, message)
             except ApiError as error:
                 results.append(result(int(error.code), str(error), resource.resource_type, resource.resource_name, ()))
@@ -102,18 +103,19 @@ class ConfigHandlers:
 
     async def alter(self, request: Request, message: Any) -> Any:
         response = wire.AlterConfigsResponse
-        return await self._alter_all(message, response, _replace)
+        return await self._alter_all(request, message, response, _replace)
 
     async def alter_incrementally(self, request: Request, message: Any) -> Any:
         response = wire.IncrementalAlterConfigsResponse
-        return await self._alter_all(message, response, _increment)
+        return await self._alter_all(request, message, response, _increment)
 
-    async def _alter_all(self, message: Any, response: Any, change: Any) -> Any:
+    async def _alter_all(self, request: Request, message: Any, response: Any, change: Any) -> Any:
         result = response.AlterConfigsResourceResponse
         results = []
         for resource in message.resources:
             code, text = 0, None
             try:
+                _check_resource(request, resource)
                 await self._alter(resource, change, message.validate_only)
             except ApiError as error:
                 code, text = int(error.code), str(error)
@@ -135,6 +137,15 @@ class ConfigHandlers:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
         if not validate_only and after != before:
             await self._services.set_topic_overrides(resource.resource_name, after)
+
+
+def _check_resource(request: Request, resource: Any) -> None:
+    """Raises ApiError."""
+    if resource.resource_type == _TOPIC:
+        if resource.resource_name in request.denied.topics:
+            raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    elif request.denied.cluster:
+        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def _replace(before: Mapping[str, str], changes: list[Any], base: TopicConfig) -> dict[str, str]:
