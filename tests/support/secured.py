@@ -13,7 +13,13 @@ from kafkalite.testing.certificates import Authority
 from kafkalite.testing.processes import ProcessCluster
 
 #: Everything that must not be seen anywhere.
-PASSWORDS = {"node": "nodes-hush-1", "admin": "admins-hush-2", "alice": "alices-hush-3"}
+PASSWORDS = {
+    "node": "nodes-hush-1",
+    "admin": "admins-hush-2",
+    "alice": "alices-hush-3",
+    "bob": "bobs-hush-6",
+    "mallory": "mallorys-hush-7",
+}
 PLAIN_PASSWORD = "plain-hush-4"
 ZOOKEEPER_AUTH = "super:zookeeper-hush-5"
 SECRETS = (*PASSWORDS.values(), PLAIN_PASSWORD, ZOOKEEPER_AUTH.partition(":")[2])
