@@ -7,10 +7,11 @@ SEED ?=
 SEEDS ?= 500
 START ?= 1
 JOBS ?= 2
+OLD ?= HEAD~1
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test check setup lint format types imports sim contract interop chaos bench peer rewrite docs checklist clean
+.PHONY: help demo test check setup lint format types imports sim contract interop sparks chaos rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -56,12 +57,26 @@ contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and
 interop: $(VENV)/.complete ## every foreign client that can be had here: Python, kcat, JavaScript, Java's own tools, Go
 	KAFKALITE_INTEROP=all $(PY) -m pytest tests/interop
 
+sparks: $(VENV)/.complete ## the Spark tests on the oldest and the newest Spark, Spark Connect, executors with the wheel alone
+	@.ci/sparks
+
 chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, restarts, a ZooKeeper restart
 	$(PY) -m kafkalite.testing.chaos --seconds 120
+
+rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then ten with OLD=COMMIT's code and this one's mixed
+	$(PY) -m bench.rolling --rounds 10
+	$(PY) -m bench.rolling --rounds 10 --old $(OLD)
 
 bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions
 	$(PY) -m bench.throughput
 	$(PY) -m bench.failover
+	$(PY) -m bench.silence
+
+dist: $(VENV)/.complete ## wheel and sdist in dist/, and a clean environment that sees them serve
+	.ci/dist $(PY)
+
+binary: $(VENV)/.complete ## dist/kafkalite: one file that serves without a Python installed
+	.ci/binary $(PY)
 
 peer: $(VENV)/.complete ## the same load on kafkalite and on Apache Kafka, side by side (needs Java and Maven)
 	$(PY) -m bench.kafka_peer
@@ -76,4 +91,4 @@ docs: $(VENV)/.complete ## regenerate the tables under docs/ that come from code
 	$(PY) -m kafkalite_cli.docs
 
 clean: ## remove what the targets made
-	rm -rf $(VENV) demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .sparks demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis

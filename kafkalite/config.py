@@ -30,10 +30,11 @@ def _key(
     high: int | None = None,
     choices: tuple[str, ...] = (),
     secret: bool = False,
+    dynamic: bool = False,
 ) -> Any:
     """`secret`: the value is shown nowhere: not in a repr, an error, DescribeConfigs or a page."""
-    metadata = {"doc": doc, "low": low, "high": high, "choices": choices, "secret": secret}
-    return field(default=default, metadata=metadata, repr=not secret)
+    meta = {"doc": doc, "low": low, "high": high, "choices": choices, "secret": secret, "dynamic": dynamic}
+    return field(default=default, metadata=meta, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,14 +106,16 @@ class BrokerConfig:
     log_dir_probe_interval_ms: int = _key(
         5_000, "how often a small file is written, synced and read on every disk, to find a dead one", low=100
     )
-    producer_id_expiration_ms: int = _key(86_400_000, "a silent producer's state is forgotten after", low=1)
+    producer_id_expiration_ms: int = _key(
+        86_400_000, "a silent producer's state is forgotten after", low=1, dynamic=True
+    )
     stray_delete_delay_ms: int = _key(60_000, "a stray replica directory is renamed, and removed after", low=0)
     stray_max_fraction_percent: int = _key(
         50, "refuse to set aside more than this share of local replicas at once (F19)", low=0, high=100
     )
 
     fetch_max_bytes: int = _key(57_671_680, "largest fetch answer", low=1024)
-    max_connections: int = _key(10_000, "open connections per listener", low=1)
+    max_connections: int = _key(10_000, "open connections per listener", low=1, dynamic=True)
     max_inflight_requests_per_connection: int = _key(64, "requests read ahead on one connection", low=1)
     queued_max_request_bytes: int = _key(268_435_456, "memory for requests under way, all connections", low=1)
     socket_request_max_bytes: int = _key(104_857_600, "largest request on the Kafka listener", low=1024)
@@ -137,6 +140,14 @@ class BrokerConfig:
         2_000,
         "a node that does not answer for so long loses its leaderships, or the controller's office; 0 never",
         low=0,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = _key(
+        0, "a replica that moves between disks of the node is copied so fast; 0: as fast as it goes", low=0
+    )
+    auto_leader_rebalance_enable: bool = _key(False, "give leaderships back to the preferred replicas now and then")
+    leader_imbalance_check_interval_seconds: int = _key(300, "... so often", low=1)
+    leader_imbalance_per_broker_percentage: int = _key(
+        10, "... to brokers that lack more than this share of theirs", low=0, high=100
     )
     controlled_shutdown_enable: bool = _key(True, "move leaders off before stopping")
     controlled_shutdown_max_wait_ms: int = _key(10_000, "patience of a controlled shutdown", low=0)
@@ -336,6 +347,63 @@ def _check_security(config: BrokerConfig) -> None:
         )
     if config.zookeeper_set_acl and not config.zookeeper_auth:
         raise ConfigError("zookeeper.set.acl needs zookeeper.auth")
+
+
+def is_dynamic(key: str) -> bool:
+    """Whether a broker takes a new value of this key (in any spelling) without a restart, as Kafka's does."""
+    key = ALIASES.get(key, key)
+    return key in TOPIC_KEYS or (key in BROKER_KEYS and bool(BROKER_KEYS[key][0].metadata["dynamic"]))
+
+
+def check_dynamic(key: str, value: str) -> None:
+    """Raises ConfigError if a broker cannot be given this value while it runs."""
+    if not is_dynamic(key):
+        known = ALIASES.get(key, key) in BROKER_KEYS
+        raise ConfigError(f"{key}: {'cannot be changed without a restart' if known else 'no such configuration'}")
+    broker_config({key: value})
+
+
+def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConfig:
+    """`static` with dynamic settings on top, the last layer the strongest (the cluster's, then the broker's own).
+
+    What was written by hand and means nothing, or may not change, is left out.
+    """
+    config = static
+    for layer in layers:
+        for raw, value in sorted(layer.items()):
+            try:
+                check_dynamic(raw, value)
+            except ConfigError:
+                continue
+            key = ALIASES.get(raw, raw)
+            if key in TOPIC_KEYS:
+                config = dataclasses.replace(config, topic=topic_config(config.topic, {key: value}))
+            else:
+                spec, kind = BROKER_KEYS[key]
+                config = dataclasses.replace(config, **{spec.name: _parse(key, spec, kind, value)})
+    return config
+
+
+#: The limits of reassignments (KIP-435, C13): cluster-wide dynamic settings, in both spellings of the KIP.
+LIMIT_PREFIXES = ("reassignment.parallel.", "parallel.reassignment.", "parallel.")
+REPLICAS = "replica.count"
+PARTITIONS = "partition.count"
+LEADER_MOVEMENTS = "leader.movements"
+#: As they are written by us.
+LIMIT_KEYS = tuple(LIMIT_PREFIXES[0] + name for name in (REPLICAS, PARTITIONS, LEADER_MOVEMENTS))
+
+
+def is_limit(key: str) -> bool:
+    """Whether the key names a limit, in any spelling."""
+    return any(key == prefix + name for prefix in LIMIT_PREFIXES for name in (REPLICAS, PARTITIONS, LEADER_MOVEMENTS))
+
+
+def parse_limit(value: str) -> int | None:
+    """A positive int, at most Kafka's Int.MAX; None if it is none."""
+    text = value.strip()
+    if not (text.isascii() and text.isdigit()) or len(text) > 10:
+        return None
+    return int(text) if 1 <= int(text) < 2**31 else None
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

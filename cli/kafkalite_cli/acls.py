@@ -100,7 +100,13 @@ def list_acls(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """The entries in force."""
+    """The entries in force.
+
+    Example:
+
+    \b
+      kafkalite admin acls list --topic orders --pattern match
+    """
     resources = _resources(topics, groups, transactions, is_cluster)
     filters = [AclFilter(int(kind), name, int(_PATTERNS[pattern]), principal) for kind, name in resources]
 
@@ -215,7 +221,14 @@ def add(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Add entries; those that are there stay."""
+    """Add entries; those that are there stay.
+
+    Examples:
+
+    \b
+      kafkalite admin acls add --producer --topic orders --allow-principal User:shop
+      kafkalite admin acls add --consumer --topic orders --group billing- --pattern prefixed --allow-principal User:billing
+    """
     resources = _resources(topics, groups, transactions, is_cluster)
     wanted = _wanted(resources, operations, is_producer=is_producer, is_consumer=is_consumer, idempotent=is_idempotent)
     found = _bindings(wanted, pattern, allowed, denied, allow_hosts, deny_hosts)
@@ -253,7 +266,13 @@ def remove(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Remove entries."""
+    """Remove entries.
+
+    Example:
+
+    \b
+      kafkalite admin acls remove --topic orders --yes
+    """
     resources = _resources(topics, groups, transactions, is_cluster)
     if not allowed and not denied and not operations and not (is_producer or is_consumer or allow_hosts or deny_hosts):
         if not resources:

@@ -14,6 +14,7 @@ from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId
 from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages import MetadataRequest, MetadataResponse, NewTopic, TopicMetadata, TopicResult
+from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 
@@ -30,6 +31,9 @@ VERBS = {
     "users": ("kafkalite_cli.users", "Users of SCRAM: who there is, their passwords."),
     "acls": ("kafkalite_cli.acls", "Who may do what."),
     "quotas": ("kafkalite_cli.quotas", "How fast users and clients may be."),
+    "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, what led there, what to do."),
+    "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
+    "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 
@@ -116,7 +120,14 @@ def create_topic(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Create a topic; returns when every node knows its leaders."""
+    """Create a topic; returns when every node knows its leaders.
+
+    Examples:
+
+    \b
+      kafkalite admin create-topic flights --partitions 6 --replication-factor 3 --set min.insync.replicas=2
+      kafkalite admin create-topic small --assignment "0=1,2;1=2,3"
+    """
     if assignment is not None and (partitions is not None or replication_factor is not None):
         raise click.UsageError("--assignment says how many partitions and replicas: not with the other two")
     topic = NewTopic(
@@ -170,7 +181,13 @@ def _has_leaders(topics: Sequence[TopicMetadata]) -> bool:
 @click.argument("name")
 @client_options
 def delete_topic(name: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Delete a topic with all its records."""
+    """Delete a topic with all its records.
+
+    Example:
+
+    \b
+      kafkalite admin delete-topic flights
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -184,7 +201,13 @@ def delete_topic(name: str, bootstrap: str, timeout_s: float, as_json: bool) -> 
 @admin.command("list-topics")
 @client_options
 def list_topics(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Every topic with its number of partitions and replicas."""
+    """Every topic with its number of partitions and replicas.
+
+    Example:
+
+    \b
+      kafkalite admin list-topics --json | jq -r '.topics[].topic'
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -208,7 +231,14 @@ def list_topics(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 @click.option("--internal", is_flag=True, help="Ask every node for its replicas: high watermark, log end, …")
 @client_options
 def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Leaders and replicas of topics (default: all)."""
+    """Leaders and replicas of topics (default: all).
+
+    Examples:
+
+    \b
+      kafkalite admin describe
+      kafkalite admin describe flights --internal
+    """
     out = Output(as_json)
 
     async def work() -> int:
@@ -302,7 +332,13 @@ def _ids(brokers: Sequence[int]) -> str:
 @admin.command("describe-cluster")
 @client_options
 def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Brokers and controller."""
+    """Brokers and controller.
+
+    Example:
+
+    \b
+      kafkalite admin describe-cluster
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -332,7 +368,14 @@ def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 @admin.command("health")
 @client_options
 def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """What any node sees wrong; exits 1 if there is anything."""
+    """What any node sees wrong, and what to do about it; exits 1 if there is anything.
+
+    Examples:
+
+    \b
+      kafkalite admin health
+      kafkalite admin health --json | jq -r '.problems[].what' | sort | uniq -c
+    """
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
@@ -346,7 +389,9 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
                 what = {"what": "broker.unreachable", "since_ms": now_ms, "detail": str(answer), "subject": str(node)}
                 problems.append({"broker_id": node, **what})
             else:
-                problems += [{"broker_id": node, **dataclasses.asdict(problem)} for problem in answer.problems]
+                problems += [{"broker_id": node, **dataclasses.asdict(told)} for told in answer.problems]
+        for problem in problems:
+            problem |= dataclasses.asdict(advice(str(problem["what"])))
         out = Output(as_json)
         if as_json:
             out.value({"healthy": not problems, "brokers": sorted(answers), "problems": problems}, "")
@@ -364,6 +409,10 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
                 for p in problems
             ]
             out.table("", ("problem", "subject", "seen by", "for", "detail"), rows)
+            for kind in sorted({str(p["what"]) for p in problems}, key=severity):
+                said = advice(kind)
+                click.echo(f"\n{kind}: {said.doing}".rstrip(": "))
+                click.echo(f"  you: {said.do}")
         return 1 if problems else 0
 
     code = run_async(work())

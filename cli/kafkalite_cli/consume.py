@@ -16,6 +16,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, LATEST, ConsumedRecord, Consumer
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite_cli.consume_group import consume_in_group
 from kafkalite_cli.output import client_options, connect, run_async
 from kafkalite_cli.produce import TOPIC_TIMEOUT_S
 
@@ -36,6 +37,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
     show_default=True,
     help="Fields: {topic} {partition} {offset} {timestamp} {key} {value} {headers}; \\n \\t \\0.",
 )
+@click.option("--group", metavar="G", help="As a member of this group: its share, from where the group is; commits.")
 @click.option("--read-committed", is_flag=True, help="Leave out aborted and open transactions.")
 @client_options
 def consume(
@@ -45,6 +47,7 @@ def consume(
     maximum: int | None,
     exit_at_end: bool,
     template: str,
+    group: str | None,
     read_committed: bool,
     bootstrap: str,
     timeout_s: float,
@@ -53,10 +56,22 @@ def consume(
     """Print committed records, by default one value per line; until SIGINT, --max or the end.
 
     With --json one object per line; keys and values that are not UTF-8 come as key_base64 and value_base64.
+
+    With --group the topic's partitions are shared among all members, Kafka's clients included (assignor "range"); each
+    goes on where the group is, or at --from where it has never been, and what is printed is committed.
+
+    Examples:
+
+    \b
+      kafkalite consume flights --from beginning --max 5
+      kafkalite consume flights --from beginning --exit-at-end --json | jq -r .key | sort | uniq -c
+      kafkalite consume flights --group billing --format '{partition}:{offset} {value}\n'
     """
     position = parse_start(start)
     if isinstance(position, int) and partition is None:
         raise click.UsageError("--from OFFSET needs --partition: each partition counts its own offsets")
+    if group is not None and partition is not None:
+        raise click.UsageError("--group shares the partitions out itself: not with --partition")
     show = json_line if as_json else formatter(template)
 
     async def work() -> None:
@@ -66,6 +81,10 @@ def consume(
                 text = f"{topic}-{partition}: the topic has {count} partitions"
                 raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
             keys = [TopicPartition(topic, number) for number in range(count) if partition in (None, number)]
+            if group is not None:
+                assert isinstance(position, str)  # an offset needs --partition
+                await consume_in_group(client, group, topic, position, maximum, exit_at_end, read_committed, show)
+                return
             strict = None if isinstance(position, int) else EARLIEST
             async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
                 consumer.assign(dict.fromkeys(keys, position))

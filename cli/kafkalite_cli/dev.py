@@ -36,6 +36,12 @@ def dev(
 
     Every Kafka client, the native client and Spark can use it. Prints `ready` and the bootstrap addresses.
     The ZooKeeper is in memory; with --dir its state and the logs are kept for the next run.
+
+    Examples:
+
+    \b
+      kafkalite dev
+      kafkalite dev --nodes 1 --dir data --set auto.create.topics.enable=false
     """
     logs.configure(level=log_level)
     extra = {}

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
-from kafkalite.config import BROKER_KEYS, TOPIC_KEYS
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.kafka.schema import schemas
 from kafkalite.rpc import messages
 from kafkalite.rpc.messages import Message, by_kind, response_kind
+from kafkalite_cli.docs_configuration import configuration_page
+from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -103,9 +104,9 @@ _KAFKA_DIFFERENCES = (
     ("Security", "TLS, SASL with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, SCRAM users: docs/security.md. No GSSAPI, OAUTHBEARER or delegation tokens. A listener without SASL answers SaslHandshake and SaslAuthenticate with ILLEGAL_SASL_STATE, as Kafka does."),
     ("ACLs", "Kafka's, in Kafka's znodes, if `authorizer.enabled` (docs/security.md). AddPartitionsToTxn 4 and later is for brokers only, as with Kafka."),
     ("Quotas", "Bytes produced and fetched, and request percentage, for users and client ids. Not `controller_mutation_rate`, not quotas of IP addresses. A batch larger than the quota of all windows is delivered."),
-    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics; broker configuration can be read."),
-    ("Partitions", "CreatePartitions is understood and refused with UNSUPPORTED_VERSION: partitions cannot be added yet."),
-    ("Reassignment", "AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders are not offered on this listener: use `kafkalite admin`."),
+    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, brokers and all brokers (an empty name); which keys of a broker take effect without a restart: docs/configuration.md. Kafka's broker-wide spellings (log.retention.ms) are taken and told as ours (retention.ms). The limits of reassignments (`reassignment.parallel.*`) are settings of all brokers. What is not set can be deleted whatever its name, as with Kafka."),
+    ("Reassignment", "Any broker takes AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders, not only the controller. A reassignment goes in batches (KIP-435) where limits are set: `replicas` of ListPartitionReassignments are all that there are or will be; the steps under way are in the tagged field 435, `current_batch`: per topic `name` and `partitions`, each with `partition_index`, `current_replicas` and `target_replicas`. Throttles are given with `kafkalite admin reassign --throttle`; Kafka's `*.replication.throttled.*` are refused."),
+    ("Disks", "DescribeLogDirs tells total and usable bytes. AlterReplicaLogDirs moves a replica between the disks of its node while it is in use; DescribeLogDirs shows the copy under way (`is_future_key`) with how far it is behind."),
 )  # fmt: skip
 
 
@@ -141,57 +142,20 @@ def kafka_protocol() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _key_rows(keys: dict[str, Any]) -> list[str]:
-    rows = ["| key | default | meaning |", "|---|---|---|"]
-    for key, (spec, _) in sorted(keys.items()):
-        value = spec.default
-        if isinstance(value, bool):
-            value = str(value).lower()
-        elif isinstance(value, tuple):
-            value = ",".join(value)
-        notes = [f"one of {', '.join(filter(None, spec.metadata['choices']))}"] if spec.metadata["choices"] else []
-        notes += ["secret"] if spec.metadata["secret"] else []
-        text = spec.metadata["doc"] + (f" ({'; '.join(notes)})" if notes else "")
-        rows.append(f"| `{key}` | {f'`{value}`' if value != '' else ''} | {text.replace('|', chr(92) + '|')} |")
-    return rows
-
-
-def configuration() -> str:
-    """Every key of the configuration."""
-    lines = [
-        "# Configuration",
-        "",
-        "Written by `make docs` from kafkalite/config.py; do not edit.",
-        "",
-        (
-            "Order of precedence: defaults, the TOML file (`serve --config`), the environment (`min.insync.replicas` is "
-            "`KAFKALITE_MIN_INSYNC_REPLICAS`), flags (`--set KEY=VALUE`), dynamic settings (`admin config`)."
-        ),
-        "",
-        "# Of a node",
-        "",
-        *_key_rows(BROKER_KEYS),
-        "",
-        "# Of a topic",
-        "",
-        "A node's values are the defaults for its topics.",
-        "",
-        *_key_rows(TOPIC_KEYS),
-    ]
-    return "\n".join(lines) + "\n"
-
-
 #: Page (relative to the repository) and the function that writes it.
 PAGES: dict[str, Callable[[], str]] = {
     "docs/rpc-api.md": rpc_api,
     "docs/kafka-protocol.md": kafka_protocol,
-    "docs/configuration.md": configuration,
+    "docs/configuration.md": configuration_page,
+    "docs/metrics.md": metrics_page,
+    "docs/grafana/kafkalite.json": grafana_dashboard,
 }
 
 
 def main() -> None:
     """Write every page."""
     for name, page in PAGES.items():
+        (ROOT / name).parent.mkdir(exist_ok=True)
         (ROOT / name).write_text(page(), encoding="utf-8")
 
 

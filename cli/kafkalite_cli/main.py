@@ -12,6 +12,7 @@ import os
 import sys
 
 import click
+from click.shell_completion import shell_complete
 
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, KafkaliteError, StartupRefused
 
@@ -21,10 +22,15 @@ COMMANDS = {
     "serve": ("kafkalite_cli.serve", "Run one node."),
     "dev": ("kafkalite_cli.dev", "Run a whole cluster in the foreground."),
     "zookeeper": ("kafkalite_cli.zookeeper", "Run an embedded ZooKeeper server."),
+    "top": ("kafkalite_cli.top", "Watch the whole cluster in the terminal."),
     "admin": ("kafkalite_cli.admin", "Look at the cluster and change it."),
     "produce": ("kafkalite_cli.produce", "Send lines from stdin to a topic."),
     "consume": ("kafkalite_cli.consume", "Print a topic's records."),
+    "completion": ("kafkalite_cli.completion", "Print a script that completes verbs in a shell."),
 }
+
+#: Set by the script that `completion` prints (click's protocol).
+COMPLETE_VARIABLE = "_KAFKALITE_COMPLETE"
 
 #: Refusals that say that the question was wrong.
 BAD_INPUT = frozenset(
@@ -43,6 +49,8 @@ BAD_INPUT = frozenset(
         ErrorCode.TOPIC_DELETION_DISABLED,
         ErrorCode.REASSIGNMENT_IN_PROGRESS,
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.INVALID_GROUP_ID,
     }
 )
 
@@ -115,5 +123,7 @@ def _tell(message: str, code: str, wants_json: bool, *, path: str = "kafkalite")
 
 
 def main() -> None:
-    """The entry point."""
+    """The entry point. A shell that asks for completions is answered, and nothing else happens."""
+    if instruction := os.environ.get(COMPLETE_VARIABLE):
+        sys.exit(shell_complete(cli, {}, "kafkalite", COMPLETE_VARIABLE, instruction))
     sys.exit(run(sys.argv[1:]))

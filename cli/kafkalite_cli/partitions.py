@@ -62,7 +62,13 @@ async def partition_count(client: AsyncClient, topic: str, timeout_s: float) -> 
 def add_partitions(
     topic: str, count: int | None, assignment: str | None, bootstrap: str, timeout_s: float, as_json: bool
 ) -> None:
-    """Add partitions to a topic; keyed records may go elsewhere from then on."""
+    """Add partitions to a topic; keyed records may go elsewhere from then on.
+
+    Example:
+
+    \b
+      kafkalite admin add-partitions flights --count 12
+    """
     if (count is None) == (assignment is None):
         raise click.UsageError("give --count, or --assignment")
     given = ()
@@ -86,10 +92,20 @@ def add_partitions(
 @click.command("remove-partitions")
 @click.argument("topic")
 @click.option("--count", type=click.IntRange(1), required=True, help="How many to remove, from the end.")
-@click.option("--drain", is_flag=True, help="Take no more records now; remove when retention has emptied them.")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Take no more records now; remove when all groups have read them, or retention has emptied them.",
+)
 @client_options
 def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Remove a topic's last partitions with their records."""
+    """Remove a topic's last partitions with their records.
+
+    Example:
+
+    \b
+      kafkalite admin remove-partitions flights --count 2 --drain
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -124,7 +140,14 @@ def elect(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Hold elections; exits 1 if one of them could not be held."""
+    """Hold elections; exits 1 if one of them could not be held.
+
+    Examples:
+
+    \b
+      kafkalite admin elect --preferred --all
+      kafkalite admin elect --unclean flights-3
+    """
     if kind is None:
         raise click.UsageError("give --preferred or --unclean")
     if everything == bool(partitions):

@@ -50,6 +50,12 @@ def produce(
     """Send the lines of stdin as records; print how many are acknowledged.
 
     --timeout is how long a record may take to be delivered.
+
+    Examples:
+
+    \b
+      seq 1 100000 | kafkalite produce flights
+      kafkalite produce flights --key-separator : < lines.txt
     """
     if idempotent and acks != "all":
         raise click.UsageError("--idempotent needs --acks all")

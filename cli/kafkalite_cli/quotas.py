@@ -61,7 +61,13 @@ def _name(name: str | None) -> str:
 @quotas.command("list")
 @client_options
 def list_quotas(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Every quota that is set."""
+    """Every quota that is set.
+
+    Example:
+
+    \b
+      kafkalite admin quotas list
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -95,7 +101,13 @@ def set_quota(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Set limits: producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage."""
+    """Set limits: producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage.
+
+    Example:
+
+    \b
+      kafkalite admin quotas set producer_byte_rate=10485760 --user shop
+    """
     entity = _entity(user, user_default, client_id, client_id_default)
     found: dict[str, str] = {}
     for limit in limits:
@@ -124,7 +136,13 @@ def delete(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Remove limits."""
+    """Remove limits.
+
+    Example:
+
+    \b
+      kafkalite admin quotas delete producer_byte_rate --user shop
+    """
     entity = _entity(user, user_default, client_id, client_id_default)
     _change(AlterQuotasRequest(entity, {}, keys), bootstrap, timeout_s, Output(as_json))
 

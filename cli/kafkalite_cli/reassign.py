@@ -10,13 +10,10 @@ from typing import Any
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.controller.limits import KEYS
 from kafkalite.controller.planner import Goal, Plan, make_plan
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ListReassignmentsRequest,
@@ -55,7 +52,14 @@ def plan(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Compute a plan with few movements and show it; nothing is moved."""
+    """Compute a plan with few movements and show it; nothing is moved.
+
+    Examples:
+
+    \b
+      kafkalite admin reassign plan --brokers 2,3,4 -o plan.json
+      kafkalite admin reassign plan --drain-broker 1 -o plan.json
+    """
     if brokers is None and not drain_broker and replicas is None:
         raise click.UsageError("give --brokers, --drain-broker or --replicas")
     allowed = None if brokers is None else frozenset(parse_brokers(brokers, "--brokers"))
@@ -233,27 +237,27 @@ def execute(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Order what a plan says: all of it, or nothing if a line of it is wrong."""
+    """Order what a plan says: all of it, or nothing if a line of it is wrong.
+
+    Examples:
+
+    \b
+      kafkalite admin reassign execute plan.json --max-replicas 1 --max-partitions 2 --watch
+      kafkalite admin reassign execute plan.json --throttle 50000000
+    """
     targets = read_plan(plan_path)
-    limits = {
-        key: str(value)
-        for key, value in zip(KEYS, (max_replicas, max_partitions, max_leader_movements), strict=True)
-        if value is not None
-    }
+    limits = (max_replicas or 0, max_partitions or 0, max_leader_movements or 0)
 
     async def work() -> None:
         out = Output(as_json)
         async with connect(bootstrap, timeout_s) as client:
-            if limits:
-                request = AlterConfigsRequest("brokers", "<default>", limits)
-                changed = await client.order(request, AlterConfigsResponse, timeout_s=timeout_s)
-                refuse(changed.error, changed.message)
             order = AlterReassignmentsRequest(
                 tuple(WantedReassignment(p.topic, p.partition, r, throttle or 0) for p, r in sorted(targets.items())),
                 int(timeout_s * 1000),
                 allow_replication_factor_change=allow_rf_change,
                 is_atomic=True,
                 may_replace=replace,
+                limits=limits,
             )
             answer = await client.order(order, AlterReassignmentsResponse, timeout_s=timeout_s + 5)
             _refuse_any(answer)
@@ -290,7 +294,13 @@ async def _ongoing(client: AsyncClient, timeout_s: float) -> tuple[Reassignment,
 @click.option("--watch", "is_watched", is_flag=True, help="Go on until all is done.")
 @client_options
 def status(is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """How far the reassignments are: partitions, bytes, rate, time left."""
+    """How far the reassignments are: partitions, bytes, rate, time left.
+
+    Example:
+
+    \b
+      kafkalite admin reassign status --watch
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -305,7 +315,13 @@ def status(is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) ->
 @reassign.command("list")
 @client_options
 def list_(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """The whole plan; what has a step is the current batch."""
+    """The whole plan; what has a step is the current batch.
+
+    Example:
+
+    \b
+      kafkalite admin reassign list
+    """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -354,7 +370,14 @@ def _told(each: Reassignment) -> dict[str, Any]:
 @click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
 def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Roll reassignments back to the replicas there were before (default: all of them)."""
+    """Roll reassignments back to the replicas there were before (default: all of them).
+
+    Examples:
+
+    \b
+      kafkalite admin reassign cancel
+      kafkalite admin reassign cancel flights-3
+    """
     named = [parse_partition(each) for each in partitions]
 
     async def work() -> None:

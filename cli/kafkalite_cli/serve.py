@@ -93,6 +93,12 @@ def serve(
     """Run one node until SIGTERM (a controlled shutdown; a second SIGTERM stops at once).
 
     Prints one JSON line {"event": "node.ready", …} on stdout once it serves. Logs go to stderr.
+
+    Examples:
+
+    \b
+      kafkalite serve --id 1 --zookeeper 127.0.0.1:2181 --log-dir /disk1 --log-dir /disk2
+      kafkalite serve --config /etc/kafkalite.toml --set min.insync.replicas=2
     """
     if not __debug__:
         raise click.ClickException("refusing to run under python -O: assertions guard the data")

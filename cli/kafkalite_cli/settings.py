@@ -56,7 +56,14 @@ def get(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """What is set; with KEYS also what holds without being set (topics)."""
+    """What is set; with KEYS also what holds without being set (topics).
+
+    Examples:
+
+    \b
+      kafkalite admin config get --topic flights
+      kafkalite admin config get --cluster
+    """
     request = DescribeConfigsRequest(*_entity(topic, broker, is_cluster))
 
     async def work() -> None:
@@ -100,7 +107,15 @@ def set_(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Set keys; all of them, or none if one is wrong."""
+    """Set keys; all of them, or none if one is wrong.
+
+    Examples:
+
+    \b
+      kafkalite admin config set --topic flights retention.ms=3600000
+      kafkalite admin config set --broker 2 max.connections=500
+      kafkalite admin config set --cluster min.insync.replicas=2
+    """
     from kafkalite_cli.admin import parse_settings
 
     _alter(_entity(topic, broker, is_cluster), parse_settings(pairs), (), bootstrap, timeout_s, as_json)
@@ -119,5 +134,11 @@ def delete(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Take keys away, so that the defaults hold again."""
+    """Take keys away, so that the defaults hold again.
+
+    Example:
+
+    \b
+      kafkalite admin config delete --topic flights retention.ms
+    """
     _alter(_entity(topic, broker, is_cluster), {}, keys, bootstrap, timeout_s, as_json)

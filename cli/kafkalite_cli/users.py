@@ -78,7 +78,13 @@ async def _in_zookeeper(connect_string: str, work: Callable[[Coordinator], Await
 @zookeeper_option
 @client_options
 def list_(names: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Users that have SCRAM credentials."""
+    """Users that have SCRAM credentials.
+
+    Example:
+
+    \b
+      kafkalite admin users list
+    """
 
     async def work() -> None:
         if zookeeper is not None:
@@ -137,7 +143,14 @@ def set_(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Make a user, or give it another password (one line on stdin)."""
+    """Make a user, or give it another password (one line on stdin).
+
+    Examples:
+
+    \b
+      kafkalite admin users set alice
+      kafkalite admin users set node --zookeeper zk1:2181
+    """
     if not name:
         raise click.UsageError("the name is empty")
     password = _password()
@@ -161,7 +174,13 @@ def set_(
 def delete(
     name: str, mechanisms: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout_s: float, as_json: bool
 ) -> None:
-    """Take a user's credentials away. Connections that are open stay so."""
+    """Take a user's credentials away. Connections that are open stay so.
+
+    Example:
+
+    \b
+      kafkalite admin users delete alice
+    """
     held = dict.fromkeys(mechanisms or _held(name, zookeeper, bootstrap, timeout_s), "")
     if not held:
         raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{name!r} has no SCRAM credentials")

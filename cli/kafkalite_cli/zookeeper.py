@@ -32,7 +32,13 @@ class _Stop(BaseException):
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--json", "as_json", is_flag=True, help="No effect: the ready line is JSON always.")
 def zookeeper(directory: Path, port: int, host: str, *, as_json: bool) -> None:
-    """Run a real ZooKeeper server (the jars that pyspark ships) until SIGTERM or Ctrl-C."""
+    """Run a real ZooKeeper server (the jars that pyspark ships) until SIGTERM or Ctrl-C.
+
+    Example:
+
+    \b
+      kafkalite zookeeper --dir zk --port 2181
+    """
     del as_json
     server = EmbeddedZooKeeper(directory.absolute(), port, host=host, class_cache=cache_directory())
 

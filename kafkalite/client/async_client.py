@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -54,8 +54,14 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 
-#: One node's patience for a question that any node can answer: a stopped process must not hold up the client.
+#: One node's patience for a question that any node can answer.
 ANY_NODE_TIMEOUT_S = 5.0
+#: ... after so long the next node is asked as well: a stopped process must not hold up the client.
+ASK_NEXT_AFTER_S = 0.3
+#: A node that was late like that is asked last for so long.
+LATE_FOR_S = 5.0
+#: An answer that takes so long makes the client look whether the leader is still the same.
+PROBE_AFTER_S = 0.5
 #: Of a connection attempt.
 CONNECT_TIMEOUT_S = 3.0
 
@@ -102,6 +108,8 @@ class AsyncClient:
         self._connections: dict[Endpoint, RpcConnection] = {}
         self._dialing: dict[Endpoint, asyncio.Task[RpcConnection | KafkaliteError]] = {}
         self._dial_failures: dict[Endpoint, tuple[int, float, str]] = {}
+        #: Nodes that were late -> until when they are asked last.
+        self._late: dict[Endpoint, float] = {}
         self._refreshing: asyncio.Task[KafkaliteError | None] | None = None
         self._rotation = rng.randrange(1 << 16)
         self._topics: set[str] = set()
@@ -236,7 +244,11 @@ class AsyncClient:
         known += [endpoint for endpoint in self._bootstrap if endpoint not in known]
         self._rotation += 1
         start = self._rotation % len(known)
-        return sorted(known[start:] + known[:start], key=lambda endpoint: endpoint in self._dial_failures)
+        now = self.now()
+        return sorted(
+            known[start:] + known[:start],
+            key=lambda endpoint: endpoint in self._dial_failures or self._late.get(endpoint, now) > now,
+        )
 
     # --- requests ----------------------------------------------------------------------------
 
@@ -257,17 +269,112 @@ class AsyncClient:
             connection.abort("a request was not answered")
             raise
 
-    async def call_any(
-        self, message: Message, *, timeout_s: float, node_timeout_s: float = ANY_NODE_TIMEOUT_S
-    ) -> Message:
-        """Ask any node until one answers; for requests that do no harm twice.
+    async def call_leader(
+        self,
+        broker_id: BrokerId,
+        message: Message,
+        keys: Collection[TopicPartition],
+        *,
+        timeout_s: float,
+        wait_s: float = 0.0,
+    ) -> Answer:
+        """Ask the leader of `keys`, once; given up as soon as another node leads one of them, for its process may have
+        been stopped and may never answer. For requests that do no harm twice.
+
+        Args:
+            wait_s: how long a leader that is well may take.
+        Raises:
+            RpcError, ApiError.
+        """
+        connection = await self.connection(broker_id)
+        deadline = self.now() + timeout_s
+        future = connection.send_nowait(message)
+        pause = wait_s + PROBE_AFTER_S
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(max(0.0, min(pause, deadline - self.now()))):
+                        return await asyncio.shield(future)
+                except TimeoutError:
+                    pause = PROBE_AFTER_S / 2
+                if self.now() >= deadline:
+                    connection.abort("a request was not answered")
+                    raise RpcTimeout(f"{type(message).__name__} was not answered within {timeout_s:g} s")
+                leaders = [self.view.leader(key) for key in keys]
+                if any(leader is not None and leader.broker_id != broker_id for leader in leaders):
+                    raise RpcTimeout(f"broker {broker_id} has not answered, and does not lead any more")
+                self.refresh_soon()
+        finally:
+            future.cancel()
+
+    async def call_any(self, message: Message, *, timeout_s: float) -> Message:
+        """Ask any node; each that is late lets the next be asked as well, and the first answer counts. For requests
+        that do no harm twice.
 
         Raises:
             ApiError: a refusal that another node or a later time would not change.
             RpcError: nobody answered in time.
         """
-        answer, _ = await self._ask_around(message, timeout_s=timeout_s, node_timeout_s=node_timeout_s)
-        return answer
+        deadline = self.now() + timeout_s
+        attempts = 0
+        while True:
+            outcome = await self._ask_overlapping(message, deadline)
+            if not isinstance(outcome, KafkaliteError):
+                return outcome
+            attempts += 1
+            pause = self.backoff.pause_s(attempts)
+            if self.broken is not None or self.now() + pause >= deadline:
+                raise outcome
+            await asyncio.sleep(pause)
+
+    async def _ask_overlapping(self, message: Message, deadline: float) -> Message | KafkaliteError:
+        """One round over all nodes: the first answer, or the last error. Raises ApiError."""
+        waiting = self._endpoints()
+        outcomes: asyncio.Queue[tuple[Endpoint, Message | KafkaliteError]] = asyncio.Queue(len(waiting))
+        asked: dict[Endpoint, asyncio.Task[None]] = {}
+        error: KafkaliteError = RpcNotSent("no node is known")
+        try:
+            while waiting or asked:
+                if waiting:
+                    endpoint = waiting.pop(0)
+                    question = self._ask_into(
+                        outcomes, endpoint, message, min(deadline, self.now() + ANY_NODE_TIMEOUT_S)
+                    )
+                    asked[endpoint] = self.supervisor.spawn(f"client.ask[{endpoint}]", question, Policy.ISOLATED)
+                try:
+                    async with asyncio.timeout(ASK_NEXT_AFTER_S if waiting else None):
+                        endpoint, outcome = await outcomes.get()
+                except TimeoutError:
+                    self._late.update(dict.fromkeys(asked, self.now() + LATE_FOR_S))
+                    continue
+                del asked[endpoint]
+                if not isinstance(outcome, KafkaliteError):
+                    self._late.pop(endpoint, None)
+                    return outcome
+                if isinstance(outcome, ApiError) and not is_retriable(outcome.code):
+                    raise outcome
+                error = outcome
+            return error
+        finally:
+            for task in asked.values():
+                task.cancel()
+
+    async def _ask_into(
+        self,
+        outcomes: asyncio.Queue[tuple[Endpoint, Message | KafkaliteError]],
+        endpoint: Endpoint,
+        message: Message,
+        until: float,
+    ) -> None:
+        """Ask one node; what comes of it goes into `outcomes`, whatever it is."""
+        outcome: Message | KafkaliteError = RpcNotSent(f"{endpoint}: the client is closed")
+        try:
+            connection = await self.connection_to(endpoint)
+            outcome, _ = await self._call(connection, message, (), max(0.0, until - self.now()))
+        except (RpcError, ApiError) as failure:
+            outcome = failure
+        finally:
+            outcomes.put_nowait((endpoint, outcome))
 
     async def _ask_around(self, message: Message, *, timeout_s: float, node_timeout_s: float) -> tuple[Message, bool]:
         """The answer, and whether an earlier try may have been executed."""
@@ -392,7 +499,8 @@ class AsyncClient:
                 try:
                     timeout = min(self.request_timeout_s, max(0.1, deadline - self.now()))
                     request = ListOffsetsRequest(tuple(entries), isolation)
-                    answer, _ = await self.call_node(node, request, timeout_s=timeout)
+                    keys = [TopicPartition(each.topic, each.partition) for each in entries]
+                    answer, _ = await self.call_leader(node, request, keys, timeout_s=timeout)
                 except RpcError as error:
                     last = error
                     continue
@@ -445,7 +553,9 @@ class AsyncClient:
                 request = FetchRequest(max_wait_ms, 1, max_bytes, (entry,), isolation)
                 timeout = max_wait_ms / 1000 + min(self.request_timeout_s, max(0.1, deadline - self.now()))
                 try:
-                    answer, body = await self.call_node(leader.broker_id, request, timeout_s=timeout)
+                    answer, body = await self.call_leader(
+                        leader.broker_id, request, [key], timeout_s=timeout, wait_s=max_wait_ms / 1000
+                    )
                     fetched = of_kind(answer, FetchResponse).partitions[0]
                     code = error_code(fetched.error)
                     if not fetched.error:
@@ -509,11 +619,17 @@ class AsyncClient:
         known = self.view.brokers.keys()
         await self.metadata((), timeout_s=timeout_s)
         nodes = sorted(known | self.view.brokers.keys())
-        tasks = [
-            self.supervisor.spawn(f"client.ask[{node}]", self._ask_one(node, message, timeout_s), Policy.ISOLATED)
-            for node in nodes
-        ]
-        return {node: await task for node, task in zip(nodes, tasks, strict=True)}
+        return await self.ask_nodes(dict.fromkeys(nodes, message), timeout_s=timeout_s)
+
+    async def ask_nodes(
+        self, questions: Mapping[BrokerId, Message], *, timeout_s: float = 10.0
+    ) -> dict[BrokerId, Message | KafkaliteError]:
+        """Ask these brokers at once, each its own question; an answer or an error for each."""
+        tasks = {
+            node: self.supervisor.spawn(f"client.ask[{node}]", self._ask_one(node, message, timeout_s), Policy.ISOLATED)
+            for node, message in questions.items()
+        }
+        return {node: await task for node, task in tasks.items()}
 
     async def ask_node(self, node: BrokerId, message: Message, *, timeout_s: float = 10.0) -> Message | KafkaliteError:
         """Ask one live broker; an error if there is no such broker."""

@@ -228,9 +228,11 @@ class Consumer:
             tuple(parts),
             self._isolation,
         )
-        timeout_s = self._max_wait_ms / 1000 + self._client.request_timeout_s
-        answer, body = await self._client.call_node(node, request, timeout_s=timeout_s)
+        wait_s = self._max_wait_ms / 1000
         by_key = {entry.key: entry for entry in entries}
+        answer, body = await self._client.call_leader(
+            node, request, by_key, timeout_s=wait_s + self._client.request_timeout_s, wait_s=wait_s
+        )
         at = 0
         for fetched in of_kind(answer, FetchResponse).partitions:
             records = body[at : at + fetched.records_size]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import structlog
 
-from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.async_client import PROBE_AFTER_S, AsyncClient
 from kafkalite.client.batching import ProducerBatch
 from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore, ProducerSettings
@@ -21,8 +21,6 @@ from kafkalite.rpc.messages import ProducePartition, ProduceRequest, ProduceResp
 
 _log = structlog.get_logger(__name__)
 
-#: An answer that takes so long makes the producer look whether the leader is still the same.
-PROBE_AFTER_S = 1.0
 #: No further request goes to a broker that has not taken so many bytes yet.
 MAX_BACKLOG_BYTES = 8 * 1024 * 1024
 #: `send` waits while more than this is not delivered (Kafka's buffer.memory).

@@ -105,6 +105,10 @@ class ProducerCore:
         self._producer_epoch = -1
         self._backoff = Backoff(rng)
         self._partitions: dict[TopicPartition, _Partition] = {}
+        #: Those with unfinished batches: few of thousands, and looked through at every wake-up.
+        self._busy: dict[TopicPartition, _Partition] = {}
+        #: No batch is older than the delivery timeout before this time.
+        self._expiry_bound = float("inf")
         self._next_number = 0
         self._flush_up_to = -1
         self._closing = False
@@ -143,6 +147,8 @@ class ProducerCore:
             batch = ProducerBatch(key, self._next_number, now)
             self._next_number += 1
             queue.append(batch)
+            self._busy[key] = partition
+            self._expiry_bound = min(self._expiry_bound, now + self.settings.delivery_timeout_s)
             news = True
         self.buffered_bytes += batch.append(record_key, value, headers, timestamp_ms, token)
         return news
@@ -154,11 +160,11 @@ class ProducerCore:
     @property
     def unfinished(self) -> bool:
         """Whether any record is not delivered or failed yet."""
-        return any(p.queue or p.in_flight for p in self._partitions.values())
+        return bool(self._busy)
 
     def unfinished_before(self, number: int) -> bool:
         """Whether any batch with a number below `number` is unfinished."""
-        return any(batch.number < number for p in self._partitions.values() for batch in (*p.in_flight, *p.queue))
+        return any(batch.number < number for p in self._busy.values() for batch in (*p.in_flight, *p.queue))
 
     @property
     def next_number(self) -> int:
@@ -174,11 +180,11 @@ class ProducerCore:
 
     def topics(self) -> list[str]:
         """Topics with unfinished batches, sorted."""
-        return sorted({key.topic for key, p in self._partitions.items() if p.queue or p.in_flight})
+        return sorted({key.topic for key in self._busy})
 
     def waiting_partitions(self) -> list[TopicPartition]:
         """Partitions with something to send, in a stable order."""
-        return [key for key, p in self._partitions.items() if p.queue]
+        return [key for key, p in self._busy.items() if p.queue]
 
     def plan(
         self, now: float, leader_of: Callable[[TopicPartition], BrokerId | None], has_room: Callable[[BrokerId], bool]
@@ -198,7 +204,7 @@ class ProducerCore:
         no_leader = False
         if self.needs_producer_id:
             return [], None, False
-        for partition in self._partitions.values():
+        for partition in self._busy.values():
             if not partition.queue:
                 continue
             ready_at = self._ready_at(partition, now)
@@ -343,8 +349,10 @@ class ProducerCore:
     def expire(self, now: float) -> tuple[list[Completion], float | None]:
         """Fail what is older than the delivery timeout; and when the next batch will be."""
         done: list[Completion] = []
+        if now < self._expiry_bound:
+            return done, self._expiry_bound if self._busy else None
         next_at: float | None = None
-        for partition in self._partitions.values():
+        for partition in list(self._busy.values()):
             for batch in (*partition.in_flight, *partition.queue):
                 deadline = batch.created_at + self.settings.delivery_timeout_s
                 if deadline <= now:
@@ -352,12 +360,13 @@ class ProducerCore:
                     done.append(Completion(batch, self._timed_out(batch)))
                 elif next_at is None or deadline < next_at:
                     next_at = deadline
+        self._expiry_bound = float("inf") if next_at is None else next_at
         return done, next_at
 
     def fail_all(self, error: KafkaliteError) -> list[Completion]:
         """The producer ends: nothing more will be sent."""
         done: list[Completion] = []
-        for partition in self._partitions.values():
+        for partition in list(self._busy.values()):
             for batch in (*partition.in_flight, *partition.queue):
                 self._finish(partition, batch)
                 done.append(Completion(batch, error))
@@ -365,7 +374,7 @@ class ProducerCore:
 
     def oldest_attempt_under_way(self) -> Sequence[ProducerBatch]:
         """The oldest batch under way of each partition."""
-        return [p.in_flight[0] for p in self._partitions.values() if p.in_flight]
+        return [p.in_flight[0] for p in self._busy.values() if p.in_flight]
 
     # --- inside ------------------------------------------------------------------------------
 
@@ -393,6 +402,7 @@ class ProducerCore:
 
     def _put_back(self, partition: _Partition, batch: ProducerBatch) -> None:
         """Queue the batch in its place: before everything that is newer."""
+        self._busy[partition.key] = partition
         older: list[ProducerBatch] = []
         while partition.queue and partition.queue[0].number < batch.number:
             older.append(partition.queue.popleft())
@@ -413,6 +423,8 @@ class ProducerCore:
             partition.in_flight.remove(batch)
         else:
             partition.queue.remove(batch)
+        if not partition.queue and not partition.in_flight:
+            del self._busy[partition.key]
         batch.node = None
         batch.closed = True
         self.buffered_bytes -= batch.size_bytes - HEADER_SIZE

@@ -143,12 +143,13 @@ class TransactionalClient(BlockingClient):
             attempts += 1
             self._pause(attempts, deadline, error)
 
-    def _find(self, key: str, deadline: float) -> BrokerId:
+    def _find(self, key: str, deadline: float, *, is_consumer_group: bool = False) -> BrokerId:
         """Raises ApiError, RpcError."""
+        request = FindCoordinatorRequest(key, is_consumer_group)
         attempts = 0
         while True:
             left = left_ms(deadline)
-            answer = self.call_any(FindCoordinatorRequest(key), FindCoordinatorResponse, timeout_ms=left)
+            answer = self.call_any(request, FindCoordinatorResponse, timeout_ms=left)
             code = error_code(answer.error)
             if code is ErrorCode.NONE:
                 if self.view.endpoint(answer.node_id) is None:

@@ -176,10 +176,13 @@ def on_controlled_shutdown(state: ControllerState, event: ControlledShutdownRece
     if not state.has_broker(event.broker_id, event.broker_epoch):
         code = ErrorCode.STALE_BROKER_EPOCH if event.broker_id in state.brokers else ErrorCode.BROKER_NOT_AVAILABLE
         return state, [ReplyShutdown(event.token, ControlledShutdownResponse(code))]
+    # Asked again because something remains that it leads: its followers have joined their ISRs again by now, and would
+    # as often as they are taken out.
+    again = event.broker_id in state.shutting_down
     state = dataclasses.replace(state, shutting_down=state.shutting_down | {event.broker_id})
     affected = tuple(
         partition
         for partition, known in state.partitions.items()
-        if known.leader == event.broker_id or event.broker_id in known.isr
+        if known.leader == event.broker_id or (event.broker_id in known.isr and not again)
     )
     return state, [ReadStates(affected, ControlledShutdown(event.broker_id, event.broker_epoch, event.token))]

@@ -11,7 +11,7 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.controller.candidate import Candidate, Won
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.events import Event
-from kafkalite.controller.leadership import Leadership, Source
+from kafkalite.controller.leadership import Balance, Leadership, Source
 from kafkalite.controller.limits import limits_from
 from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.problems import find_problems
@@ -32,6 +32,7 @@ from kafkalite.rpc.messages import (
     IsrChangedRequest,
     IsrChangedResponse,
 )
+from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)
 
@@ -58,6 +59,8 @@ class Controller:
         cluster_settings: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.stats = ControllerStats()
+        #: By partition, by broker id, and "" for the office itself; outlives the terms.
+        self.history = History(env.clock.wall_ms)
         self._config = config
         self._env = env
         self._supervisor = supervisor
@@ -106,6 +109,7 @@ class Controller:
                 except DeposedError as error:
                     self.stats.resignations += 1
                     _log.warning("controller.resigned", epoch=won.epoch, reason=str(error))
+                    self.history.note("", "controller.resigned", str(error))
                     await candidate.give_up()
         except SessionExpiredError:
             self._candidate = None
@@ -126,6 +130,7 @@ class Controller:
         phases = FailoverPhases("controller", won.vacant_since)
         phases.detected_ms = (self._env.clock.monotonic() - won.vacant_since) * 1000
         _log.info("controller.elected", epoch=won.epoch)
+        self.history.note("", "controller.in_office", f"controller epoch {won.epoch}")
 
         def channels(post: Callable[[Event], None]) -> Channels:
             return Channels(
@@ -158,9 +163,11 @@ class Controller:
             clock=self._env.clock,
             stats=self.stats,
             topic_config=self._topic_config,
+            balance=self._balance(),
             limits=lambda: limits_from(self._cluster_settings()),
             phases=phases,
             on_ready=lambda: _log.info("controller.ready", epoch=won.epoch),
+            history=self.history,
         )
         self._leadership = leadership
         watcher = self._supervisor.spawn(
@@ -173,6 +180,13 @@ class Controller:
             self._since.clear()
             leadership.close()
             watcher.cancel()
+
+    def _balance(self) -> Balance | None:
+        config = self._config
+        if not config.auto_leader_rebalance_enable:
+            return None
+        interval_s = float(config.leader_imbalance_check_interval_seconds)
+        return Balance(interval_s, config.leader_imbalance_per_broker_percentage)
 
     async def _watch_incumbency(self, candidate: Candidate, leadership: Leadership) -> None:
         """End the term when /controller is not ours any more, whoever removed it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from kafkalite.controller import (
+    balance,
     broker_changes,
     partition_changes,
     partition_orders,
@@ -14,6 +15,7 @@ from kafkalite.controller import (
     topic_writes,
 )
 from kafkalite.controller.events import (
+    BalanceDue,
     BrokerCleared,
     BrokersChanged,
     BrokerSuspected,
@@ -102,5 +104,7 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return partition_changes.on_states_written(state, event)
         case Ticked():
             return topic_changes.on_tick(state)
+        case BalanceDue():
+            return balance.on_balance_due(state, event)
         case _:
             assert_never(event)

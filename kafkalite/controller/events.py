@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkalite.controller.state import Replicas, Topic
-from kafkalite.coordination.znodes import PartitionRemoval
+from kafkalite.coordination.znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages import (
     ControlledShutdownResponse,
@@ -42,7 +42,8 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class PreferredElection:
-    """The order in /admin/preferred_replica_election, whose znode goes when it is done."""
+    """The order in /admin/preferred_replica_election, whose znode goes when it is done; version -1: nobody ordered it
+    (kafkalite.controller.balance)."""
 
     order_version: int
     #: Where nobody in sync is alive, a replica that is not may lead; records can be lost.
@@ -190,6 +191,7 @@ class ReassignmentRequested:
     targets: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
     malformed: str | None = None
+    limits: OrderLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +284,13 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True)
+class BalanceDue:
+    """Time to look whether brokers lead what they should; `percentage` of their leaderships may be elsewhere."""
+
+    percentage: int
+
+
+@dataclass(frozen=True, slots=True)
 class StatesRead:
     """State znodes as they are now. None: there is none.
 
@@ -350,6 +359,7 @@ Event = (
     | ReplicasStopped
     | InitialisationDue
     | Ticked
+    | BalanceDue
     | StatesRead
     | StatesWritten
     | TopicsWritten

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import assert_never
 
@@ -18,10 +19,14 @@ from kafkalite.config import TopicConfig
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
 from kafkalite.controller.events import (
+    Advance,
+    BalanceDue,
+    BeginDraining,
     BrokersChanged,
     BrokerSuspected,
     CloseChannel,
     ClusterRead,
+    ControlledShutdown,
     ControlledShutdownReceived,
     DeletionsRequested,
     DropDeletionOrders,
@@ -39,7 +44,9 @@ from kafkalite.controller.events import (
     PartitionRemoved,
     PartitionsDrained,
     Post,
+    PreferredElection,
     PreferredElectionRequested,
+    Purpose,
     ReadStates,
     ReassignmentRequested,
     RemovePartition,
@@ -48,10 +55,12 @@ from kafkalite.controller.events import (
     ReplyShutdown,
     RereadTopics,
     Resign,
+    Restart,
     Send,
     SettleOrder,
     StatesRead,
     StatesWritten,
+    TakeOffice,
     Ticked,
     TopicRemoved,
     TopicsChanged,
@@ -68,12 +77,24 @@ from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.env.seams import Clock
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.rpc.messages import ControlledShutdownResponse, IsrChangedRequest
+from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)
 
 TICK_S = 5.0
 #: Every so many ticks all topic znodes are read again: what somebody changed by hand is seen.
 TICKS_PER_FULL_READ = 6
+
+#: Why states are written, for people.
+_CAUSES: dict[type[Purpose], str] = {
+    Restart: "a replica asked for it: its disk failed, or is back",
+    Repair: "brokers came, went or changed",
+    TakeOffice: "a controller took office",
+    PreferredElection: "an election was ordered",
+    ControlledShutdown: "a broker is being stopped",
+    Advance: "a step of a reassignment",
+    BeginDraining: "the partition is being removed",
+}
 
 
 class Source(IntEnum):
@@ -90,6 +111,14 @@ class Source(IntEnum):
     TICK = 9
 
 
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """auto.leader.rebalance.enable: how often to look, and how much may be out of place."""
+
+    interval_s: float
+    percentage: int
+
+
 class Leadership:
     """Runs until the session ends (SessionExpiredError) or another controller is in office (DeposedError)."""
 
@@ -104,10 +133,13 @@ class Leadership:
         stats: ControllerStats,
         topic_config: Callable[[str], TopicConfig],
         limits: Callable[[], Limits],
+        balance: Balance | None,
         phases: FailoverPhases,
         on_ready: Callable[[], None],
+        history: History,
     ) -> None:
         self.state = state
+        self._history = history
         self.ready = False
         #: Registrations that cannot be used: path -> reason.
         self.malformed_brokers: Mapping[str, str] = {}
@@ -118,6 +150,8 @@ class Leadership:
         self._stats = stats
         self._topic_config = topic_config
         self._limits = limits
+        self._balance = balance
+        self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._stale_topics: set[str] = set()
         self._drained: dict[TopicPartition, None] = {}
         self._on_ready = on_ready
@@ -204,7 +238,9 @@ class Leadership:
         while True:
             if not self._has_work():
                 try:
-                    async with asyncio.timeout(TICK_S):
+                    async with asyncio.timeout(
+                        TICK_S if self._balance is None else min(TICK_S, self._balance.interval_s)
+                    ):
                         await self._wake.wait()
                 except TimeoutError:
                     ticks += 1
@@ -221,6 +257,7 @@ class Leadership:
 
     async def _turn(self) -> None:
         """One piece of news of each kind, so that none starves the others; the most urgent first."""
+        self._stats.queue_size = len(self._dirty) + len(self._posted) + bool(self._isr_changes)
         if self._deposed is not None:
             raise DeposedError(self._deposed)
         if self._expired:
@@ -231,6 +268,7 @@ class Leadership:
         if self._dirty:
             source = min(self._dirty)
             since = self._dirty.pop(source)
+            self._stats.event_queue.add((self._clock.monotonic() - since) * 1000)
             await self._read_source(source, since)
         if self._isr_changes:
             changed, self._isr_changes = tuple(self._isr_changes), {}
@@ -238,6 +276,9 @@ class Leadership:
         if self._drained:
             drained, self._drained = tuple(sorted(self._drained)), {}
             await self._handle(PartitionsDrained(drained))
+        if self._balance is not None and self._clock.monotonic() >= self._balance_due:
+            self._balance_due = self._clock.monotonic() + self._balance.interval_s
+            await self._handle(BalanceDue(self._balance.percentage))
         if self._posted:
             event = self._posted.pop(0)
             if isinstance(event, BrokerSuspected) and self.state.has_broker(event.broker_id, event.broker_epoch):
@@ -447,6 +488,7 @@ class Leadership:
                 return event
             case Note(event_name, subject, detail):
                 _log.info(f"controller.{event_name}", subject=subject, detail=detail)
+                self._history.note(subject, f"controller.{event_name}", detail)
             case Resign(reason):
                 raise DeposedError(reason)
             case _:
@@ -457,6 +499,12 @@ class Leadership:
         written, conflicts = await self._storage.write_states(effect.writes, effect.chunk)
         self._stats.unclean_elections += effect.unclean
         self._stats.leader_elections += len(written)
+        cause = _CAUSES[type(effect.purpose)]
+        for partition, state in written.items():
+            detail = f"leader {state.leader}, epoch {state.leader_epoch}, ISR {list(state.isr)}; {cause}"
+            self._history.note(str(partition), "controller.elected", detail)
+        for partition in conflicts:
+            self._history.note(str(partition), "controller.conflict", f"its state was changed meanwhile; {cause}")
         if self._phases is not None:
             self._phases.written_ms = self._since(self._phases)
             self._phases.partitions += len(written)
@@ -487,6 +535,8 @@ def _reassignment(order: tuple[bytes, int] | None) -> ReassignmentRequested:
     if order is None:
         return ReassignmentRequested({})
     try:
-        return ReassignmentRequested(znodes.decode_reassignment(order[0]), znodes.decode_throttles(order[0]))
+        data = order[0]
+        targets, throttles = znodes.decode_reassignment(data), znodes.decode_throttles(data)
+        return ReassignmentRequested(targets, throttles, limits=znodes.decode_order_limits(data))
     except znodes.ZnodeError as error:
         return ReassignmentRequested({}, malformed=error.reason)

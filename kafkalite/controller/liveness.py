@@ -32,6 +32,8 @@ MAX_PATIENCE_FACTOR = 16
 PROBATION_S = 1.0
 #: Wrong suspicions are forgotten after so long.
 FORGET_S = 300.0
+#: No answer is waited for less than this.
+MIN_WAIT_S = 0.05
 #: Our own loop was late by so much: what was not heard meanwhile says nothing of the others.
 OWN_PAUSE_S = 0.5
 
@@ -115,7 +117,9 @@ class Liveness:
         while True:
             began = self._env.clock.monotonic()
             patience = self._timeout_s * self._patience_factor(watched.broker.broker_id)
-            refused, answered = await self._beat(watched, patience)
+            # When it was last heard counts, not when this question was put.
+            left = patience if watched.is_suspected else max(watched.heard_at + patience - began, MIN_WAIT_S)
+            refused, answered = await self._beat(watched, left)
             now = self._env.clock.monotonic()
             if answered:
                 if now - watched.heard_at > 2 * self._interval_s + OWN_PAUSE_S:
@@ -125,16 +129,20 @@ class Liveness:
                     self._clear(watched, now)
             else:
                 watched.answering_since = now
-                if now - began > patience + OWN_PAUSE_S:
+                if now - began > left + OWN_PAUSE_S:
                     watched.heard_at = now  # we were stopped ourselves
                 elif not watched.is_suspected and (refused or now - watched.heard_at >= patience):
                     self._suspect(watched, "refuses connections" if refused else "does not answer", refused)
+            paused_at = self._env.clock.monotonic()
             if refused and watched.is_suspected:
                 await asyncio.sleep(self._interval_s)
             elif answered:
                 await self._pause(watched)
             else:
                 await asyncio.sleep(min(self._interval_s, 0.05))
+            now = self._env.clock.monotonic()
+            if now - paused_at > self._interval_s + OWN_PAUSE_S:
+                watched.heard_at = now  # we were stopped ourselves, between two questions
 
     async def _beat(self, watched: _Watched, patience: float) -> tuple[bool, bool]:
         """One question: (the process is surely not there, it has answered)."""

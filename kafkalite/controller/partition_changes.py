@@ -211,7 +211,7 @@ def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[E
         case Advance() | BeginDraining():
             return []
         case PreferredElection(version, _):
-            return [DropPreferredElection(version)]
+            return [DropPreferredElection(version)] if version >= 0 else []
         case ControlledShutdown(broker_id, _, token):
             paused = pause_replicas(state, broker_id, "ControlledShutdown") if broker_id in state.brokers else []
             response = ControlledShutdownResponse(ErrorCode.NONE, still_led(state, broker_id, state.partitions))

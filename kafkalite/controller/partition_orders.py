@@ -4,7 +4,7 @@ Adding: one transaction puts the partition into the topic's znode and takes the 
 is initialised, by this controller or by the next.
 
 Removing: the last partitions of a topic only, so that what remains is numbered without a gap.
-1. with drain: the leader takes no more records, until nothing is left (retention, DeleteRecords);
+1. with drain: the leader takes no more records, until nothing is left (retention, DeleteRecords, or all groups have read it);
 2. one transaction takes the partition out of the topic's znode and notes in the order who had it;
 3. replicas remove their files; those on dead brokers when they return;
 4. state and order go. Until then the number is not given out again: an old replica would pass for a new one's.

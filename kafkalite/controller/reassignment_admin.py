@@ -48,6 +48,7 @@ class _Cluster:
     ordered: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int]
     version: int | None
+    limits: znodes.OrderLimits = znodes.NO_LIMITS
 
 
 class ReassignmentAdmin:
@@ -91,7 +92,8 @@ class ReassignmentAdmin:
                 return tuple(results), {}
             new = {TopicPartition(w.topic, w.partition): w.replicas or () for w in good}
             throttles = {TopicPartition(w.topic, w.partition): w.throttle for w in good}
-            data = znodes.encode_reassignment({**cluster.ordered, **new}, {**cluster.throttles, **throttles})
+            limits = request.limits if any(request.limits) else cluster.limits
+            data = znodes.encode_reassignment({**cluster.ordered, **new}, {**cluster.throttles, **throttles}, limits)
             try:
                 if cluster.version is None:
                     await zk.ensure_path(paths.parent(paths.REASSIGN_PARTITIONS))
@@ -119,7 +121,8 @@ class ReassignmentAdmin:
         except znodes.ZnodeError as error:
             reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
-        return _Cluster(topics, frozenset(brokers), ordered, throttles, stat.version)
+        limits = znodes.decode_order_limits(data)
+        return _Cluster(topics, frozenset(brokers), ordered, throttles, stat.version, limits)
 
     async def _wait_for_controller(self, written: Mapping[TopicPartition, Replicas]) -> None:
         """Until the topics' znodes show what was ordered."""

@@ -31,6 +31,7 @@ from kafkalite.controller.events import (
     TopicChange,
     WriteTopics,
 )
+from kafkalite.controller.limits import limits_of_order, stricter
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignment_steps import next_step
 from kafkalite.controller.state import ControllerState, Replicas, Topic
@@ -65,7 +66,7 @@ def on_reassignment_requested(state: ControllerState, event: ReassignmentRequest
     if event.malformed is not None:
         return state, effects
     throttles = {partition: event.throttles.get(partition, 0) for partition in event.targets}
-    state = dataclasses.replace(state, order=event.targets, throttles=throttles)
+    state = dataclasses.replace(state, order=event.targets, throttles=throttles, order_limits=event.limits)
     return state, [*effects, LookAtMoves()] if event.targets else effects
 
 
@@ -80,7 +81,7 @@ def on_moves_due(state: ControllerState, event: MovesDue) -> Decision:
         order = {partition: target for partition, target in state.order.items() if partition not in done}
         state = dataclasses.replace(state, order=order)
         effects.append(SettleOrder(done))
-    advance = Advance(event.limits, event.min_insync)
+    advance = Advance(stricter(event.limits, limits_of_order(state.order_limits)), event.min_insync)
     known = {partition: state.partitions[partition] for partition, _ in state.moves() if partition in state.partitions}
     chosen = [partition for change in _advance(state, advance, known) for partition in change.partitions]
     if chosen:

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafkalite.coordination.znodes import Move
+from kafkalite.coordination.znodes import NO_LIMITS, Move, OrderLimits
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicId, TopicPartition
 
 Replicas = tuple[BrokerId, ...]
@@ -103,6 +103,8 @@ class ControllerState:
     #: What /admin/reassign_partitions holds: its entries go when they are done.
     order: Mapping[TopicPartition, Replicas] = field(default_factory=dict)
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
+    #: What that order limits itself to, beside the cluster's limits.
+    order_limits: OrderLimits = NO_LIMITS
     #: (partition, broker) whose files a step of a reassignment wanted gone, and which are.
     dropped: frozenset[tuple[TopicPartition, BrokerId]] = frozenset()
     removals: Mapping[TopicPartition, Removal] = field(default_factory=dict)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from kafkalite.telemetry.counters import Timing
+
 
 @dataclass(slots=True)
 class FailoverPhases:
@@ -45,5 +47,8 @@ class ControllerStats:
     unclean_elections: int = 0
     leader_elections: int = 0
     queue_overflows: int = 0
+    #: From the moment that news is known until it is taken up.
+    event_queue: Timing = field(default_factory=Timing)
+    queue_size: int = 0
     last_broker_failover: FailoverPhases | None = None
     last_controller_failover: FailoverPhases | None = None

@@ -412,6 +412,7 @@ class Storage:
             try:
                 data, stat = await self.read(lambda: self._zk.get(paths.REASSIGN_PARTITIONS))
                 ordered, throttles = znodes.decode_reassignment(data), znodes.decode_throttles(data)
+                limits = znodes.decode_order_limits(data)
             except (NoNodeError, znodes.ZnodeError):
                 return
             left = {partition: target for partition, target in ordered.items() if done.get(partition) != target}
@@ -419,7 +420,9 @@ class Storage:
                 return
             op: Op = Delete(paths.REASSIGN_PARTITIONS, stat.version)
             if left:
-                op = SetData(paths.REASSIGN_PARTITIONS, znodes.encode_reassignment(left, throttles), stat.version)
+                op = SetData(
+                    paths.REASSIGN_PARTITIONS, znodes.encode_reassignment(left, throttles, limits), stat.version
+                )
             if await self._fenced([op]):
                 return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -36,6 +37,8 @@ class SessionKeeper:
 
     def __init__(self, env: Env, connect: str, session_timeout_ms: int) -> None:
         self.current: Coordinator | None = None
+        #: How often a session was opened, suspended, connected again, expired: for the metrics.
+        self.changes: Counter[str] = Counter()
         self._env = env
         self._connect = connect
         self._timeout_ms = session_timeout_ms
@@ -113,6 +116,7 @@ class SessionKeeper:
             self.current = coordinator
             coordinator.on_state(lambda state, of=coordinator: self._changed(of, state))  # type: ignore[misc]
             self._present.set()
+            self.changes["opened"] += 1
             _log.info("session.opened", session=f"{coordinator.session_id:x}")
             return coordinator
         return None
@@ -145,6 +149,7 @@ class SessionKeeper:
     def _changed(self, coordinator: Coordinator, state: SessionState) -> None:
         if coordinator is not self.current:
             return
+        self.changes[state.value] += 1
         _log.info(f"session.{state.value}", session=f"{coordinator.session_id:x}")
         if state is not SessionState.EXPIRED:
             return

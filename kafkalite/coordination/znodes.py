@@ -87,6 +87,11 @@ class Move:
     throttle: int = 0
 
 
+#: KIP-435's three limits for one order: replicas at once per partition, partitions, leader movements; 0 none.
+OrderLimits = tuple[int, int, int]
+NO_LIMITS: OrderLimits = (0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicZnode:
     """/brokers/topics/T: partition -> assigned replicas (the first is preferred); a reassignment's parts (KIP-455).
@@ -466,16 +471,28 @@ def decode_partition_state(data: bytes, zk_version: int, path: str = "") -> Lead
 
 
 def encode_reassignment(
-    targets: Mapping[TopicPartition, Sequence[BrokerId]], throttles: Mapping[TopicPartition, int] | None = None
+    targets: Mapping[TopicPartition, Sequence[BrokerId]],
+    throttles: Mapping[TopicPartition, int] | None = None,
+    limits: OrderLimits = NO_LIMITS,
 ) -> bytes:
-    """/admin/reassign_partitions. No replicas: call it off. `throttles` in bytes/s is ours, beside Kafka's fields."""
+    """/admin/reassign_partitions. No replicas: call it off. `throttles` in bytes/s and `limits` are ours, beside Kafka's
+    fields; the limits end with the order, when its last entry is taken out."""
     items: list[dict[str, object]] = []
     for each in sorted(targets):
         item: dict[str, object] = {"topic": each.topic, "partition": each.partition, "replicas": list(targets[each])}
         if throttles and throttles.get(each):
             item["throttle"] = throttles[each]
         items.append(item)
-    return _write({"version": 1, "partitions": items})
+    return _write({"version": 1, "partitions": items, **({"limits": list(limits)} if any(limits) else {})})
+
+
+def decode_order_limits(data: bytes) -> OrderLimits:
+    """The limits of an order that `decode_reassignment` accepts; what is no limit is none. Never raises for those."""
+    found = _read(data, "/admin/reassign_partitions").fields.get("limits")
+    if not isinstance(found, list) or len(found) != 3:
+        return NO_LIMITS
+    replicas, partitions, movements = (each if type(each) is int and each > 0 else 0 for each in found)
+    return replicas, partitions, movements
 
 
 def decode_reassignment(data: bytes, path: str = "/admin/reassign_partitions") -> dict[TopicPartition, Replicas]:

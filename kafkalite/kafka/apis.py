@@ -29,7 +29,8 @@ OFFERED = {
     "DescribeAcls": (0, 3), "CreateAcls": (0, 3), "DeleteAcls": (0, 3), "DescribeClientQuotas": (0, 1),
     "AlterClientQuotas": (0, 1), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0), "ListTransactions": (0, 1),
     "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2), "DescribeUserScramCredentials": (0, 0),
-    "AlterUserScramCredentials": (0, 0),
+    "AlterUserScramCredentials": (0, 0), "AlterReplicaLogDirs": (0, 2), "ElectLeaders": (0, 2),
+    "AlterPartitionReassignments": (0, 0), "ListPartitionReassignments": (0, 0), "DescribeTopicPartitions": (0, 0),
 }  # fmt: skip
 
 #: Versions that are advertised and refused: librdkafka turns compression off unless Produce begins at 0

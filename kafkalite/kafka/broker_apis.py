@@ -11,6 +11,8 @@ from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
+from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
+from kafkalite.kafka.handlers.partitions import PartitionHandlers
 from kafkalite.kafka.handlers.sasl import SaslHandlers
 from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
@@ -20,7 +22,7 @@ from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka.transactions.groups import TransactionGroups
 from kafkalite.kafka.transactions.markers import LocalMarkers, MarkerChannels
-from kafkalite.model import Endpoint
+from kafkalite.model import Endpoint, TopicPartition
 
 
 class KafkaSide:
@@ -39,6 +41,8 @@ class KafkaSide:
             **ClusterHandlers(services).table(),
             **DataHandlers(services).table(),
             **TopicHandlers(services).table(),
+            **PartitionHandlers(services).table(),
+            **LogDirHandlers(services).table(),
             **ConfigHandlers(services).table(),
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups).table(),
@@ -59,6 +63,10 @@ class KafkaSide:
     def topics_deleted(self, topics: Iterable[str]) -> None:
         """Offsets committed for them are purged, on the nodes that coordinate the groups."""
         self._services.supervisor.spawn("groups.purge", self.groups.topics_deleted(topics), Policy.ISOLATED)
+
+    def partitions_removed(self, partitions: Iterable[TopicPartition]) -> None:
+        """The same for partitions that have left their topics."""
+        self._services.supervisor.spawn("groups.purge", self.groups.partitions_removed(partitions), Policy.ISOLATED)
 
     async def close(self) -> None:
         await self.listener.close()

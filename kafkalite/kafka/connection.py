@@ -62,7 +62,8 @@ class Request:
     """One request under way. Whoever handles it calls `respond` (or `respond_nothing`) exactly once."""
 
     __slots__ = (
-        "api", "bill", "buffers", "client_id", "connection", "correlation_id", "denied", "is_answered", "version"
+        "api", "began", "bill", "buffers", "client_id", "connection", "correlation_id", "denied", "is_answered",
+        "returned", "version",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,9 @@ class Request:
         self.bill: Bill | None = None
         self.buffers: list[Buffer] = []
         self.is_answered = False
+        #: Monotonic seconds: when the handler was called, and when it returned.
+        self.began = 0.0
+        self.returned = 0.0
 
     @property
     def client_host(self) -> str:
@@ -122,6 +126,7 @@ class Request:
         if self.bill is not None:
             self.bill.settle(None)
         self.is_answered = True
+        self.connection.listener.timed(self)
         self.connection.answered(self)
 
 

@@ -26,6 +26,7 @@ from kafkalite.kafka.connection import KafkaConnection, Request
 from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.services import Services
 from kafkalite.model import Endpoint
+from kafkalite.telemetry.counters import Requests
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -62,6 +63,8 @@ class KafkaListener:
         self.guard = Guard(services, access) if access.authorizer is not None else None
         self._per_ip = services.rights.connection_limits()
         self.connections: dict[KafkaConnection, None] = {}
+        self.monotonic = services.clock.monotonic
+        self.requests = Requests()
         #: Bytes in buffers of half received requests.
         self.memory_bytes = 0
         self._memory_max = config.queued_max_request_bytes
@@ -212,6 +215,7 @@ class KafkaListener:
         if request.version not in api.served_versions:
             request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
+        request.began = self.monotonic()
         if self._quotas.is_active and api.name not in EXEMPT:
             request.bill = Bill(self._quotas, self.services.clock, request.principal, request.client_id)
         try:
@@ -219,6 +223,7 @@ class KafkaListener:
         except ApiError as error:
             request.respond(refusal(api, message, request.version, error.code, str(error)))
             return
+        request.returned = self.monotonic()
         if result is None:
             return
         if type(result) is CoroutineType:
@@ -240,6 +245,14 @@ class KafkaListener:
         if request.bill is not None:
             request.bill.started()
         return result
+
+    def timed(self, request: Request) -> None:
+        """A request has its answer: for the metrics."""
+        if request.api is not None and request.began:
+            now = self.monotonic()
+            # Answered from within the handler: all of it was our own work.
+            returned = request.returned or now
+            self.requests.add(request.api.name, returned - request.began, now - request.began)
 
     async def _finish(self, request: Request, message: Any, work: Coroutine[Any, Any, Any]) -> None:
         api = request.api

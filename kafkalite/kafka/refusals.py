@@ -91,7 +91,9 @@ def _metadata(message: Any, version: int, code: int, text: str) -> Any:
     topics = message.topics or ()
     return wire.MetadataResponse(
         topics=[
-            wire.MetadataResponse.MetadataResponseTopic(error_code=code, name=topic.name, topic_id=topic.topic_id)
+            wire.MetadataResponse.MetadataResponseTopic(
+                error_code=code, name=topic.name if version >= 12 else topic.name or "", topic_id=topic.topic_id
+            )
             for topic in topics
         ]
     )
@@ -297,6 +299,40 @@ def _alter_client_quotas(message: Any, version: int, code: int, text: str) -> An
     )
 
 
+def _elect_leaders(message: Any, version: int, code: int, text: str) -> Any:
+    response = wire.ElectLeadersResponse
+    if version >= 1:
+        return response(error_code=code)
+    return response(
+        replica_election_results=[
+            response.ReplicaElectionResult(
+                topic.topic, [response.PartitionResult(index, code, text or None) for index in topic.partitions]
+            )
+            for topic in message.topic_partitions or ()
+        ]
+    )
+
+
+def _alter_replica_log_dirs(message: Any, version: int, code: int, text: str) -> Any:
+    response = wire.AlterReplicaLogDirsResponse
+    return response(
+        results=[
+            response.AlterReplicaLogDirTopicResult(
+                topic.name, [response.AlterReplicaLogDirPartitionResult(index, code) for index in topic.partitions]
+            )
+            for directory in message.dirs
+            for topic in directory.topics
+        ]
+    )
+
+
+def _describe_topic_partitions(message: Any, version: int, code: int, text: str) -> Any:
+    response = wire.DescribeTopicPartitionsResponse
+    return response(
+        topics=[response.DescribeTopicPartitionsResponseTopic(code, topic.name) for topic in message.topics]
+    )
+
+
 _BY_API: dict[str, Refusal] = {
     "Produce": _produce, "Fetch": _fetch, "ListOffsets": _list_offsets, "OffsetForLeaderEpoch": _offset_for_leader_epoch,
     "DeleteRecords": _delete_records, "Metadata": _metadata, "CreateTopics": _create_topics,
@@ -307,7 +343,8 @@ _BY_API: dict[str, Refusal] = {
     "WriteTxnMarkers": _write_markers, "DescribeProducers": _describe_producers,
     "DescribeTransactions": _describe_transactions, "CreateAcls": _create_acls, "DeleteAcls": _delete_acls,
     "DescribeClientQuotas": _describe_client_quotas, "AlterClientQuotas": _alter_client_quotas,
-    "SaslHandshake": _sasl_handshake, "AlterUserScramCredentials": _alter_users,
+    "SaslHandshake": _sasl_handshake, "AlterUserScramCredentials": _alter_users, "ElectLeaders": _elect_leaders,
+    "AlterReplicaLogDirs": _alter_replica_log_dirs, "DescribeTopicPartitions": _describe_topic_partitions,
 }  # fmt: skip
 
 

@@ -19,14 +19,20 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.rpc.messages import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     FetchedPartition,
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
     MetadataResponse,
     ProducedPartition,
     TopicResult,
@@ -48,14 +54,37 @@ INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 
 
 @dataclass(frozen=True, slots=True)
+class LogDirReplica:
+    """One replica in a directory. `lag`: records that its log end is behind, the high watermark or (`is_future`: it is
+    on its way into this directory) the replica that it will replace."""
+
+    partition: TopicPartition
+    size_bytes: int
+    lag: int
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LogDir:
-    """One directory. `partitions`: (partition, size in bytes, how far its log end is behind the high watermark)."""
+    """One directory; -1 bytes: not known."""
 
     path: str
     error: ErrorCode
     total_bytes: int
     usable_bytes: int
-    partitions: tuple[tuple[TopicPartition, int, int], ...]
+    replicas: tuple[LogDirReplica, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer that a partition remembers. -1 where there is nothing; `transaction_start_offset` of an open one."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: Offset
 
 
 class Partitions(Protocol):
@@ -112,6 +141,13 @@ class Partitions(Protocol):
         """Advance the log start offset (-1: to the high watermark); returns the new one. Raises ApiError."""
         ...
 
+    def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
+        """The idempotent and transactional producers of a partition with a replica here, by id.
+
+        Raises ApiError UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER.
+        """
+        ...
+
 
 class Rights(Protocol):
     """Who may do what, and how fast."""
@@ -145,7 +181,6 @@ class Rights(Protocol):
 class Services(Protocol):
     """Everything else of the node."""
 
-    config: BrokerConfig
     clock: Clock
     network: Network
     random: random.Random
@@ -155,6 +190,14 @@ class Services(Protocol):
     #: Bytes for salts and nonces.
     entropy: Callable[[int], bytes]
     rights: Rights
+
+    @property
+    def config(self) -> BrokerConfig:
+        """As it is now; `static_config`: without dynamic settings."""
+        ...
+
+    @property
+    def static_config(self) -> BrokerConfig: ...
 
     @property
     def partitions(self) -> Partitions: ...
@@ -185,6 +228,19 @@ class Services(Protocol):
         """Add partitions until there are `count`; `assignments` are those of the new ones. Errors are in the result."""
         ...
 
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse: ...
+
+    async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse: ...
+
+    async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse: ...
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        """A broker's own dynamic settings; None: those of all brokers. Raises ApiError, CoordinatorError."""
+        ...
+
+    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        """Replace them (already validated). Raises ApiError, CoordinatorError."""
+        ...
+
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         """The topic's own settings. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION."""
         ...
@@ -207,6 +263,16 @@ class Services(Protocol):
 
     async def alter_scram_user(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set a user's credentials (mechanism -> text as Kafka keeps it), delete where None. Raises CoordinatorError."""
+        ...
+
+    async def alter_replica_log_dirs(
+        self, assignments: Mapping[TopicPartition, str]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Move replicas of this node into directories (KIP-113); an answer for each, NONE when the move has begun.
+
+        LOG_DIR_NOT_FOUND: no such directory here; KAFKA_STORAGE_ERROR: it is offline; REPLICA_NOT_AVAILABLE: there is
+        no such replica here.
+        """
         ...
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:

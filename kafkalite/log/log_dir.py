@@ -19,7 +19,7 @@ from kafkalite.model import TopicPartition
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
-DELETE_SUFFIX, STRAY_SUFFIX = "-delete", "-stray"
+DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX = "-delete", "-stray", "-future"
 _PARTITION = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,9})$")
 _NAME_MAX = 255
 
@@ -31,7 +31,7 @@ def partition_of(name: str) -> TopicPartition | None:
 
 
 def set_aside_name(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
-    """Kafka's name for a directory on its way out: <topic>-<partition>.<32 hex digits>-delete, not over 255 bytes."""
+    """Kafka's name for a directory on its way out or in: <topic>-<partition>.<32 hex digits>-delete, not over 255 bytes."""
     tail = f"-{topic_partition.partition}.{unique}{suffix}"
     return topic_partition.topic[: _NAME_MAX - len(tail)] + tail
 

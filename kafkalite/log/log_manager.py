@@ -18,7 +18,15 @@ from kafkalite.log.failures import Blame, blame
 from kafkalite.log.handles import DEFAULT_CAPACITY
 from kafkalite.log.judge import MIN_ROOM_BYTES, Judge
 from kafkalite.log.loader import load_log, new_log, no_log
-from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, partition_of, set_aside_name
+from kafkalite.log.log_dir import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDir,
+    partition_of,
+    set_aside_name,
+)
+from kafkalite.log.moving import DiskMoves
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicId, TopicPartition
 
@@ -60,6 +68,7 @@ class LogManager:
         handle_capacity: int = DEFAULT_CAPACITY,
     ) -> None:
         self._config = config
+        self.producer_id_expiration_ms = config.producer_id_expiration_ms
         self._disk = disk
         self._clock = clock
         self._supervisor = supervisor
@@ -88,6 +97,15 @@ class LogManager:
         )
         #: (monotonic due time in seconds, path, is a directory), to be removed.
         self._removals: list[tuple[float, str, bool]] = []
+        #: Replicas on their way from one disk to another.
+        self.moves = DiskMoves(self, config, disk, clock, supervisor)
+        #: Told when a log has taken the place of another one; may be set later.
+        self.on_exchanged: Callable[[PartitionLog, PartitionLog], None] = lambda old, new: None
+        #: Directories of futures that were found -> their names.
+        self._found_futures: dict[str, list[str]] = {}
+        self._compacting: TopicPartition | None = None
+        #: Replaced and set whenever a compaction ends.
+        self._compacted = asyncio.Event()
         self._names_given = 0
         self._closed = False
         self._probe_interval_s = config.log_dir_probe_interval_ms / 1000
@@ -124,6 +142,12 @@ class LogManager:
             for log_dir in self._dirs.values():
                 log_dir.release()
             raise StartupRefused("log.dirs: none of them can be used")
+        self._resume_moves()
+
+    def _resume_moves(self) -> None:
+        found, self._found_futures = self._found_futures, {}
+        for log_dir in self._online():
+            self.moves.resume(log_dir, found.get(log_dir.path, ()), self._logs)
 
     def _mark_replaced(self) -> None:
         """An empty directory beside others that are not: a disk was replaced, and what was on it is missing (F28)."""
@@ -154,6 +178,7 @@ class LogManager:
                 self._remove_later(f"{log_dir.path}/{name}", 0, is_dir=True)
             elif name.endswith(STRAY_SUFFIX):
                 self._remove_later(f"{log_dir.path}/{name}", self._config.stray_delete_delay_ms, is_dir=True)
+        self._found_futures[log_dir.path] = [name for name in names if name.endswith(FUTURE_SUFFIX)]
         configs = {topic: self._topic_config(topic, overrides) for topic, overrides in topic_configs.items()}
         logs: list[PartitionLog] = []
 
@@ -231,6 +256,7 @@ class LogManager:
         log = self._logs.pop(topic_partition, None)
         if log is not None:
             self._dirs[log.directory].log_count -= 1
+            self.moves.forget(topic_partition, f"the replica in {log.directory} is gone")
         return log
 
     # --- look-up ----------------------------------------------------------------------------------
@@ -330,7 +356,7 @@ class LogManager:
             raise FileNotFoundError(errno.ENOENT, "the log directory has gone", log_dir.path)
         path = f"{log_dir.path}/{topic_partition}"
         if self._disk.exists(path):  # left over, whatever it is: a new log must not take its segments for its own
-            aside = self._name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)
+            aside = self.name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)
             self._disk.rename(path, aside)
             self._remove_later(aside, self._config.stray_delete_delay_ms, is_dir=True)
         log = new_log(
@@ -363,7 +389,7 @@ class LogManager:
 
     def _set_aside(self, log: PartitionLog, suffix: str, delay_ms: int) -> None:
         log.close()
-        path = self._name_aside(log.directory, log.topic_partition, suffix)
+        path = self.name_aside(log.directory, log.topic_partition, suffix)
         try:
             self._disk.rename(log.path, path)
         except OSError as error:
@@ -373,13 +399,63 @@ class LogManager:
             raise failure from error
         self._remove_later(path, delay_ms, is_dir=True)
 
-    def _name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str:
+    def name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str:
         self._names_given += 1
         unique = f"{self._clock.wall_ms():016x}{self._names_given:016x}"
         return f"{directory}/{set_aside_name(topic_partition, unique, suffix)}"
 
     def _remove_later(self, path: str, delay_ms: int, *, is_dir: bool) -> None:
         self._removals.append((self._clock.monotonic() + delay_ms / 1000, path, is_dir))
+
+    # --- moves between disks (kafkalite.log.moving) --------------------------------------------------
+
+    def dir_of(self, path: str) -> LogDir | None:
+        return self._dirs.get(path)
+
+    def discard(self, log: PartitionLog, delay_ms: int) -> None:
+        """Take the directory of a log that is in no pool away; its files go after the delay."""
+        log.close()
+        try:
+            if self._dirs[log.directory].online:
+                self._set_aside(log, DELETE_SUFFIX, delay_ms)
+        except StorageError as error:
+            _log.error("log.not_set_aside", path=log.path, error=str(error))
+
+    def discard_path(self, path: str) -> None:
+        """Remove a directory soon."""
+        if self._disk.exists(path):
+            self._remove_later(path, 0, is_dir=True)
+
+    async def compaction_over(self, topic_partition: TopicPartition) -> None:
+        """Wait while the log is being compacted."""
+        while self._compacting == topic_partition:
+            await self._compacted.wait()
+
+    def exchange(self, old: PartitionLog, new: PartitionLog) -> None:
+        """`new` takes the name and the place of `old`. Raises StorageError: then nothing has changed."""
+        tp = old.topic_partition
+        assert self._logs.get(tp) is old
+        before, after = self._dirs[old.directory], self._dirs[new.directory]
+        path = f"{after.path}/{tp}"
+        try:
+            if self._disk.exists(path):  # left over: an earlier replica's
+                aside = self.name_aside(after.path, tp, STRAY_SUFFIX)
+                self._disk.rename(path, aside)
+                self._remove_later(aside, self._config.stray_delete_delay_ms, is_dir=True)
+        except OSError as error:
+            raise new.storage_error("making room for the log", error) from error
+        new.take_over(old)
+        new.relocate(path)
+        for known in (after.high_watermarks, after.recovery_points, after.log_starts, after.cleaned_to):
+            known.pop(tp, None)
+        if tp in before.high_watermarks:
+            after.high_watermarks[tp] = before.high_watermarks[tp]
+        before.log_count -= 1
+        after.log_count += 1
+        self._logs[tp] = new
+        self.on_exchanged(old, new)
+        old.close()
+        self._write(after, checkpoints.HIGH_WATERMARKS, after.high_watermarks, durable=False)
 
     # --- failures ---------------------------------------------------------------------------------
 
@@ -417,6 +493,7 @@ class LogManager:
         for tp in lost:
             self._lose(tp, log_dir)
         log_dir.go_offline(str(error), self._clock.wall_ms())
+        self.moves.dir_failed(log_dir.path)
         self._removals = [entry for entry in self._removals if not entry[1].startswith(log_dir.path + "/")]
         log_dir.handles.close()
         _log.error("log_dir.offline", directory=log_dir.path, error=str(error), partitions=len(lost))
@@ -448,7 +525,7 @@ class LogManager:
         for path in failed:
             tp = partition_of(path.rpartition("/")[2])
             assert tp is not None
-            aside = self._name_aside(log_dir.path, tp, STRAY_SUFFIX)
+            aside = self.name_aside(log_dir.path, tp, STRAY_SUFFIX)
             try:
                 self._disk.rename(path, aside)
             except FileNotFoundError:
@@ -530,6 +607,7 @@ class LogManager:
                     _log.error("log.not_set_aside", path=log.path, error=str(error))
             else:
                 self._put(log)
+        self._resume_moves()
         self._supervisor.spawn(f"watch {directory}", self._judge.watch(log_dir, self._probe_interval_s))
         _log.warning("log_dir.online", directory=directory, logs=len(found), incomplete=log_dir.is_incomplete)
         return len(found)
@@ -680,7 +758,7 @@ class LogManager:
             for path in log.delete_old_segments(self.hw_of(log.topic_partition), now_ms):
                 self._remove_later(path, log.config.file_delete_delay_ms, is_dir=False)
                 removed += 1
-            log.expire_producers(now_ms, self._config.producer_id_expiration_ms)
+            log.expire_producers(now_ms, self.producer_id_expiration_ms)
 
         await self._each_log(look_at)
         return removed
@@ -731,9 +809,10 @@ class LogManager:
         cleaned = 0
         for log in [log for log in self.all() if "compact" in log.config.cleanup_policy]:
             tp = log.topic_partition
-            if self._logs.get(tp) is not log:
+            if self._logs.get(tp) is not log or tp in self.moves:
                 continue
             log_dir = self._dirs[log.directory]
+            self._compacting = tp
             dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
             try:
                 reached = await log_dir.unless_gone(
@@ -753,6 +832,10 @@ class LogManager:
             except ApiError as error:
                 _log.error("log.not_compacted", partition=str(tp), error=str(error))
                 continue
+            finally:
+                self._compacting = None
+                ended, self._compacted = self._compacted, asyncio.Event()
+                ended.set()
             if reached != dirty and log_dir.online:
                 cleaned += 1
                 log_dir.cleaned_to[tp] = reached
@@ -767,9 +850,11 @@ class LogManager:
         if self._closed:
             return
         self._closed = True
+        self.moves.close()
         if clean:
             await self._flush_all()
             await self.checkpoint_offsets()
+            self.moves.settle()
         for log in self.all():
             log.close()
         for log_dir in self._online():

@@ -90,7 +90,7 @@ class PartitionLog:
     __slots__ = (
         "_closed", "_dir_dirty", "_epochs", "_epochs_dirty", "_epochs_unsaved", "_failed", "_flushing", "_handles", "_metadata_dirty", "_now_ms", "_producers",
         "_segments", "_snapshots", "_snapshots_dirty", "_sync_ceiling", "clean_start", "config", "damaged_at", "directory",
-        "disk", "log_end_offset", "log_start_offset", "needs_checkpoint", "on_recovery_point_lowered", "path",
+        "disk", "log_end_offset", "log_start_offset", "lowest_cut", "needs_checkpoint", "on_recovery_point_lowered", "path",
         "recovery_point", "synced_offset", "topic_id", "topic_partition", "unflushed_since_ms",
     )  # fmt: skip
 
@@ -130,6 +130,8 @@ class PartitionLog:
         self.clean_start = parts.clean
         #: Offset at which a read met damaged bytes; None while there was no such read.
         self.damaged_at: int | None = None
+        #: The lowest end that a truncation has left since somebody who copies this log took note (see kafkalite.log.moving).
+        self.lowest_cut: int | None = None
         self._failed = False
         self._closed = False
         self._flushing: asyncio.Future[None] | None = None
@@ -632,9 +634,13 @@ class PartitionLog:
             end = segment.end_before(position)
             segment.truncate_to_position(position, end)
         self.log_end_offset = Offset(segment.next_offset)
+        self._note_cut(self.log_end_offset)
         # The cut itself is not durable yet: after a power loss the tail may be back, so the whole segment counts as
         # unchecked until the next flush, even when the cut is at or above the recovery point.
         self._lower_synced(self.log_end_offset, recovery_point=segment.base_offset)
+
+    def _note_cut(self, end: int) -> None:
+        self.lowest_cut = end if self.lowest_cut is None else min(self.lowest_cut, end)
 
     def _lower_synced(self, offset: Offset, *, recovery_point: int) -> None:
         self.synced_offset = min(self.synced_offset, offset)
@@ -652,6 +658,7 @@ class PartitionLog:
             for segment in self._segments:
                 segment.remove()
             start = min(offset, self.log_start_offset)
+            self._note_cut(start)
             self._lower_synced(Offset(start), recovery_point=start)
             segment = Segment(self.disk, self._handles, self.path, offset)
             self._segments[:] = [segment]
@@ -931,6 +938,32 @@ class PartitionLog:
             self._dir_dirty = True
             cleaned.save_indexes()
         return True
+
+    # --- moving to another disk --------------------------------------------------------------------
+
+    def relocate(self, path: str) -> None:
+        """Rename the directory; the next flush makes that durable. Nothing may be under way. Raises StorageError."""
+        self._check_usable()
+        assert self._flushing is None
+        for segment in self._segments:
+            segment.close()
+        with self._io("renaming the log"):
+            self.disk.rename(self.path, path)
+        self.path = path
+        for segment in self._segments:
+            segment.relocate(path)
+        self._metadata_dirty = self._dir_dirty = True
+
+    def take_over(self, other: PartitionLog) -> None:
+        """This log has every batch of `other` and takes its place: epochs begun without a batch, and the producers, which
+        may know more than the batches that are left."""
+        assert self.log_end_offset == other.log_end_offset
+        for epoch, start in other.epoch_entries:
+            if epoch > self.latest_epoch:
+                self.assign_epoch_start(epoch, start)
+        self._producers = other._producers
+        self.config = other.config
+        self.on_recovery_point_lowered = other.on_recovery_point_lowered
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -527,6 +527,11 @@ class Segment:
             return False
         return self.next_offset > self.base_offset
 
+    def relocate(self, directory: str) -> None:
+        """The log's directory has another name; the handle was closed before."""
+        self.directory = directory
+        self.log_path = self.path(LOG)
+
     def close(self) -> None:
         self._handles.forget(self.path(LOG))
 

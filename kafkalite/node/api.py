@@ -9,13 +9,16 @@ from kafkalite.controller.controller import Controller
 from kafkalite.controller.partition_admin import PartitionAdmin
 from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
-from kafkalite.env import Env
+from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.disk_orders import DiskOrders
+from kafkalite.node.draining import Draining
+from kafkalite.node.group_api import GroupApi
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.node.overview import Overview
 from kafkalite.node.rights import NodeRights
 from kafkalite.node.rights_api import RightsApi
 from kafkalite.node.rpc_guard import RpcGuard
@@ -31,6 +34,7 @@ from kafkalite.rpc.messages import (
     AlterConfigsRequest,
     AlterReassignmentsRequest,
     AlterUserRequest,
+    CommittedOffsetsRequest,
     ControlledShutdownRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
@@ -46,6 +50,9 @@ from kafkalite.rpc.messages import (
     HealthResponse,
     HeartbeatRequest,
     HeartbeatResponse,
+    HistoryEvent,
+    HistoryRequest,
+    HistoryResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     IsrChangedRequest,
@@ -53,13 +60,17 @@ from kafkalite.rpc.messages import (
     Message,
     MetadataRequest,
     MetadataResponse,
+    MoveReplicasRequest,
     NewTopic,
     RemovePartitionsRequest,
+    StatusRequest,
 )
 from kafkalite.rpc.server import Handler, Reply, Request
 
 #: A client that asks for an unknown topic waits at most so long for its creation to be known here.
 AUTO_CREATE_WAIT_S = 5.0
+#: Of one question about the past.
+MAX_SUBJECTS = 100
 
 R = TypeVar("R", bound=Message)
 
@@ -69,17 +80,20 @@ class Host(Protocol):
 
     replicas: ReplicaManager
     metadata: MetadataCache
+    env: Env
     controller: Controller
     orders: TopicOrders
     disks: DiskOrders
+    draining: Draining
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     config_orders: ConfigOrders
     user_orders: UserOrders
     kafka: KafkaSide
+    overview: Overview
     auto_create_topics: bool
     rights: NodeRights
-    env: Env
+    started_ms: int
 
     @property
     def cluster_id(self) -> str: ...
@@ -87,6 +101,8 @@ class Host(Protocol):
     def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
 
     def problems(self) -> tuple[HealthProblem, ...]: ...
+
+    def history(self, subjects: Sequence[str]) -> list[HistoryEvent]: ...
 
     async def allocate_producer_id(self) -> ProducerId: ...
 
@@ -98,6 +114,7 @@ class Api:
         self._host = host
         self._answers = MetadataAnswers(host.metadata)
         self._transactions = TransactionApi(lambda: host.kafka, host.metadata)
+        self._groups = GroupApi(lambda: host.kafka, host.metadata, host.env.clock)
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         """For RpcServer: behind the checks of who may, then of how fast."""
@@ -116,6 +133,7 @@ class Api:
             **rpc_handlers.handlers(host.replicas),
             **self._transactions.handlers(),
             **RightsApi(host.rights).handlers(),
+            **self._groups.handlers(),
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             MetadataRequest: self._metadata,
@@ -133,8 +151,12 @@ class Api:
             AlterUserRequest: _answer(host.user_orders.alter),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
+            HistoryRequest: self._history,
+            StatusRequest: _answer(host.overview.answer),
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
+            MoveReplicasRequest: _answer(host.disks.move),
+            CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
 
@@ -190,6 +212,12 @@ class Api:
 
     def _health(self, request: Request) -> Reply:
         return Reply(HealthResponse(self._host.identity()[0], self._host.problems()))
+
+    def _history(self, request: Request) -> Reply:
+        message = request.message
+        assert isinstance(message, HistoryRequest)
+        events = self._host.history(message.subjects[:MAX_SUBJECTS])
+        return Reply(HistoryResponse(self._host.identity()[0], self._host.started_ms, tuple(events)))
 
 
 def _only_from(request: Request, broker_id: BrokerId) -> None:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 
-from kafkalite.config import BROKER_KEYS, TOPIC_KEYS, BrokerConfig, TopicConfig, broker_config, topic_config
-from kafkalite.controller.limits import is_limit, parse_limit
+from kafkalite.config import (
+    BROKER_KEYS,
+    BrokerConfig,
+    TopicConfig,
+    check_dynamic,
+    is_limit,
+    parse_limit,
+    topic_config,
+)
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
@@ -78,10 +85,8 @@ def _check(entity_type: str, key: str, value: str) -> None:
             raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
     elif key in BROKER_KEYS and BROKER_KEYS[key][0].metadata["secret"]:
         raise ConfigError(f"{key}: a secret is not kept in ZooKeeper; configure it on the node")
-    elif key in BROKER_KEYS or key in TOPIC_KEYS:
-        broker_config({key: value})
     else:
-        raise ConfigError(f"{key}: no such configuration")
+        check_dynamic(key, value)
 
 
 def _usable(settings: Mapping[str, str]) -> dict[str, str]:

@@ -68,8 +68,11 @@ class ControllerLink:
                 self._pending = batch | self._pending
                 await asyncio.sleep(_RETRY_S)
 
-    async def controlled_shutdown(self, patience_s: float) -> bool:
-        """Ask the controller to move all leadership away; whether nothing remained within `patience_s`."""
+    async def controlled_shutdown(self, patience_s: float, has_others: Callable[[], bool] = lambda: True) -> bool:
+        """Ask the controller to move all leadership away; whether nothing remained within `patience_s`.
+
+        The last node of a cluster has nobody to move it to: it asks once, and waits no longer than `has_others` holds.
+        """
         broker_id, broker_epoch = self._identity()
         request = ControlledShutdownRequest(broker_id, broker_epoch)
         try:
@@ -81,6 +84,8 @@ class ControllerLink:
                         if answer.error == ErrorCode.NONE and not answer.remaining:
                             return True
                         _log.info("controlled_shutdown.waits", remaining=len(answer.remaining), error=answer.error)
+                        if not has_others():
+                            return False
                     except (ApiError, KafkaliteError, OSError) as error:
                         _log.info("controlled_shutdown.retries", error=repr(error))
                     await asyncio.sleep(_RETRY_S)

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_manager import LogManager
-from kafkalite.model import BrokerId
+from kafkalite.log.moving import Move
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.node.disk_care import DiskCare
 from kafkalite.rpc.messages import (
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskDescription,
+    DiskMove,
+    DiskMoveResult,
     DiskOnlineRequest,
     DiskOnlineResponse,
+    MoveReplicasRequest,
+    MoveReplicasResponse,
 )
 
 
@@ -50,7 +55,8 @@ class DiskOrders:
         disks = [
             self._one(log_dir, sizes.get(log_dir.path, 0), lost.get(log_dir.path, 0)) for log_dir in self._logs.dirs()
         ]
-        return DescribeDisksResponse(self._broker_id, tuple(disks))
+        moves = tuple(_told(move) for move in self._logs.moves.all())
+        return DescribeDisksResponse(self._broker_id, tuple(disks), moves)
 
     def _one(self, log_dir: LogDir, size_bytes: int, lost: int) -> DiskDescription:
         total = free = -1
@@ -83,3 +89,46 @@ class DiskOrders:
             return DiskOnlineResponse(error.code, str(error))
         self._care.look()
         return DiskOnlineResponse(ErrorCode.NONE, logs=found)
+
+    async def move(self, request: MoveReplicasRequest) -> MoveReplicasResponse:
+        """Begin to move replicas between disks; see kafkalite.log.moving."""
+        results = []
+        for wanted in request.moves:
+            key = TopicPartition(wanted.topic, wanted.partition)
+            error, message = self._begin(key, wanted.directory, wanted.throttle)
+            results.append(DiskMoveResult(wanted.topic, wanted.partition, error, message))
+        return MoveReplicasResponse(tuple(results))
+
+    async def alter_replica_log_dirs(
+        self, moves: Mapping[str, Sequence[TopicPartition]]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """The same for the Kafka protocol: directory -> partitions. A partition named twice goes to the last one."""
+        return {key: self._begin(key, path, 0)[0] for path, keys in moves.items() for key in keys}
+
+    def _begin(self, key: TopicPartition, directory: str, throttle: int) -> tuple[ErrorCode, str]:
+        offline = self._logs.offline_partitions.get(key)
+        if self._logs.dir_of(directory) is not None and offline is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR, f"{key} is offline: it was on {offline}"
+        try:
+            self._logs.moves.order(key, directory, throttle)
+        except ApiError as error:
+            return error.code, str(error)
+        return ErrorCode.NONE, ""
+
+
+def _told(move: Move) -> DiskMove:
+    topic, number = move.topic_partition
+    size = 0 if move.is_over else move.source.size_bytes
+    copied = 0 if move.future is None else move.copied_bytes
+    return DiskMove(
+        topic,
+        number,
+        move.source.directory,
+        move.target,
+        move.state,
+        copied,
+        max(size, copied),
+        0 if move.is_over else move.lag,
+        move.throttle,
+        move.reason,
+    )

@@ -1,14 +1,16 @@
 """The HTTP listener: a few read-only pages, parsed by h11. Not on any hot path.
 
-A page is a function of the query's path; it must be quick, since it runs on the node's loop.
+A page is a function of the query's parameters, or a coroutine of them; it runs on the node's loop, within the deadline
+of the request.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
 
 import h11
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 _DEADLINE_S = 10.0
 _MAX_CONNECTIONS = 100
 _READ_BYTES = 16 * 1024
+_MAX_PARAMETERS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,12 @@ class Page:
     body: bytes
     content_type: str = "text/plain; charset=utf-8"
     status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-Handler = Callable[[], Page]
+#: Parameter -> value; the last one counts.
+Query = Mapping[str, str]
+Handler = Callable[[Query], "Page | Awaitable[Page]"]
 
 
 class HttpServer:
@@ -83,11 +89,13 @@ class HttpServer:
                 elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
                     return False
             assert request is not None
-            page = self._page(request)
+            page = await self._page(request)
             headers = [
                 ("content-type", page.content_type),
                 ("content-length", str(len(page.body))),
                 ("cache-control", "no-store"),
+                ("x-content-type-options", "nosniff"),
+                *page.headers,
             ]
             out = connection.send(h11.Response(status_code=page.status, headers=headers)) or b""
             if request.method != b"HEAD":
@@ -97,9 +105,15 @@ class HttpServer:
             await writer.drain()
         return connection.our_state is h11.DONE and connection.their_state is h11.DONE
 
-    def _page(self, request: h11.Request) -> Page:
+    async def _page(self, request: h11.Request) -> Page:
         if request.method not in (b"GET", b"HEAD"):
             return Page(b"method not allowed\n", status=405)
-        path = request.target.split(b"?", 1)[0].decode("latin-1")
+        path, _, query = request.target.decode("latin-1").partition("?")
         handler = self._pages.get(path)
-        return handler() if handler is not None else Page(b"not found\n", status=404)
+        if handler is None:
+            return Page(b"not found\n", status=404)
+        try:
+            outcome = handler(dict(parse_qsl(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)))
+            return outcome if isinstance(outcome, Page) else await outcome
+        except ValueError as error:  # what somebody typed
+            return Page(f"{error}\n".encode(), status=400)

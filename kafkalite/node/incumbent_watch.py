@@ -28,6 +28,8 @@ _log = structlog.get_logger(__name__)
 MAX_PATIENCE_FACTOR = 16
 #: ... and is the configured one again after so long without a removal.
 FORGET_S = 300.0
+#: No answer is waited for less than this.
+MIN_WAIT_S = 0.05
 #: Our own loop was late by so much: what was not heard meanwhile says nothing of the controller.
 OWN_PAUSE_S = 0.5
 
@@ -75,16 +77,22 @@ class IncumbentWatch:
                 await asyncio.sleep(self._interval_s)
                 continue
             patience = self._patience_s(began)
-            refused, answered = await self._beat(incumbent[1], patience)
+            # When it was last heard counts, not when this question was put.
+            left = max(heard_at + patience - began, MIN_WAIT_S)
+            refused, answered = await self._beat(incumbent[1], left)
             now = self._env.clock.monotonic()
-            if answered or now - began > patience + OWN_PAUSE_S:
+            if answered or now - began > left + OWN_PAUSE_S:
                 heard_at = now
             elif refused or now - heard_at >= patience:
                 await self._remove(incumbent[0], incumbent[1], "refuses connections" if refused else "does not answer")
                 if not refused:
                     self._factor = min(MAX_PATIENCE_FACTOR, self._factor * 2)
                 self._removed_at = heard_at = now
+            paused_at = self._env.clock.monotonic()
             await self._pause(answered)
+            now = self._env.clock.monotonic()
+            if now - paused_at > self._interval_s + OWN_PAUSE_S:
+                heard_at = now  # we were stopped ourselves, between two questions
 
     def _incumbent(self) -> tuple[BrokerId, Endpoint] | None:
         controller_id = self._metadata.controller_id

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from kafkalite.config import BrokerConfig
+from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
-from kafkalite.coordination.topic_configs import TOPICS, read_config, write_config
+from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone, Rights
+from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     BrokerId,
@@ -89,11 +91,17 @@ class NodePartitions:
     async def leadership_changed(self) -> None:
         await _wait(self._metadata.changed(), _LEADERSHIP_POLL_S)
 
-    def _led(self, partition: TopicPartition) -> Partition:
+    def _hosted(self, partition: TopicPartition) -> Partition:
         hosted = self._replicas.partition(partition)
         if hosted is None and self._metadata.partition(partition) is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        if hosted is None or hosted.leader is None:
+        if hosted is None:
+            raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return hosted
+
+    def _led(self, partition: TopicPartition) -> Partition:
+        hosted = self._hosted(partition)
+        if hosted.leader is None:
             raise api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return hosted
 
@@ -131,6 +139,19 @@ class NodePartitions:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
         return led.log.log_start_offset
 
+    def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
+        return [
+            ActiveProducer(
+                ProducerId(producer_id),
+                entry.producer_epoch,
+                entry.last_sequence,
+                entry.timestamp,
+                entry.coordinator_epoch,
+                Offset(entry.transaction_first_offset),
+            )
+            for producer_id, entry in sorted(self._hosted(partition).log.active_producers().items())
+        ]
+
 
 class NodeServices:
     """See the module."""
@@ -138,7 +159,6 @@ class NodeServices:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._answers = MetadataAnswers(node.metadata)
-        self.config = node.config
         self.clock = node.env.clock
         self.network = node.env.network
         self.random = node.env.random
@@ -222,6 +242,20 @@ class NodeServices:
         """See PartitionAdmin.elect."""
         return await self._node.partition_admin.elect(request)
 
+    @property
+    def config(self) -> BrokerConfig:
+        return self._node.config
+
+    @property
+    def static_config(self) -> BrokerConfig:
+        return self._node.static_config
+
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        return await read_config(await self._node.session.wait(), BROKERS, _entity(broker_id))
+
+    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        await write_config(await self._node.session.wait(), BROKERS, _entity(broker_id), overrides, replace=True)
+
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if self._node.metadata.topic(topic) is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
@@ -237,29 +271,48 @@ class NodeServices:
         await write_config(current, TOPICS, topic, overrides, replace=True)
 
     def log_dirs(self) -> list[LogDir]:
-        hosted: dict[str, list[tuple[TopicPartition, int, int]]] = {path: [] for path in self.config.log_dirs}
-        offline: set[str] = set()
+        hosted: dict[str, list[LogDirReplica]] = {}
         for partition in self._node.replicas.hosted.all():
             log = partition.log
-            mine = hosted.setdefault(log.directory, [])
-            if partition.storage_error is not None:
-                offline.add(log.directory)
-                continue
             lag = max(0, partition.high_watermark - log.log_end_offset)
-            mine.append((partition.topic_partition, log.size_bytes, lag))
-        return [self._log_dir(path, tuple(sorted(mine)), path in offline) for path, mine in sorted(hosted.items())]
+            replica = LogDirReplica(partition.topic_partition, log.size_bytes, lag)
+            hosted.setdefault(log.directory, []).append(replica)
+        for move in self._node.logs.moves.under_way():
+            size = 0 if move.future is None else move.future.size_bytes
+            hosted.setdefault(move.target, []).append(
+                LogDirReplica(move.topic_partition, size, move.lag, is_future=True)
+            )
+        answers: list[LogDir] = []
+        for log_dir in self._node.logs.dirs():
+            total = usable = -1
+            is_online = log_dir.online
+            if is_online:  # a dead disk is not asked: it may never answer
+                try:
+                    disk = self._node.env.disk
+                    total, usable = disk.total_bytes(log_dir.path), disk.free_bytes(log_dir.path)
+                except OSError:
+                    is_online = False
+            error = ErrorCode.NONE if is_online else ErrorCode.KAFKA_STORAGE_ERROR
+            mine = sorted(hosted.get(log_dir.path, ()), key=lambda replica: replica.partition) if is_online else ()
+            answers.append(LogDir(log_dir.path, error, total, usable, tuple(mine)))
+        return answers
 
-    def _log_dir(self, path: str, mine: tuple[tuple[TopicPartition, int, int], ...], is_offline: bool) -> LogDir:
-        try:
-            usable = self._node.env.disk.free_bytes(path)
-        except OSError:
-            usable, is_offline = -1, True
-        error = ErrorCode.KAFKA_STORAGE_ERROR if is_offline else ErrorCode.NONE
-        return LogDir(path, error, -1, usable, () if is_offline else mine)
+    async def alter_replica_log_dirs(
+        self, assignments: Mapping[TopicPartition, str]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """See DiskOrders.alter_replica_log_dirs."""
+        moves: dict[str, list[TopicPartition]] = {}
+        for partition, path in assignments.items():
+            moves.setdefault(path, []).append(partition)
+        return await self._node.disks.alter_replica_log_dirs(moves)
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         first, count = await self._node.reserve_producer_ids()
         return ProducerId(first), count
+
+
+def _broker_entity(broker_id: BrokerId | None) -> str:
+    return paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
 
 
 async def _wait(change: Awaitable[None], seconds: float) -> None:
@@ -271,3 +324,7 @@ async def _wait(change: Awaitable[None], seconds: float) -> None:
 
 
 __all__ = ["NodePartitions", "NodeServices"]
+
+
+def _entity(broker_id: BrokerId | None) -> str:
+    return paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)

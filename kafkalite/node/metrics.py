@@ -1,25 +1,145 @@
 """A node's metrics, gathered when they are asked for: the hot path counts in plain integers, nothing more.
 
-Names are Kafka's, as its JMX exporter spells them; what Kafka does not have starts with `kafkalite_`.
+Names are Kafka's, as its JMX exporter spells them; what Kafka does not have starts with `kafkalite_`. Values of logs are
+told by topic, not by partition: with ten thousand partitions a scrape would hold the node up. What is not in METRICS
+cannot be told; docs/metrics.md is made from it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kafkalite.controller.stats import FailoverPhases
+from kafkalite.coordination.coordinator import SessionState
 from kafkalite.security.quotas import Kind
+from kafkalite.telemetry.counters import Requests, Timing
 
 if TYPE_CHECKING:
     from kafkalite.node.node import Node
 
-#: Those of ReplicaManager.counts that only grow.
-_COUNTERS = frozenset({"IsrShrinks", "IsrExpands", "FailedIsrUpdates", "ReplicaRestarts"})
+GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One metric. A counter's samples end in _total, a histogram's in _bucket, _sum and _count."""
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+_RM = "kafka_server_replicamanager_"
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+_TOPICS = "kafka_server_brokertopicmetrics_"
+_AUTHORIZER = "kafka_server_authorizer_metrics_authorization_"
+_REQUESTS = "kafka_network_requestmetrics_"
+
+METRICS = (
+    Spec(_RM + "partitioncount", GAUGE, "Replicas on this node"),
+    Spec(_RM + "leadercount", GAUGE, "Partitions led by this node"),
+    Spec(_RM + "underreplicatedpartitions", GAUGE, "Led here, and not all replicas in sync"),
+    Spec(_RM + "underminisrpartitioncount", GAUGE, "Led here, with fewer in sync than min.insync.replicas: acks=all is refused"),
+    Spec(_RM + "atminisrpartitioncount", GAUGE, "Led here, with exactly min.insync.replicas in sync"),
+    Spec(_RM + "offlinereplicacount", GAUGE, "Replicas here whose disk has failed"),
+    Spec(_RM + "isrshrinks", COUNTER, "Members that left an ISR of a partition led here"),
+    Spec(_RM + "isrexpands", COUNTER, "Members that joined"),
+    Spec(_RM + "failedisrupdates", COUNTER, "Changes of an ISR that ZooKeeper refused"),
+    Spec(_RM + "replicarestarts", COUNTER, "Replicas that were made anew on another disk"),
+    Spec(_RM + "delayedoperations", GAUGE, "Produce and fetch requests that wait (Kafka's purgatory)"),
+    Spec(_TOPICS + "bytesin", COUNTER, "Bytes appended by producers"),
+    Spec(_TOPICS + "bytesout", COUNTER, "Bytes given to consumers"),
+    Spec(_TOPICS + "messagesin", COUNTER, "Records appended by producers"),
+    Spec(_TOPICS + "replicationbytesin", COUNTER, "Bytes fetched from leaders"),
+    Spec(_TOPICS + "replicationbytesout", COUNTER, "Bytes given to followers"),
+    Spec(_TOPICS + "totalproducerequests", COUNTER, "Partitions in produce requests"),
+    Spec(_TOPICS + "failedproducerequests", COUNTER, "Of those, refused at once"),
+    Spec(_TOPICS + "totalfetchrequests", COUNTER, "Partitions in fetch requests of consumers"),
+    Spec(_TOPICS + "failedfetchrequests", COUNTER, "Fetch requests of consumers with a refused partition"),
+    Spec("kafkalite_topic_bytes_in", COUNTER, "Bytes appended by producers to partitions led here now", ("topic",)),
+    Spec("kafka_log_log_size", GAUGE, "Bytes of the logs on this node", ("topic",)),
+    Spec("kafka_log_log_numlogsegments", GAUGE, "Segments of the logs on this node", ("topic",)),
+    Spec("kafka_server_replicafetchermanager_maxlag", GAUGE, "Records by which the slowest replica that follows here was behind its leader's high watermark"),
+    Spec("kafkalite_follower_lag_max", GAUGE, "Records by which the slowest follower of a partition led here is behind"),
+    Spec(_REQUESTS + "requests", COUNTER, "Requests answered", ("listener", "request")),
+    Spec(_REQUESTS + "totaltimems", HISTOGRAM, "From the call of the handler to the answer", ("listener", "request")),
+    Spec(_REQUESTS + "localtimems", HISTOGRAM, "Of that, our own work until the handler returned", ("listener", "request")),
+    Spec(_REQUESTS + "remotetimems", HISTOGRAM, "Of that, waiting: for followers, for records, for ZooKeeper", ("listener", "request")),
+    Spec("kafka_server_socketservermetrics_connectioncount", GAUGE, "Open connections", ("listener",)),
+    Spec("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, "Consumer groups coordinated here"),
+    Spec("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE, "Offsets committed in them"),
+    Spec(_CONTROLLER + "activecontrollercount", GAUGE, "1 on the controller, 0 elsewhere"),
+    Spec(_CONTROLLER + "activebrokercount", GAUGE, "Live brokers, as the controller sees them"),
+    Spec(_CONTROLLER + "offlinepartitionscount", GAUGE, "Partitions nobody leads"),
+    Spec(_CONTROLLER + "globaltopiccount", GAUGE, "Topics, on the controller"),
+    Spec(_CONTROLLER + "globalpartitioncount", GAUGE, "Partitions, on the controller"),
+    Spec(_CONTROLLER + "preferredreplicaimbalancecount", GAUGE, "Partitions that their first replica does not lead"),
+    Spec(_CONTROLLER + "topicstodeletecount", GAUGE, "Deletions under way"),
+    Spec("kafka_controller_controllerstats_uncleanleaderelections", COUNTER, "Leaders elected that were not in sync: records may be lost"),
+    Spec("kafka_controller_controllerstats_leaderelections", COUNTER, "Leaders elected"),
+    Spec("kafka_controller_controllereventmanager_eventqueuesize", GAUGE, "News that the controller has not taken up yet"),
+    Spec("kafka_controller_controllereventmanager_eventqueuetimems", HISTOGRAM, "How long news waited"),
+    Spec("kafkalite_controller_rpcs_sent", COUNTER, "Commands sent and answered", ("kind",)),
+    Spec("kafkalite_controller_rpcs_failed", COUNTER, "Attempts that failed", ("kind",)),
+    Spec("kafkalite_controller_zk_ops", COUNTER, "Operations on ZooKeeper", ("kind",)),
+    Spec("kafkalite_controller_failover_milliseconds", GAUGE, "Phases of the last failover, from the moment its cause was seen", ("kind", "phase")),
+    Spec("kafka_log_logmanager_offlinelogdirectorycount", GAUGE, "Dead disks"),
+    Spec("kafka_log_logmanager_logdirectoryoffline", GAUGE, "1 if this disk is dead", ("logdirectory",)),
+    Spec("kafkalite_disk_free_bytes", GAUGE, "Room on a disk that is alive", ("logdirectory",)),
+    Spec("kafka_server_sessionexpirelistener_zookeeperdisconnects", COUNTER, "Connections to ZooKeeper lost"),
+    Spec("kafka_server_sessionexpirelistener_zookeeperexpires", COUNTER, "Sessions that ended"),
+    Spec("kafka_server_sessionexpirelistener_sessionstate", GAUGE, "1 for the state the session is in", ("state",)),
+    Spec("kafkalite_session_lease_seconds", GAUGE, "How long ZooKeeper surely still holds our session"),
+    Spec(_AUTHORIZER + "allowed", COUNTER, "Requests allowed by ACLs"),
+    Spec(_AUTHORIZER + "denied", COUNTER, "Requests refused by ACLs", ("operation", "resource")),
+    Spec("kafka_server_produce_throttled", COUNTER, "Answers that told a producer to wait"),
+    Spec("kafka_server_produce_throttle_time_milliseconds", COUNTER, "Waits told to producers"),
+    Spec("kafka_server_fetch_throttled", COUNTER, "Answers that told a consumer to wait"),
+    Spec("kafka_server_fetch_throttle_time_milliseconds", COUNTER, "Waits told to consumers"),
+    Spec("kafka_server_request_throttled", COUNTER, "Answers that told a client to wait, for the time it took"),
+    Spec("kafka_server_request_throttle_time_milliseconds", COUNTER, "Waits told for that"),
+    Spec("kafkalite_health_problems", GAUGE, "What this node sees wrong", ("what",)),
+)  # fmt: skip
+
+_BY_NAME = {spec.name: spec for spec in METRICS}
+_FAMILIES = {GAUGE: GaugeMetricFamily, COUNTER: CounterMetricFamily}
+
+
+def family(name: str) -> Metric:
+    """An empty family of a metric of METRICS."""
+    spec = _BY_NAME[name]
+    if spec.kind == HISTOGRAM:
+        return HistogramMetricFamily(spec.name, spec.help, labels=spec.labels)
+    return _FAMILIES[spec.kind](spec.name, spec.help, labels=spec.labels)
+
+
+def single(name: str, value: float) -> Metric:
+    """A metric without labels."""
+    found = family(name)
+    found.add_metric([], value)
+    return found
+
+
+def labelled(name: str, rows: Iterable[tuple[tuple[str, ...], float]]) -> Metric:
+    """A metric with labels, in their order."""
+    found = family(name)
+    for labels, value in rows:
+        found.add_metric(list(labels), value)
+    return found
+
+
+def histogram(name: str, rows: Iterable[tuple[tuple[str, ...], Timing]]) -> Metric:
+    """A metric of durations."""
+    found = family(name)
+    for labels, timing in rows:
+        found.add_metric(list(labels), timing.buckets(), timing.sum_ms)
+    return found
 
 
 class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has no types
@@ -30,86 +150,147 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
 
     def collect(self) -> Iterator[Metric]:
         yield from self._replicas()
+        yield from self._logs()
+        yield from self._requests()
         yield from self._controller()
-        node = self._node
-        yield GaugeMetricFamily(
-            "kafkalite_session_lease_seconds",
-            "How long ZooKeeper surely still holds our session",
-            value=node.session.lease_left(),
-        )
         yield from self._security()
-        offline = sum(1 for problem in node.problems() if problem.what == "disk.offline")
-        yield GaugeMetricFamily("kafka_log_logmanager_offlinelogdirectorycount", "Dead disks", value=offline)
+        yield from self._session()
+        problems: dict[str, int] = {}
+        for problem in self._node.problems():
+            problems[problem.what] = problems.get(problem.what, 0) + problem.count
+        yield labelled("kafkalite_health_problems", (((what,), n) for what, n in sorted(problems.items())))
 
     def _replicas(self) -> Iterator[Metric]:
-        for name, value in sorted(self._node.replicas.counts().items()):
-            kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
-            yield kind(f"kafka_server_replicamanager_{name.lower()}", name, value=value)
+        replicas = self._node.replicas
+        for name, value in sorted(replicas.counts().items()):
+            yield single(_RM + name.lower(), value)
+        counters = replicas.hosted.counters
+        for name, value in (
+            ("bytesin", counters.bytes_in),
+            ("bytesout", counters.bytes_out),
+            ("messagesin", counters.messages_in),
+            ("replicationbytesin", counters.replication_bytes_in),
+            ("replicationbytesout", counters.replication_bytes_out),
+            ("totalproducerequests", counters.produce_requests),
+            ("failedproducerequests", counters.failed_produce_requests),
+            ("totalfetchrequests", counters.fetch_requests),
+            ("failedfetchrequests", counters.failed_fetch_requests),
+        ):
+            yield single(_TOPICS + name, value)
+
+    def _logs(self) -> Iterator[Metric]:
+        node = self._node
+        bytes_in: dict[str, int] = {}
+        sizes: dict[str, int] = {}
+        segments: dict[str, int] = {}
+        fetch_lag = follower_lag = 0
+        for partition in node.replicas.hosted.all():
+            topic, log = partition.topic_partition.topic, partition.log
+            sizes[topic] = sizes.get(topic, 0) + log.size_bytes
+            segments[topic] = segments.get(topic, 0) + log.segment_count
+            leader = partition.leader
+            if leader is None:
+                fetch_lag = max(fetch_lag, partition.fetch_lag)
+                continue
+            bytes_in[topic] = bytes_in.get(topic, 0) + partition.appended_bytes
+            for follower in leader.followers.values():
+                if follower.log_end_offset >= 0:
+                    follower_lag = max(follower_lag, leader.log_end_offset - follower.log_end_offset)
+        yield labelled("kafkalite_topic_bytes_in", _by_label(bytes_in))
+        yield labelled("kafka_log_log_size", _by_label(sizes))
+        yield labelled("kafka_log_log_numlogsegments", _by_label(segments))
+        yield single("kafka_server_replicafetchermanager_maxlag", fetch_lag)
+        yield single("kafkalite_follower_lag_max", follower_lag)
+        dirs = node.logs.dirs()
+        yield single("kafka_log_logmanager_offlinelogdirectorycount", sum(not each.online for each in dirs))
+        yield labelled(
+            "kafka_log_logmanager_logdirectoryoffline", (((each.path,), float(not each.online)) for each in dirs)
+        )
+        free: dict[str, int] = {}
+        for each in dirs:
+            if each.online:  # a dead disk is not asked: it may never answer
+                try:
+                    free[each.path] = node.env.disk.free_bytes(each.path)
+                except OSError:
+                    continue
+        yield labelled("kafkalite_disk_free_bytes", _by_label(free))
+
+    def _requests(self) -> Iterator[Metric]:
+        node = self._node
+        listeners: dict[str, Requests] = {"kafka": node.kafka.listener.requests, "rpc": node.rpc.requests}
+        timings = {
+            (listener, api): timing
+            for listener, requests in listeners.items()
+            for api, timing in sorted(requests.by_api.items())
+        }
+        yield labelled(_REQUESTS + "requests", ((key, sum(t.total.counts)) for key, t in timings.items()))
+        yield histogram(_REQUESTS + "totaltimems", ((key, t.total) for key, t in timings.items()))
+        yield histogram(_REQUESTS + "localtimems", ((key, t.local) for key, t in timings.items()))
+        yield histogram(_REQUESTS + "remotetimems", ((key, t.remote) for key, t in timings.items()))
+        connections = {"kafka": len(node.kafka.listener.connections), "rpc": len(node.rpc.connections)}
+        yield labelled("kafka_server_socketservermetrics_connectioncount", _by_label(connections))
+        groups, offsets = node.kafka.groups.count()
+        yield single("kafka_coordinator_group_groupmetadatamanager_numgroups", groups)
+        yield single("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
 
     def _security(self) -> Iterator[Metric]:
         access, quotas = self._node.rights.access, self._node.rights.quotas
-        yield CounterMetricFamily(
-            "kafka_server_authorizer_metrics_authorization_allowed", "Requests allowed by ACLs", value=access.allowed
+        yield single(_AUTHORIZER + "allowed", access.allowed)
+        yield labelled(
+            _AUTHORIZER + "denied",
+            (
+                ((operation.name, resource.name), count)
+                for (operation, resource), count in sorted(access.denials.items())
+            ),
         )
-        denied = CounterMetricFamily(
-            "kafka_server_authorizer_metrics_authorization_denied",
-            "Requests refused by ACLs",
-            labels=["operation", "resource"],
-        )
-        for (operation, resource), count in sorted(access.denials.items()):
-            denied.add_metric([operation.name, resource.name], count)
-        yield denied
         for kind, name in ((Kind.PRODUCE, "produce"), (Kind.FETCH, "fetch"), (Kind.REQUEST, "request")):
-            yield CounterMetricFamily(
-                f"kafka_server_{name}_throttled", "Answers that told a client to wait", value=quotas.throttled[kind]
-            )
-            yield CounterMetricFamily(
-                f"kafka_server_{name}_throttle_time_milliseconds", "Waits told", value=quotas.throttled_ms[kind]
-            )
+            yield single(f"kafka_server_{name}_throttled", quotas.throttled[kind])
+            yield single(f"kafka_server_{name}_throttle_time_milliseconds", quotas.throttled_ms[kind])
 
     def _controller(self) -> Iterator[Metric]:
         controller = self._node.controller
-        stats = controller.stats
-        yield GaugeMetricFamily(
-            "kafka_controller_kafkacontroller_activecontrollercount",
-            "1 on the controller, 0 elsewhere",
-            value=int(controller.is_active),
-        )
-        yield GaugeMetricFamily(
-            "kafka_controller_kafkacontroller_offlinepartitionscount",
-            "Partitions nobody leads",
-            value=controller.offline_partitions,
-        )
-        yield CounterMetricFamily(
-            "kafka_controller_controllerstats_uncleanleaderelections",
-            "Leaders out of sync",
-            value=stats.unclean_elections,
-        )
-        yield CounterMetricFamily(
-            "kafka_controller_controllerstats_leaderelections", "Leaders elected", value=stats.leader_elections
-        )
-        for name, counter in (
-            ("rpcs_sent", stats.rpcs_sent),
-            ("rpcs_failed", stats.rpcs_failed),
-            ("zk_ops", stats.zk_ops),
-        ):
-            family = CounterMetricFamily(f"kafkalite_controller_{name}", name, labels=["kind"])
-            for kind in sorted(counter):
-                family.add_metric([kind], counter[kind])
-            yield family
-        failover = GaugeMetricFamily(
+        stats, state = controller.stats, controller.state
+        yield single(_CONTROLLER + "activecontrollercount", int(controller.is_active))
+        yield single(_CONTROLLER + "offlinepartitionscount", controller.offline_partitions)
+        yield single(_CONTROLLER + "activebrokercount", 0 if state is None else len(state.brokers))
+        yield single(_CONTROLLER + "globaltopiccount", 0 if state is None else len(state.topics))
+        yield single(_CONTROLLER + "topicstodeletecount", 0 if state is None else len(state.deletions))
+        assigned = [] if state is None else list(state.assigned())
+        yield single(_CONTROLLER + "globalpartitioncount", len(assigned))
+        led = {} if state is None else state.partitions
+        imbalance = sum(key in led and led[key].leader != replicas[0] for key, replicas in assigned)
+        yield single(_CONTROLLER + "preferredreplicaimbalancecount", imbalance)
+        yield single("kafka_controller_controllerstats_uncleanleaderelections", stats.unclean_elections)
+        yield single("kafka_controller_controllerstats_leaderelections", stats.leader_elections)
+        yield single("kafka_controller_controllereventmanager_eventqueuesize", stats.queue_size)
+        yield histogram("kafka_controller_controllereventmanager_eventqueuetimems", [((), stats.event_queue)])
+        yield labelled("kafkalite_controller_rpcs_sent", _by_label(stats.rpcs_sent))
+        yield labelled("kafkalite_controller_rpcs_failed", _by_label(stats.rpcs_failed))
+        yield labelled("kafkalite_controller_zk_ops", _by_label(stats.zk_ops))
+        failovers = (stats.last_broker_failover, stats.last_controller_failover)
+        yield labelled(
             "kafkalite_controller_failover_milliseconds",
-            "Phases of the last failover, from the moment its cause was seen",
-            labels=["kind", "phase"],
+            ((key, value) for phases in failovers if phases is not None for key, value in _phases(phases)),
         )
-        for phases in (stats.last_broker_failover, stats.last_controller_failover):
-            if phases is not None:
-                for phase, value in _phases(phases):
-                    failover.add_metric([phases.kind, phase], value)
-        yield failover
+
+    def _session(self) -> Iterator[Metric]:
+        session = self._node.session
+        yield single("kafka_server_sessionexpirelistener_zookeeperdisconnects", session.changes["suspended"])
+        yield single("kafka_server_sessionexpirelistener_zookeeperexpires", session.changes["expired"])
+        present = SessionState.EXPIRED if session.current is None else session.current.state
+        yield labelled(
+            "kafka_server_sessionexpirelistener_sessionstate",
+            (((state.value,), float(state is present)) for state in SessionState),
+        )
+        yield single("kafkalite_session_lease_seconds", session.lease_left())
 
 
-def _phases(phases: FailoverPhases) -> Iterator[tuple[str, float]]:
+def _by_label(values: Mapping[str, float]) -> Iterator[tuple[tuple[str, ...], float]]:
+    for label in sorted(values):
+        yield (label,), values[label]
+
+
+def _phases(phases: FailoverPhases) -> Iterator[tuple[tuple[str, ...], float]]:
     for field in fields(phases):
         if field.name.endswith("_ms"):
-            yield field.name.removesuffix("_ms"), getattr(phases, field.name)
+            yield (phases.kind, field.name.removesuffix("_ms")), getattr(phases, field.name)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from kafkalite.config import BrokerConfig, TopicConfig, is_secured, topic_config
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.config import BrokerConfig, TopicConfig, is_secured, topic_config, with_dynamic
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
@@ -36,9 +37,11 @@ from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.disk_orders import DiskOrders
+from kafkalite.node.draining import Draining
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
+from kafkalite.node.overview import Overview
 from kafkalite.node.producer_ids import ProducerIds
 from kafkalite.node.rights import NodeRights
 from kafkalite.node.status import StatusPages
@@ -51,6 +54,7 @@ from kafkalite.rpc.messages import (
     ControlledShutdownRequest,
     HealthProblem,
     HelloRequest,
+    HistoryEvent,
     IsrChangedRequest,
     Message,
 )
@@ -82,7 +86,9 @@ class Node:
     """
 
     def __init__(self, config: BrokerConfig, env: Env) -> None:
+        #: As it is now; `static_config` is without what was changed since the start.
         self.config = config
+        self.static_config = config
         self.security = self._secure(config, env)
         #: With the network of a client of the other nodes' RPC listeners.
         self.env = env
@@ -97,10 +103,12 @@ class Node:
         self._stop = asyncio.Event()
         self._fatal: BaseException | None = None
         self._link_connection: RpcConnection | None = None
+        self._peers: AsyncClient | None = None
         self._dead_sessions: frozenset[int] = frozenset()
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
         self._candidacy: asyncio.Task[None] | None = None
+        self.started_ms = env.clock.wall_ms()
         self._build()
 
     # --- parts -----------------------------------------------------------------
@@ -160,6 +168,7 @@ class Node:
             request_restart=self.disk_care.report,
         )
         self.logs.hw_of = self.replicas.high_watermark
+        self.logs.on_exchanged = self.replicas.hosted.exchanged
         self.controller = Controller(
             config=config,
             env=peer_env,
@@ -184,6 +193,7 @@ class Node:
         self.config_orders = ConfigOrders(self.session.wait, lambda: self.config)
         self.user_orders = UserOrders(self.session.wait)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
+        self.overview = Overview(self, env.clock, self.peer_client)
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
@@ -192,9 +202,19 @@ class Node:
             handlers=Api(self).handlers(),
             security=self.security.rpc if self.security is not None else None,
             per_ip=self.rights.connection_limits(),
+            monotonic=env.clock.monotonic,
         )
         self.kafka = KafkaSide(NodeServices(self))
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
+        self.metadata.on_partitions_removed = self.kafka.partitions_removed
+        self.draining = Draining(
+            env=peer_env,
+            supervisor=self.supervisor,
+            replicas=self.replicas,
+            metadata=self.metadata,
+            groups=self.kafka.groups,
+            hello=lambda: HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="draining"),
+        )
         http_tls = self.security.http_tls if self.security is not None else None
         self.http = HttpServer(env.network, StatusPages(self).pages(), http_tls)
 
@@ -230,6 +250,28 @@ class Node:
             *disk_problems(self.logs),
             *malformed,
         )
+
+    def history(self, subjects: Sequence[str]) -> list[HistoryEvent]:
+        """What this node remembers of these subjects (see HistoryRequest), the oldest first."""
+        events = [
+            HistoryEvent(subject, event.at_ms, event.what, event.detail)
+            for subject in subjects
+            for source in (self.replicas.hosted.history, self.controller.history)
+            for event in source.of(subject)
+        ]
+        return sorted(events, key=lambda event: event.at_ms)
+
+    def peer_client(self) -> AsyncClient:
+        """A client of this very cluster, for what only the other nodes know; made when first needed."""
+        if self._peers is None:
+            self._peers = AsyncClient(
+                [self._told(self.endpoints["rpc"])],
+                network=self.peer_env.network,
+                clock=self.env.clock,
+                rng=self.env.random,
+                client_id=f"node-{self.broker_id}",
+            )
+        return self._peers
 
     async def allocate_producer_id(self) -> ProducerId:
         """A producer id that nobody has. Raises CoordinatorError."""
@@ -286,6 +328,7 @@ class Node:
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
         self.supervisor.spawn("disks.care", self.disk_care.run())
+        self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self.link.run())
         self.supervisor.spawn("controller.watch", self._incumbent_watch().run())
         self.session.on_lost(self.replicas.on_session_lost)
@@ -349,11 +392,8 @@ class Node:
         )
 
     def _description(self) -> BrokerZnode:
-        rpc = self.endpoints["rpc"]
-        kafka = self.endpoints.get("kafka", Endpoint(self.config.host, -1))
-        if self.security is not None:
-            # Certificates are for names: what is told is the name as configured, not the address it stands for.
-            rpc, kafka = (Endpoint(self.config.host, bound.port) for bound in (rpc, kafka))
+        rpc = self._told(self.endpoints["rpc"])
+        kafka = self._told(self.endpoints.get("kafka", Endpoint(self.config.host, -1)))
         return BrokerZnode(
             host=kafka.host,
             port=kafka.port,
@@ -363,16 +403,25 @@ class Node:
             timestamp_ms=self.env.clock.wall_ms(),
         )
 
+    def _told(self, bound: Endpoint) -> Endpoint:
+        """What others dial. Certificates are for names: the name as configured, not the address it stands for."""
+        return bound if self.security is None else Endpoint(self.config.host, bound.port)
+
     async def _shut_down(self, *, controlled: bool) -> None:
         """Each step has a deadline and is logged; a step that fails does not keep the next from being done."""
-        others = [broker for broker in self.metadata.brokers() if broker.broker_id != self.broker_id]
-        if controlled and others and self.config.controlled_shutdown_enable and self.session.usable():
+
+        def has_others() -> bool:
+            return any(broker.broker_id != self.broker_id for broker in self.metadata.brokers())
+
+        if controlled and has_others() and self.config.controlled_shutdown_enable and self.session.usable():
             patience = self.config.controlled_shutdown_max_wait_ms / 1000
-            moved = await self.link.controlled_shutdown(patience)
+            moved = await self.link.controlled_shutdown(patience, has_others)
             _log.info("node.leaders_moved", complete=moved)
         await self._step("kafka", self.kafka.close())
         await self._step("replicas", self.replicas.stop())
         await self._step("http", self.http.close())
+        if self._peers is not None:
+            await self._step("peers", self._peers.close())
         await self._step("rpc", self.rpc.close())
         if self._link_connection is not None:
             await self._step("link", self._link_connection.close())
@@ -409,6 +458,20 @@ class Node:
             self.rights.config_changed(entity_type, name, settings)
         else:
             self.controller.settings_changed()
+            self._take_dynamic_config()
+
+    def _take_dynamic_config(self) -> None:
+        """The settings of all brokers, or this one's, have changed in ZooKeeper: apply what differs."""
+        before = self.config
+        self.config = with_dynamic(self.static_config, self.configs.broker(None), self.configs.broker(self.broker_id))
+        if self.config == before:
+            return
+        _log.info("node.reconfigured", **_differences(before, self.config))
+        self.rpc.max_connections = self.config.max_connections
+        self.logs.producer_id_expiration_ms = self.config.producer_id_expiration_ms
+        if self.config.topic != before.topic:
+            for topic in sorted({partition.topic_partition.topic for partition in self.replicas.hosted.all()}):
+                self.replicas.topic_config_changed(topic)
 
     def _on_dir_failed(self, directory: str, error: StorageError) -> None:
         self.replicas.on_dir_failed(error)
@@ -462,3 +525,14 @@ class Node:
             self.env.disk.write_file_atomic(self._sessions_path(), text.encode(), durable=False)
         except OSError as error:
             _log.warning("sessions_file.not_written", error=str(error))
+
+
+def _differences(before: BrokerConfig, after: BrokerConfig) -> dict[str, str]:
+    """Changed keys (with underscores), as "before -> after"."""
+    pairs = [(before.topic, after.topic, field.name) for field in dataclasses.fields(TopicConfig)]
+    pairs += [(before, after, field.name) for field in dataclasses.fields(BrokerConfig) if field.name != "topic"]  # type: ignore[misc]
+    return {
+        name: f"{getattr(old, name)} -> {getattr(new, name)}"
+        for old, new, name in pairs
+        if getattr(old, name) != getattr(new, name)
+    }

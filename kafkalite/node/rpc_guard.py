@@ -20,11 +20,16 @@ from kafkalite.rpc.messages import (
     AddPartitionsResponse,
     AddPartitionsToTxnRequest,
     AlterConfigsRequest,
+    CommitOffsetsRequest,
+    CommitOffsetsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteGroupRequest,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     DescribeConfigsRequest,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
     EndTxnGroupRequest,
@@ -32,31 +37,38 @@ from kafkalite.rpc.messages import (
     FetchRequest,
     FetchResponse,
     FindCoordinatorRequest,
+    GroupHeartbeatRequest,
     InitProducerIdRequest,
+    JoinGroupRequest,
     ListedOffset,
+    ListGroupsRequest,
+    ListGroupsResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     Message,
     MetadataRequest,
     MetadataResponse,
+    PartitionError,
     ProducedPartition,
     ProduceRequest,
     ProduceResponse,
     RemovePartitionsRequest,
+    SyncGroupRequest,
     TopicMetadata,
     TopicResult,
 )
 from kafkalite.rpc.server import Handler, Peer, Reply, Request
 from kafkalite.rpc.transaction_groups import transactional_id
 from kafkalite.security.access import Access
-from kafkalite.security.acl import CLUSTER_NAME, ResourceType
+from kafkalite.security.acl import CLUSTER_NAME, Operation, ResourceType
 from kafkalite.security.requirements import REFUSALS, RPC, Need, Scope
 
 Outcome = Reply | Awaitable[Reply | None] | None
 #: The names of resources of one type that a request is about as a whole.
 Names = Callable[[Any], Iterable[str]]
 
-_TOPIC, _CLUSTER, _TRANSACTION = ResourceType.TOPIC, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+_TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
+_CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
 _REFUSED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 _REFUSED_TEXT = "not authorized"
 
@@ -74,6 +86,10 @@ def _transaction_of_group(message: EndTxnGroupRequest) -> Iterable[str]:
     return [transactional_id(message.group, ""), *(member.transactional_id for member in message.members)]
 
 
+def _group(message: Any) -> Iterable[str]:
+    return (message.group,)
+
+
 _WHOLE: Mapping[tuple[type[Message], ResourceType], Names] = {
     (ProduceRequest, _TRANSACTION): lambda message: (
         () if message.transactional_id is None else (message.transactional_id,)
@@ -82,7 +98,20 @@ _WHOLE: Mapping[tuple[type[Message], ResourceType], Names] = {
         () if message.transactional_id is None else (message.transactional_id,)
     ),
     (InitProducerIdRequest, _CLUSTER): lambda message: (CLUSTER_NAME,) if message.transactional_id is None else (),
-    (FindCoordinatorRequest, _TRANSACTION): lambda message: (message.key,),  # or its group's: `_check`
+    # or its group's: `_check`
+    (FindCoordinatorRequest, _TRANSACTION): lambda message: () if message.is_consumer_group else (message.key,),
+    (FindCoordinatorRequest, _GROUP): lambda message: (message.key,) if message.is_consumer_group else (),
+    **{
+        (cls, _GROUP): _group
+        for cls in (
+            DescribeGroupRequest,
+            DeleteGroupRequest,
+            CommitOffsetsRequest,
+            JoinGroupRequest,
+            SyncGroupRequest,
+            GroupHeartbeatRequest,
+        )
+    },
     (AddPartitionsToTxnRequest, _TRANSACTION): lambda message: (message.transactional_id,),
     (AddPartitionsToTxnRequest, _TOPIC): lambda message: [topic for topic, _ in message.partitions],
     (EndTxnGroupRequest, _TRANSACTION): _transaction_of_group,
@@ -181,10 +210,33 @@ def _listed(message: ListOffsetsRequest, answer: Any, denied: frozenset[str]) ->
     return ListOffsetsResponse((*(answer.partitions if answer is not None else ()), *refused))
 
 
+def _committed_topics(message: CommitOffsetsRequest) -> Iterable[str]:
+    return [*(each.topic for each in message.offsets), *(topic for topic, _ in message.deletions)]
+
+
+def _keep_committed(request: Request, denied: frozenset[str]) -> Request | None:
+    message = request.message
+    assert isinstance(message, CommitOffsetsRequest)
+    offsets = tuple(each for each in message.offsets if each.topic not in denied)
+    deletions = tuple(each for each in message.deletions if each[0] not in denied)
+    if not offsets and not deletions:
+        return None
+    return Request(replace(message, offsets=offsets, deletions=deletions), request.body, request.peer)
+
+
+def _committed(message: CommitOffsetsRequest, answer: Any, denied: frozenset[str]) -> CommitOffsetsResponse:
+    named = [*((each.topic, each.partition) for each in message.offsets), *message.deletions]
+    refused = tuple(PartitionError(topic, number, _REFUSED) for topic, number in named if topic in denied)
+    if answer is None:
+        return CommitOffsetsResponse(ErrorCode.NONE, partitions=refused)
+    return replace(answer, partitions=(*answer.partitions, *refused))  # type: ignore[no-any-return]
+
+
 _SPLITS: Mapping[type[Message], Split] = {
     ProduceRequest: Split(_names_of_partitions, _keep_produced, _produced),
     FetchRequest: Split(_names_of_partitions, _keep_partitions, _fetched),
     ListOffsetsRequest: Split(_names_of_partitions, _keep_partitions, _listed),
+    CommitOffsetsRequest: Split(_committed_topics, _keep_committed, _committed),
     CreateTopicsRequest: Split(
         _names_of_topics,
         _keep_topics,
@@ -233,6 +285,8 @@ class RpcGuard:
                 return self._metadata(request, row, handler)
             if cls is DescribeReplicasRequest:
                 return then(handler(request), lambda reply: self._visible_replicas(request.peer, row[0], reply))
+            if cls in (ListGroupsRequest, DescribeGroupRequest):
+                return then(handler(request), lambda reply: self._visible_groups(request.peer, row[-1], reply))
             split = _SPLITS.get(cls)
             return handler(request) if split is None else self._split(request, row[-1], split, handler)
 
@@ -242,7 +296,9 @@ class RpcGuard:
         """Raises ApiError."""
         names = _WHOLE.get((cls, need.resource_type))
         wanted: Iterable[str] = (CLUSTER_NAME,) if names is None else names(request.message)
-        if isinstance(request.message, FindCoordinatorRequest):
+        if isinstance(request.message, CommitOffsetsRequest) and need.operation is Operation.DELETE:
+            wanted = wanted if request.message.deletions else ()
+        if isinstance(request.message, FindCoordinatorRequest) and need.resource_type is _TRANSACTION:
             group_ids = transactional_id(request.message.key, "")
             if self._access.may(request.peer, need.operation, need.resource_type, group_ids, is_told=False):
                 return
@@ -306,6 +362,15 @@ class RpcGuard:
         assert isinstance(answer, DescribeReplicasResponse)
         is_visible = self._access.visible(peer, need)
         return Reply(replace(answer, replicas=tuple(each for each in answer.replicas if is_visible(each.topic))))
+
+    def _visible_groups(self, peer: Peer, need: Need, reply: Reply) -> Reply:
+        """Groups, or a group's offsets by topic."""
+        answer = reply.message
+        is_visible = self._access.visible(peer, need)
+        if isinstance(answer, ListGroupsResponse):
+            return Reply(replace(answer, groups=tuple(each for each in answer.groups if is_visible(each.group))))
+        assert isinstance(answer, DescribeGroupResponse)
+        return Reply(replace(answer, offsets=tuple(each for each in answer.offsets if is_visible(each.topic))))
 
 
 def then(outcome: Outcome, change: Callable[[Reply], Reply]) -> Outcome:

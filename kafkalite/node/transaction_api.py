@@ -52,7 +52,11 @@ class TransactionApi:
         message = request.message
         assert isinstance(message, FindCoordinatorRequest)
         try:
-            node_id, _, _ = await self._kafka().transactions.coordinator_of(message.key)
+            kafka = self._kafka()
+            if message.is_consumer_group:
+                node_id, _, _ = await kafka.groups.log.coordinator_of(message.key)
+            else:
+                node_id, _, _ = await kafka.transactions.coordinator_of(message.key)
         except ApiError as error:
             return Reply(FindCoordinatorResponse(error.code, message=str(error)))
         except CoordinatorError as error:

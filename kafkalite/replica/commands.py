@@ -159,7 +159,7 @@ class Commands:
         self.count += 1
         if self._metadata.learn_brokers(request.brokers):
             self._on_brokers_changed()
-        refusals = await self._apply_all(request.partitions)
+        refusals = await self._apply_all(request.partitions, request.cause)
         if self.controller_epoch > request.controller_epoch:
             return LeaderAndIsrResponse(ErrorCode.STALE_CONTROLLER_EPOCH, tuple(refusals))
         if request.is_init:
@@ -191,7 +191,7 @@ class Commands:
         if self.count != since:
             is_complete = False
             own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
-        refusals = await self._apply_all(own)
+        refusals = await self._apply_all(own, "read from ZooKeeper")
         if is_complete:
             await self._set_strays_aside(assigned, include_hosted=False)
         self._fetchers.drop_idle()
@@ -208,11 +208,11 @@ class Commands:
         log = self._logs.get(key)
         return len(state.isr) == 1 or (log is not None and log.clean_start)
 
-    async def _apply_all(self, states: Sequence[PartitionState]) -> list[PartitionError]:
+    async def _apply_all(self, states: Sequence[PartitionState], cause: str) -> list[PartitionError]:
         refusals: list[PartitionError] = []
         epoch = self.controller_epoch
         for position, state in enumerate(states):
-            error = self._apply(state)
+            error = self._apply(state, cause)
             if error is not ErrorCode.NONE:
                 refusals.append(PartitionError(state.topic, state.partition, error))
             if position % SLICE == SLICE - 1:
@@ -221,7 +221,7 @@ class Commands:
                     break
         return refusals
 
-    def _apply(self, state: PartitionState) -> ErrorCode:
+    def _apply(self, state: PartitionState, cause: str) -> ErrorCode:
         """One partition; never fails the others (statement 13)."""
         key = TopicPartition(state.topic, state.partition)
         broker_id = self._identity()[0]
@@ -247,8 +247,14 @@ class Commands:
                 self._take_move(partition, state)
                 return ErrorCode.NONE  # said before: nothing is truncated, no fetcher starts anew (statement 30)
             if state.leader == broker_id:
-                return self._become_leader(partition, state)
+                error = self._become_leader(partition, state)
+                if error is ErrorCode.NONE:
+                    self._note_role(partition, "replica.leads", cause)
+                return error
             self._become_follower(partition, state)
+            self._note_role(
+                partition, "replica.offline_leader" if state.leader == NO_LEADER else "replica.follows", cause
+            )
         except StorageError as error:
             if partition is None:
                 _log.error("replica.not_started", partition=str(key), directory=error.directory, error=str(error))
@@ -261,6 +267,15 @@ class Commands:
             return error.code
         return ErrorCode.NONE
 
+    def _note_role(self, partition: Partition, what: str, cause: str) -> None:
+        """For `admin why`."""
+        leader = "nobody leads" if partition.leader_id == NO_LEADER else f"leader {partition.leader_id}"
+        detail = (
+            f"{leader}, epoch {partition.leader_epoch}, ISR {list(partition.current_isr)}, controller epoch "
+            f"{partition.controller_epoch}, log end {partition.log.log_end_offset}"
+        )
+        self._hosted.history.note(str(partition.topic_partition), what, f"{detail}; {cause}" if cause else detail)
+
     def _begin_again(self, partition: Partition, state: PartitionState) -> Partition | None:
         """An offline replica is let go (None), so that it starts anew, if it may; else it stays."""
         if self._restarting.refusal(partition, state):
@@ -269,6 +284,7 @@ class Commands:
         _log.warning(
             "replica.restarted", partition=str(key), lost=partition.log.directory, leader_epoch=state.leader_epoch
         )
+        self._hosted.history.note(str(key), "replica.restarted", f"{partition.log.directory} is lost; made anew, empty")
         self._stop(partition)
         self._restarting.restarts += 1
         return None
@@ -291,7 +307,7 @@ class Commands:
             if partition is None or partition.storage_error is None:
                 self._restarting.forget(key)
             elif self._restarting.commanded.get(key) is state and not self._restarting.refusal(partition, state):
-                self._apply(state)
+                self._apply(state, "the disk is back, or another one takes it")
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
 
@@ -423,6 +439,8 @@ class Commands:
             self._stop(partition)
             if not wanted.delete_files:
                 self.stopped_marks[key] = partition.follower_high_watermark
+        detail = "its files are deleted" if wanted.delete_files else "its files stay"
+        self._hosted.history.note(str(key), "replica.stopped", detail)
         if not wanted.delete_files or log is None:
             return ErrorCode.NONE
         self.stopped_marks.pop(key, None)

@@ -17,6 +17,7 @@ from kafkalite.model import (
     ProducerId,
     TopicPartition,
 )
+from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
@@ -47,6 +48,8 @@ class Consuming:
     def fetch(self, request: FetchRequest, done: FetchDone) -> None:
         """Call `done` once: at once if there are min_bytes, or an error to tell; else when they come, or max_wait."""
         answers, body, size_bytes, is_error = self._read(request)
+        counters = self._hosted.counters
+        counters.fetch_requests += len(request.partitions)
         wheel = self._hosted.wheel
         if (
             size_bytes >= request.min_bytes
@@ -55,12 +58,16 @@ class Consuming:
             or not request.partitions
             or len(wheel) >= MAX_WAITING
         ):
+            counters.bytes_out += size_bytes
+            counters.failed_fetch_requests += is_error
             done(answers, body)
             return
         del answers, body  # a long poll holds no record bytes
 
         def complete() -> None:
-            again, records, _, _ = self._read(request)
+            again, records, total, failed = self._read(request)
+            counters.bytes_out += total
+            counters.failed_fetch_requests += failed
             done(again, records)
 
         delayed = DelayedFetch(wheel, request.min_bytes - size_bytes, complete)
@@ -123,6 +130,10 @@ class Consuming:
         except StorageError as error:
             self._hosted.fail_storage(partition, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+        except ApiError as error:
+            if give_up_damaged(self._hosted, self._metadata, partition, error):
+                raise api_error(ErrorCode.KAFKA_STORAGE_ERROR) from None
+            raise
         answer = FetchedPartition(
             wanted.topic,
             wanted.partition,

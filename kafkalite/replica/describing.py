@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId
+from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
@@ -36,12 +36,16 @@ class Describing:
         self._identity = identity
         self._since: dict[tuple[str, str], int] = {}
 
-    def describe(self, topics: Sequence[str]) -> DescribeReplicasResponse:
-        """Every replica hosted here, or those of `topics` (statement 12)."""
+    def describe(self, topics: Sequence[str], partitions: Sequence[tuple[str, int]] = ()) -> DescribeReplicasResponse:
+        """Every replica hosted here, those of `topics`, or of them only `partitions` (statement 12)."""
         broker_id, broker_epoch = self._identity()
-        chosen = (
-            self._hosted.all() if not topics else [p for t in sorted(set(topics)) for p in self._hosted.of_topic(t)]
-        )
+        if partitions:
+            found = [self._hosted.get(TopicPartition(topic, number)) for topic, number in sorted(set(partitions))]
+            chosen = [partition for partition in found if partition is not None]
+        elif topics:
+            chosen = [p for t in sorted(set(topics)) for p in self._hosted.of_topic(t)]
+        else:
+            chosen = self._hosted.all()
         chosen.sort(key=lambda partition: partition.topic_partition)
         return DescribeReplicasResponse(broker_id, broker_epoch, tuple(self._one(partition) for partition in chosen))
 
@@ -136,16 +140,22 @@ class Describing:
             tell("replica.strays_refused", "", self._commands.stray_refusal)
         return self._with_times(found)
 
+    def _began(self, subject: str, now_ms: int) -> int:
+        """A problem that nobody has asked about before stands since the last thing that happened to its partition."""
+        events = self._hosted.history.of(subject)
+        return events[-1].at_ms if events else now_ms
+
     def _with_times(self, found: dict[str, list[tuple[str, str]]]) -> tuple[HealthProblem, ...]:
         now_ms = self._clock.wall_ms()
         before, self._since = self._since, {}
         problems: list[HealthProblem] = []
         for what, cases in found.items():
             for subject, _ in cases:
-                self._since[what, subject] = before.get((what, subject), now_ms)
+                self._since[what, subject] = before.get((what, subject)) or self._began(subject, now_ms)
             for subject, detail in cases[:MAX_DETAILS]:
                 problems.append(HealthProblem(what, self._since[what, subject], detail, subject))
             if len(cases) > MAX_DETAILS:
                 since_ms = min(self._since[what, subject] for subject, _ in cases[MAX_DETAILS:])
-                problems.append(HealthProblem(what, since_ms, f"and {len(cases) - MAX_DETAILS} more like it"))
+                rest = len(cases) - MAX_DETAILS
+                problems.append(HealthProblem(what, since_ms, f"and {rest} more like it", count=rest))
         return tuple(problems)

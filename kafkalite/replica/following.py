@@ -64,6 +64,8 @@ class Following:
         log = partition.log
         if records:
             log.append_as_follower(records)
+            self._hosted.counters.replication_bytes_in += len(records)
+        partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
         self._advance(partition, answer)
         if records:
             go_on()

@@ -14,12 +14,14 @@ import structlog
 from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica.fetch_session import FetchSession
 from kafkalite.replica.leader import next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages import ReplicaFetchedPartition
+from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)
 
@@ -36,6 +38,15 @@ class Counters:
     failed_isr_updates: int = 0
     fenced_high_watermarks: int = 0
     truncations_below_high_watermark: int = 0
+    bytes_in: int = 0
+    messages_in: int = 0
+    bytes_out: int = 0
+    replication_bytes_in: int = 0
+    replication_bytes_out: int = 0
+    produce_requests: int = 0
+    failed_produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_fetch_requests: int = 0
 
 
 class HostedPartitions:
@@ -66,6 +77,7 @@ class HostedPartitions:
         self.usable = usable
         self.wheel = DeadlineWheel()
         self.counters = Counters()
+        self.history = History(clock.wall_ms)
         self._partitions: dict[TopicPartition, Partition] = {}
         self._by_topic: dict[str, dict[int, Partition]] = {}
         #: Those whose high watermark may move as soon as the node is no longer fenced.
@@ -125,6 +137,8 @@ class HostedPartitions:
                 if session.pending_bytes >= session.min_bytes:
                     self.wake(session)
         partition.appended_bytes += size_bytes
+        self.counters.bytes_in += size_bytes
+        self.counters.messages_in += log_end_offset - leader.log_end_offset
         is_flush_needed = partition.config.log_flush_before_ack
         on_append(leader, log_end_offset, is_flush_needed=is_flush_needed)
         if is_flush_needed:
@@ -146,10 +160,17 @@ class HostedPartitions:
 
     async def _flush(self, partition: Partition) -> None:
         """Flush until all that was appended is on the disk: one fsync serves all appends since the one before."""
-        log = partition.log
         try:
             while True:
-                synced = await log.flush()
+                log = partition.log
+                try:
+                    synced = await log.flush()
+                except StorageError:
+                    if partition.log is not log:  # it has moved to another disk meanwhile
+                        continue
+                    raise
+                if partition.log is not log:
+                    continue
                 if partition.leader is not None:
                     on_flushed(partition.leader, synced)
                     self.advance(partition)
@@ -252,8 +273,15 @@ class HostedPartitions:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
         if partition.leader is not None:
             _log.warning("replica.resigned", partition=str(partition.topic_partition), reason=reason)
+            self.history.note(str(partition.topic_partition), "replica.resigned", reason)
             partition.is_settled = False
             self.demote(partition)
+
+    def exchanged(self, old: PartitionLog, new: PartitionLog) -> None:
+        """The replica goes on with another log that holds the same: it has moved to another disk."""
+        partition = self._partitions.get(old.topic_partition)
+        if partition is not None and partition.log is old:
+            partition.log = new
 
     def fail_storage(self, partition: Partition, error: StorageError) -> None:
         """The replica goes offline (KIP-18); the node decides what else that means."""
@@ -267,6 +295,7 @@ class HostedPartitions:
             path=error.path,
             error=str(error),
         )
+        self.history.note(str(partition.topic_partition), "replica.offline", f"{error.directory}: {error}")
         self.demote(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self._on_offline(partition)
         self._on_storage_error(error)

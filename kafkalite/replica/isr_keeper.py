@@ -15,7 +15,7 @@ from kafkalite.replica import isr as rules
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.isr import Proposal, Verdict
 from kafkalite.replica.isr_writer import IsrWriter, Settled, Task
-from kafkalite.replica.leader import on_idle_fetch
+from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.messages import IsrChange
@@ -121,6 +121,7 @@ class IsrKeeper:
         coordinator = self._session.current
         if coordinator is None or coordinator.state is not SessionState.CONNECTED or not self._session.usable():
             return  # isolated: whom we do not hear may be well (F13)
+        self._note_proposal(partition, leader, proposed)
         rules.begin_proposal(leader, proposed)
         _log.info(
             "isr.propose",
@@ -131,6 +132,21 @@ class IsrKeeper:
         )
         proposal = Proposal(leader.broker_id, leader.leader_epoch, leader.partition_epoch, proposed)
         self._writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
+
+    def _note_proposal(self, partition: Partition, leader: PartitionLeader, proposed: tuple[BrokerId, ...]) -> None:
+        """Why members leave or join: for `admin why`; what comes of it is told by `isr.changed`."""
+        now_ms = self._hosted.now_ms()
+        reasons: list[str] = []
+        for replica_id, follower in leader.followers.items():
+            if replica_id in leader.committed_isr and replica_id not in proposed:
+                last = follower.last_caught_up_ms
+                lag = "never" if last == NEVER_MS else f"{max(now_ms - last, 0)} ms ago"
+                behind = leader.log_end_offset - follower.log_end_offset
+                reasons.append(f"{replica_id} leaves: caught up {lag}, {behind} records behind")
+            elif replica_id in proposed and replica_id not in leader.committed_isr:
+                reasons.append(f"{replica_id} joins: at {follower.log_end_offset} of {leader.log_end_offset}")
+        detail = f"{list(leader.committed_isr)} -> {list(proposed)}; {'; '.join(reasons)}"
+        self._hosted.history.note(str(partition.topic_partition), "isr.propose", detail)
 
     def on_follower_fetch(self, partition: Partition) -> None:
         """A follower outside the maximal ISR has fetched: it may be ready to join."""
@@ -174,6 +190,7 @@ class IsrKeeper:
                 case Verdict.RETRY:
                     rules.withdraw_proposal(leader)
                     self._hosted.counters.failed_isr_updates += 1
+                    self._hosted.history.note(str(partition.topic_partition), "isr.not_written", "ZooKeeper was away")
                 case Verdict.RESIGN:
                     self._hosted.counters.failed_isr_updates += 1
                     self._hosted.resign(partition, "the state znode names another leadership")
@@ -194,6 +211,11 @@ class IsrKeeper:
         partition.isr = leader.committed_isr
         self._hosted.counters.isr_shrinks += len(leader.committed_isr) < len(before)
         self._hosted.counters.isr_expands += len(leader.committed_isr) > len(before)
+        self._hosted.history.note(
+            str(partition.topic_partition),
+            "isr.changed",
+            f"{list(before)} -> {list(leader.committed_isr)}, high watermark {leader.high_watermark}",
+        )
         _log.info(
             "isr.changed",
             partition=str(partition.topic_partition),

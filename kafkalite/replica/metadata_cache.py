@@ -37,6 +37,8 @@ class MetadataCache:
         self._waiters: list[asyncio.Future[None]] = []
         #: Told of topics that the controller says are deleted (not of those that a full request merely lacks).
         self.on_topics_deleted: Callable[[tuple[str, ...]], None] = lambda topics: None
+        #: The same for partitions that were removed from their topics.
+        self.on_partitions_removed: Callable[[tuple[TopicPartition, ...]], None] = lambda partitions: None
 
     @property
     def is_empty(self) -> bool:
@@ -71,6 +73,8 @@ class MetadataCache:
         self._tell()
         if request.deleted_topics:
             self.on_topics_deleted(request.deleted_topics)
+        if request.deleted_partitions:
+            self.on_partitions_removed(tuple(TopicPartition(*each) for each in request.deleted_partitions))
         return is_changed
 
     def learn_brokers(self, brokers: tuple[Broker, ...]) -> bool:

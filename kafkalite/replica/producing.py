@@ -44,6 +44,7 @@ class Producing:
         refusal = self._refusal(acks)
         # Held until the loop is over: no partition settled in it may answer for the request.
         delayed.pending = 1
+        hosted.counters.produce_requests += len(partitions)
         for index, (topic_partition, records) in enumerate(partitions):
             if refusal is not ErrorCode.NONE:
                 results[index] = refused(topic_partition, refusal)
@@ -52,6 +53,7 @@ class Producing:
                 self._append(delayed, index, topic_partition, records, acks, origin)
             except ApiError as error:
                 results[index] = refused(topic_partition, error.code, str(error))
+        hosted.counters.failed_produce_requests += sum(each is not None and each.error != 0 for each in results)
         delayed.pending -= 1
         if delayed.pending == 0:
             delayed.finish()

@@ -286,6 +286,10 @@ class ReplicaManager:
         if partition is not None and partition.log.path == error.path:
             self.hosted.fail_storage(partition, error)
 
+    def look_for_drained(self) -> None:
+        """Partitions that are to be removed may have become empty: tell the controller soon."""
+        self._isr_keeper.look_now()
+
     def offline(self) -> list[Partition]:
         """Replicas that are offline, sorted."""
         found = [partition for partition in self.hosted.all() if partition.storage_error is not None]
@@ -327,9 +331,9 @@ class ReplicaManager:
 
     # --- asked by people and by other parts of the node ------------------------------------------
 
-    def describe(self, topics: Sequence[str]) -> DescribeReplicasResponse:
+    def describe(self, topics: Sequence[str], partitions: Sequence[tuple[str, int]] = ()) -> DescribeReplicasResponse:
         """See Describing.describe."""
-        return self._describing.describe(topics)
+        return self._describing.describe(topics, partitions)
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """See Describing.problems."""

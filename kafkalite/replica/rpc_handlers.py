@@ -101,7 +101,7 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
 
     def describe(request: Request) -> Reply:
         assert isinstance(request.message, DescribeReplicasRequest)
-        return Reply(manager.describe(request.message.topics))
+        return Reply(manager.describe(request.message.topics, request.message.partitions))
 
     return {
         LeaderAndIsrRequest: leader_and_isr,

@@ -14,6 +14,7 @@ import structlog
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, TopicPartition
+from kafkalite.replica.damage import give_up_damaged
 from kafkalite.replica.fetch_session import FetchSession, ReplicaFetchDone, SessionEntry
 from kafkalite.replica.follower import Divergence, OutOfRange, find_divergence
 from kafkalite.replica.hosted import HostedPartitions
@@ -273,18 +274,24 @@ class Serving:
                 self._tell_divergence(session, entry, OutOfRange())
                 answers.append(session.answers.pop())
                 return 0
-            # The follower checks every CRC itself before it appends.
+            # A follower checks every CRC itself before it appends; one that copies old records would ask for damaged ones
+            # for ever.
+            is_copying = session.replica_id not in partition.current_isr
             limit = min(entry.max_bytes, left)
             if is_slowed:
                 limit = min(limit, self._throttle.allowance)
             is_first = is_slowed or not body
-            info = log.read(entry.fetch_offset, limit, min_one_batch=is_first, verify=False)
+            info = log.read(entry.fetch_offset, limit, min_one_batch=is_first, verify=is_copying)
         except StorageError as failure:
             self._hosted.fail_storage(partition, failure)
             answers.extend(session.answers)
             session.answers = []
             return 0
         except ApiError as failure:
+            if give_up_damaged(self._hosted, self._metadata, partition, failure):
+                answers.extend(session.answers)
+                session.answers = []
+                return 0
             _log.error("replica.unreadable", partition=str(partition.topic_partition), error=str(failure))
             session.drop(entry)
             answers.append(_refused(partition.topic_partition, failure.code))
@@ -300,6 +307,7 @@ class Serving:
         session.with_news.pop(entry, None)
         body.extend(info.records)
         answers.append(_told(entry, info.size_bytes))
+        self._hosted.counters.replication_bytes_out += info.size_bytes
         return info.size_bytes
 
     # --- throttled replicas --------------------------------------------------------------------

@@ -554,9 +554,10 @@ class InitProducerIdResponse(Message):
 @_kind(70)
 @dataclass(frozen=True, slots=True)
 class FindCoordinatorRequest(Message):
-    """Which node coordinates a transactional id or a transaction group; any node answers."""
+    """Which node coordinates a transactional id, a transaction group or a consumer group; any node answers."""
 
     key: str
+    is_consumer_group: bool = False
 
 
 @_kind(71)
@@ -680,9 +681,13 @@ class DeleteTopicsResponse(Message):
 @_kind(44)
 @dataclass(frozen=True, slots=True)
 class DescribeReplicasRequest(Message):
-    """What THIS node knows of the partitions it hosts (`admin describe --internal`). Empty: all."""
+    """What THIS node knows of the partitions it hosts (`admin describe --internal`). Empty: all.
+
+    `partitions`, if there are any, narrows it down to those (an older node answers with all of `topics`).
+    """
 
     topics: tuple[str, ...] = ()
+    partitions: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -747,11 +752,65 @@ class DiskDescription:
     offline_replicas: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class DiskMove:
+    """A replica on its way between disks of one node. `state` waiting, copying, done or failed (`reason` says why);
+    `lag`: offsets that are still to be copied; bytes as of now."""
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    state: str
+    copied_bytes: int
+    size_bytes: int
+    lag: int
+    throttle: int = 0
+    reason: str = ""
+
+
 @_kind(81)
 @dataclass(frozen=True, slots=True)
 class DescribeDisksResponse(Message):
+    """`moves`: those under way first, then those that are over, oldest first."""
+
     broker_id: BrokerId
     disks: tuple[DiskDescription, ...]
+    moves: tuple[DiskMove, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMoveOrder:
+    """`throttle` in bytes per second; 0: what the node's configuration says."""
+
+    topic: str
+    partition: int
+    directory: str
+    throttle: int = 0
+
+
+@_kind(84)
+@dataclass(frozen=True, slots=True)
+class MoveReplicasRequest(Message):
+    """Move replicas of THIS node to other log directories of it (`admin disk move`, Kafka's AlterReplicaLogDirs)."""
+
+    moves: tuple[DiskMoveOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMoveResult:
+    topic: str
+    partition: int
+    error: int
+    message: str = ""
+
+
+@_kind(85)
+@dataclass(frozen=True, slots=True)
+class MoveReplicasResponse(Message):
+    """One result for each order, in their order. No error: the move is under way, or the replica is there."""
+
+    results: tuple[DiskMoveResult, ...]
 
 
 @_kind(82)
@@ -770,6 +829,34 @@ class DiskOnlineResponse(Message):
     error: int
     message: str = ""
     logs: int = 0
+
+
+@_kind(86)
+@dataclass(frozen=True, slots=True)
+class CommittedOffsetsRequest(Message):
+    """What have the consumer groups that THIS node coordinates committed for these partitions (topic, number)?"""
+
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsOffset:
+    """`lowest` of the offsets that `groups` groups have committed; unstable while a transaction may change one."""
+
+    topic: str
+    partition: int
+    lowest: int
+    groups: int
+    is_unstable: bool = False
+
+
+@_kind(87)
+@dataclass(frozen=True, slots=True)
+class CommittedOffsetsResponse(Message):
+    """`coordinated`: the partitions of __consumer_offsets whose groups are all known here now."""
+
+    coordinated: tuple[int, ...]
+    offsets: tuple[GroupsOffset, ...]
 
 
 @_kind(46)
@@ -795,12 +882,16 @@ class HealthRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """One thing that is wrong. `since_ms` wall time; `what` a stable word such as partition.offline; `detail` for people."""
+    """One thing that is wrong. `since_ms` wall time; `what` a stable word such as partition.offline; `detail` for people.
+
+    `count`: for how many like it this one stands.
+    """
 
     what: str
     since_ms: int
     detail: str
     subject: str = ""
+    count: int = 1
 
 
 @_kind(49)
@@ -891,6 +982,9 @@ class AlterReassignmentsRequest(Message):
     allow_replication_factor_change: bool = True
     is_atomic: bool = False
     may_replace: bool = True
+    #: Replicas at once per partition, partitions under way, leaders that move; 0 none. They hold beside the cluster's own
+    #: limits until the order is done, and replace those of an order that is under way.
+    limits: tuple[int, int, int] = (0, 0, 0)
 
 
 @_kind(55)
@@ -1118,6 +1212,327 @@ class AlterQuotasRequest(Message):
 class AlterQuotasResponse(Message):
     error: int
     message: str = ""
+
+
+# --- consumer groups -------------------------------------------------------------------------------
+
+
+@_kind(124)
+@dataclass(frozen=True, slots=True)
+class ListGroupsRequest(Message):
+    """The consumer groups that THIS node coordinates."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group: str
+    state: str
+    protocol_type: str
+    members: int
+
+
+@_kind(125)
+@dataclass(frozen=True, slots=True)
+class ListGroupsResponse(Message):
+    error: int
+    message: str = ""
+    groups: tuple[ListedGroup, ...] = ()
+
+
+@_kind(126)
+@dataclass(frozen=True, slots=True)
+class DescribeGroupRequest(Message):
+    """One group, of the node that coordinates it."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """`partitions`: what it is assigned, if the group's protocol is that of consumers."""
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """`offset`: the next record to read."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_ms: int = -1
+
+
+@_kind(127)
+@dataclass(frozen=True, slots=True)
+class DescribeGroupResponse(Message):
+    """`state` Dead: there is no such group."""
+
+    error: int
+    message: str = ""
+    state: str = ""
+    protocol_type: str = ""
+    protocol: str = ""
+    generation: int = -1
+    members: tuple[GroupMember, ...] = ()
+    offsets: tuple[GroupOffset, ...] = ()
+
+
+@_kind(128)
+@dataclass(frozen=True, slots=True)
+class DeleteGroupRequest(Message):
+    """A group without members, with its offsets; of the node that coordinates it."""
+
+    group: str
+
+
+@_kind(129)
+@dataclass(frozen=True, slots=True)
+class DeleteGroupResponse(Message):
+    error: int
+    message: str = ""
+
+
+@_kind(130)
+@dataclass(frozen=True, slots=True)
+class CommitOffsetsRequest(Message):
+    """Set offsets of a group, and forget those of `deletions`; as a member, or with generation -1 of a group without any."""
+
+    group: str
+    offsets: tuple[GroupOffset, ...]
+    member_id: str = ""
+    generation: int = -1
+    deletions: tuple[tuple[str, int], ...] = ()
+
+
+@_kind(131)
+@dataclass(frozen=True, slots=True)
+class CommitOffsetsResponse(Message):
+    """`partitions` lists refusals only."""
+
+    error: int
+    message: str = ""
+    partitions: tuple[PartitionError, ...] = ()
+
+
+@_kind(132)
+@dataclass(frozen=True, slots=True)
+class JoinGroupRequest(Message):
+    """Take part in a group of consumers; answered when the round is over. `member_id` is empty the first time."""
+
+    group: str
+    member_id: str
+    topics: tuple[str, ...]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    member_id: str
+    topics: tuple[str, ...]
+
+
+@_kind(133)
+@dataclass(frozen=True, slots=True)
+class JoinGroupResponse(Message):
+    """`members` is for the leader of the group only: it shares the partitions out and sends them with its sync."""
+
+    error: int
+    message: str = ""
+    member_id: str = ""
+    generation: int = -1
+    leader: str = ""
+    members: tuple[Subscription, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    member_id: str
+    partitions: tuple[tuple[str, int], ...]
+
+
+@_kind(134)
+@dataclass(frozen=True, slots=True)
+class SyncGroupRequest(Message):
+    """Ask for one's share; the leader brings everybody's."""
+
+    group: str
+    member_id: str
+    generation: int
+    assignments: tuple[Assignment, ...] = ()
+
+
+@_kind(135)
+@dataclass(frozen=True, slots=True)
+class SyncGroupResponse(Message):
+    error: int
+    message: str = ""
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@_kind(136)
+@dataclass(frozen=True, slots=True)
+class GroupHeartbeatRequest(Message):
+    """`is_leaving`: the member goes; the others share its partitions out at once."""
+
+    group: str
+    member_id: str
+    generation: int
+    is_leaving: bool = False
+
+
+@_kind(137)
+@dataclass(frozen=True, slots=True)
+class GroupHeartbeatResponse(Message):
+    """REBALANCE_IN_PROGRESS: join again."""
+
+    error: int
+    message: str = ""
+
+
+# --- for people who watch ----------------------------------------------------------------------------
+
+
+@_kind(120)
+@dataclass(frozen=True, slots=True)
+class HistoryRequest(Message):
+    """What THIS node remembers of some subjects: "topic-0" a partition, "1" a broker, "" the controller's office."""
+
+    subjects: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvent:
+    """`at_ms` wall time of the node that tells; `what` a stable noun.verb; `detail` for people."""
+
+    subject: str
+    at_ms: int
+    what: str
+    detail: str
+
+
+@_kind(121)
+@dataclass(frozen=True, slots=True)
+class HistoryResponse(Message):
+    """The oldest first. `started_ms`: nothing from before that is remembered."""
+
+    broker_id: BrokerId
+    started_ms: int
+    events: tuple[HistoryEvent, ...]
+
+
+@_kind(122)
+@dataclass(frozen=True, slots=True)
+class StatusRequest(Message):
+    """The whole cluster as any node can tell it, one page of partitions at a time (status page, `kafkalite top`).
+
+    `text` must be part of the name TOPIC-P; `topic` the whole name of the topic ("" any); `state` is "" (all),
+    "troubled" (offline or not all in sync), "offline", "moving" or "internal"; `broker_id` -1 any, else a replica there.
+    `topics_offset`, `topics_limit`: the page of topics, whose names contain `text`.
+    """
+
+    text: str = ""
+    topic: str = ""
+    state: str = ""
+    broker_id: BrokerId = BrokerId(-1)
+    offset: int = 0
+    limit: int = 50
+    topics_offset: int = 0
+    topics_limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """`error`: why it did not answer; then its problems and disks are not known."""
+
+    broker_id: BrokerId
+    kafka: str
+    rpc: str
+    rack: str
+    leaders: int
+    replicas: int
+    #: Partitions with a replica here that is not in sync.
+    out_of_sync: int
+    disks: tuple[DiskDescription, ...] = ()
+    problems: tuple[HealthProblem, ...] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStatus:
+    topic: str
+    partitions: int
+    replication_factor: int
+    offline: int
+    troubled: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """Offsets are -1 where its leader did not tell. `lag`: records by which the slowest replica is behind."""
+
+    topic: str
+    partition: int
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...] = ()
+    high_watermark: Offset = NO_OFFSET
+    log_start_offset: Offset = NO_OFFSET
+    log_end_offset: Offset = NO_OFFSET
+    size_bytes: int = -1
+    lag: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class MoveStatus:
+    """A reassignment. `eta_s` -1 while that cannot be told."""
+
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    target: tuple[BrokerId, ...]
+    is_under_way: bool
+    done_bytes: int
+    total_bytes: int
+    bytes_per_s: int
+    eta_s: int
+    throttle: int = 0
+
+
+@_kind(123)
+@dataclass(frozen=True, slots=True)
+class StatusResponse(Message):
+    """`partitions_matched` of `partitions_total` fit the question; `partitions` are those of the page."""
+
+    error: int
+    message: str
+    broker_id: BrokerId
+    is_live: bool
+    at_ms: int
+    cluster_id: str
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    brokers: tuple[BrokerStatus, ...] = ()
+    topics: tuple[TopicStatus, ...] = ()
+    topics_total: int = 0
+    topics_matched: int = 0
+    partitions: tuple[PartitionStatus, ...] = ()
+    partitions_total: int = 0
+    partitions_matched: int = 0
+    partitions_offline: int = 0
+    partitions_troubled: int = 0
+    moves: tuple[MoveStatus, ...] = ()
+    moves_total: int = 0
 
 
 __all__ = ["NO_BROKER_EPOCH", "PROTOCOL_VERSION", "Message", "by_kind", "response_kind"]

@@ -49,6 +49,7 @@ from kafkalite.rpc.messages import (
 )
 from kafkalite.security.connection_limits import ConnectionLimits
 from kafkalite.security.principal import ANONYMOUS, Principal
+from kafkalite.telemetry.counters import Requests
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -136,6 +137,7 @@ class RpcServer:
         handlers: by class of request.
         security: what is asked of whoever connects; None: nothing.
         per_ip: the limit of connections per address, if there is one.
+        monotonic: seconds; requests are timed if it is given.
     """
 
     def __init__(
@@ -148,11 +150,15 @@ class RpcServer:
         handlers: Mapping[type[Message], Handler],
         security: ListenerSecurity | None = None,
         per_ip: ConnectionLimits | None = None,
+        monotonic: Callable[[], float] | None = None,
     ) -> None:
+        self.monotonic = monotonic
+        self.requests = Requests()
         self.network = network
         self.security = security
         self.supervisor = supervisor
         self.config = config
+        self.max_connections = config.max_connections
         self.identity = identity
         self.handlers = dict(handlers)
         self._per_ip = per_ip
@@ -182,7 +188,7 @@ class RpcServer:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)
-        if self._closing or len(self.connections) >= self.config.max_connections:
+        if self._closing or len(self.connections) >= self.max_connections:
             if not self._closing:
                 _log.warning("rpc.refused", peer=address, reason="max.connections reached")
             writer.transport.abort()
@@ -238,6 +244,10 @@ class _Slot:
     done: bool = False
     reply: Reply | None = None
     waiting: asyncio.Future[Reply | None] | None = None
+    #: For the metrics: the API, when its handler was called, and when it returned (monotonic seconds).
+    api: str = ""
+    began: float = 0.0
+    returned: float = 0.0
 
 
 class _Connection:
@@ -433,13 +443,19 @@ class _Connection:
         message = from_fields(cls, frame.fields)
         self._slots.append(slot)
         self._fetches += slot.is_fetch
+        monotonic = self.server.monotonic
+        if monotonic is not None:
+            slot.api, slot.began = cls.__name__, monotonic()
         try:
             outcome = handler(Request(message, frame.body, self.peer))
         except ApiError as error:
             # Who expects no answer would take a refusal for a breach of the protocol.
             outcome = None if _is_one_way(message) else _refusal(error)
+        if monotonic is not None:
+            slot.returned = monotonic()
         if outcome is None or isinstance(outcome, Reply):
             slot.done, slot.reply = True, outcome
+            self._timed(slot)
             return
         if inspect.iscoroutine(outcome):
             name = f"rpc.{cls.__name__}[{self.peer.address}]"
@@ -461,9 +477,16 @@ class _Connection:
             # Of a coroutine the supervisor tells; of a future its owner has to.
             slot.reply = Reply(ErrorResponse(int(ErrorCode.UNKNOWN_SERVER_ERROR), type(error).__name__))
         slot.done = True
+        self._timed(slot)
         if not self._flush_due and not self._closed:
             self._flush_due = True
             self._loop.call_soon(self._flush_now)
+
+    def _timed(self, slot: _Slot) -> None:
+        """The answer is there."""
+        if self.server.monotonic is not None and slot.api:
+            ended = slot.returned if slot.waiting is None else self.server.monotonic()
+            self.server.requests.add(slot.api.removesuffix("Request"), slot.returned - slot.began, ended - slot.began)
 
     # --- answering ---------------------------------------------------------------------------
 

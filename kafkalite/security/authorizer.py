@@ -26,6 +26,9 @@ from kafkalite.security.principal import Principal
 #: Decisions kept; with more, all are forgotten and made again.
 MAX_DECISIONS = 20_000
 
+#: What nodes need of each other: to act as nodes, and to look, for pages that show the whole cluster.
+NODES_MAY = frozenset({Operation.CLUSTER_ACTION, Operation.DESCRIBE})
+
 Entries = frozenset[Entry]
 #: What a pattern whose entries cannot be read means: nothing is opened by mistake.
 DENY_ALL: Entries = frozenset({Entry(EVERYBODY, WILDCARD, Operation.ALL, Permission.DENY)})
@@ -43,7 +46,7 @@ class Authorizer:
 
     Args:
         allow_if_none: a resource that no ACL is about is open (allow.everyone.if.no.acl.found).
-        nodes: who the nodes are: they may act as such (CLUSTER_ACTION) whatever the ACLs say, and nothing else.
+        nodes: who the nodes are: they may do what NODES_MAY says to anything, whatever the ACLs say.
     """
 
     def __init__(
@@ -124,7 +127,7 @@ class Authorizer:
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
     ) -> bool:
         who = str(principal)
-        if who in self.super_users or (operation is Operation.CLUSTER_ACTION and who in self._nodes):
+        if who in self.super_users or (operation in NODES_MAY and who in self._nodes):
             return True
         allowing = IMPLIED_BY.get(operation, frozenset({operation}))
         is_allowed = is_found = False

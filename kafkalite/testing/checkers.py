@@ -15,6 +15,7 @@ from itertools import pairwise
 from kafkalite.coordination.coordinator import Create, Delete, Op, SetData
 from kafkalite.testing.log_view import BatchView
 
+_TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 _STATE = re.compile(r"/brokers/topics/([^/]+)/partitions/(\d+)/state$")
 
 Partition = tuple[str, int]
@@ -72,6 +73,16 @@ class ZkChecker:
                     self._state((found[1], int(found[2])), op.data, f"by {host or 'a shell'} in zxid {zxid}")
             elif isinstance(op, Delete) and (found := _STATE.match(op.path)):
                 self.states.pop((found[1], int(found[2])), None)
+            if found := _TOPIC.fullmatch(getattr(op, "path", "")):
+                self._forget_removed(found[1])
+
+    def _forget_removed(self, topic: str) -> None:
+        """What comes later under the name of a partition that has left its topic is another one: its epochs begin anew."""
+        data = self._read(f"/brokers/topics/{topic}")
+        left = set() if data is None else {int(number) for number in json.loads(data)["partitions"]}
+        self._leaders = {
+            key: leader for key, leader in self._leaders.items() if key[0][0] != topic or key[0][1] in left
+        }
 
     def _controller_epoch(self, epoch: int) -> None:
         _demand(epoch >= self.controller_epoch, "controller epoch goes up", f"{self.controller_epoch} -> {epoch}")

@@ -27,13 +27,16 @@ class LoopbackCluster:
 
     Args:
         settings: configuration of every node, key with dots -> value.
+        first_id: of the nodes; the others follow.
     """
 
-    def __init__(self, directory: Path, *, nodes: int = 1, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, directory: Path, *, nodes: int = 1, settings: Mapping[str, Any] | None = None, first_id: int = 1
+    ) -> None:
         self._directory = directory
         self._settings = dict(settings or {})
         self._supervisor = Supervisor(self._on_fatal)
-        self._ids = list(range(1, nodes + 1))
+        self._ids = list(range(first_id, first_id + nodes))
         self._runs: dict[int, asyncio.Task[None]] = {}
         self._ports: dict[int, dict[str, int]] = {}
         self.zookeeper = SimZooKeeper(random.Random(1))

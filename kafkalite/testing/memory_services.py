@@ -7,14 +7,14 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kafkalite.config import BrokerConfig, topic_config
+from kafkalite.config import BrokerConfig, topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
-from kafkalite.kafka.services import FetchDone, LogDir, ProduceDone
+from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -34,11 +34,15 @@ from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, 
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.rpc.messages import (
     AbortedTransaction,
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
     Broker,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -46,6 +50,8 @@ from kafkalite.rpc.messages import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
     MetadataResponse,
     PartitionMetadata,
     ProducedPartition,
@@ -273,6 +279,15 @@ class MemoryPartitions:
         log.log_start_offset = log.log_end_offset if before == -1 else max(before, log.log_start_offset)
         return Offset(log.log_start_offset)
 
+    def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
+        log = self._log(partition)
+        return [
+            ActiveProducer(
+                ProducerId(producer_id), epoch, kept[-1][1], 1_000, 0, Offset(log.open.get(producer_id, NO_OFFSET))
+            )
+            for (producer_id, epoch), kept in sorted(log.sequences.items())
+        ]
+
 
 async def _no_session() -> Coordinator:
     raise NotSentError("no ZooKeeper here")
@@ -282,7 +297,7 @@ class MemoryServices:
     """See the module. Set `kafka_endpoint` once the listener is bound."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, network: Network, supervisor: Supervisor) -> None:
-        self.config = config
+        self._config = config
         self.clock = clock
         self.network = network
         self.random = random.Random(1)
@@ -295,6 +310,10 @@ class MemoryServices:
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}
+        self.broker_settings: dict[BrokerId | None, dict[str, str]] = {}
+        #: What only a controller can do: the orders that came, and by class the answer that the next one gets.
+        self.orders: list[ElectLeadersRequest | AlterReassignmentsRequest | ListReassignmentsRequest] = []
+        self.answers: dict[Any, Any] = {}
         self._ids: dict[str, TopicId] = {}
         self._blocks = count()
 
@@ -351,6 +370,9 @@ class MemoryServices:
             if topic.topic in self._ids:
                 results.append(TopicResult(topic.topic, int(ErrorCode.TOPIC_ALREADY_EXISTS), "it exists"))
                 continue
+            if count > self.config.max_partitions_per_topic:
+                results.append(TopicResult(topic.topic, int(ErrorCode.INVALID_PARTITIONS), "too many"))
+                continue
             if replicas > 1:
                 results.append(TopicResult(topic.topic, int(ErrorCode.INVALID_REPLICATION_FACTOR), "one broker"))
                 continue
@@ -389,11 +411,27 @@ class MemoryServices:
         if topic not in self._ids:
             return TopicResult(topic, int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "no such topic")
         have = len(self.metadata([topic]).topics[0].partitions)
-        if count <= have:
+        if not have < count <= self.config.max_partitions_per_topic:
             return TopicResult(topic, int(ErrorCode.INVALID_PARTITIONS), f"there are {have} already")
         if not validate_only:
             self._add(topic, range(have, count))
         return TopicResult(topic, 0)
+
+    @property
+    def static_config(self) -> BrokerConfig:
+        return self._config
+
+    @property
+    def config(self) -> BrokerConfig:
+        return with_dynamic(
+            self._config, self.broker_settings.get(None, {}), self.broker_settings.get(self.broker_id, {})
+        )
+
+    async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
+        return self.broker_settings.get(broker_id, {})
+
+    async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
+        self.broker_settings[broker_id] = dict(overrides)
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if topic not in self._ids:
@@ -404,10 +442,38 @@ class MemoryServices:
         self.overrides[topic] = dict(overrides)
 
     def log_dirs(self) -> list[LogDir]:
-        sizes = [
-            (key, sum(len(piece) for _, piece in log.batches), 0) for key, log in sorted(self.partitions.logs.items())
+        replicas = [
+            LogDirReplica(key, sum(len(piece) for _, piece in log.batches), 0)
+            for key, log in sorted(self.partitions.logs.items())
         ]
-        return [LogDir("/memory", ErrorCode.NONE, -1, -1, tuple(sizes))]
+        return [LogDir("/memory", ErrorCode.NONE, 4000, 3000, tuple(replicas))]
+
+    async def alter_replica_log_dirs(
+        self, assignments: Mapping[TopicPartition, str]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        return {
+            partition: ErrorCode.LOG_DIR_NOT_FOUND
+            if path != "/memory"
+            else ErrorCode.NONE
+            if partition in self.partitions.logs
+            else ErrorCode.REPLICA_NOT_AVAILABLE
+            for partition, path in assignments.items()
+        }
+
+    async def elect_leaders(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        self.orders.append(request)
+        answer: ElectLeadersResponse = self.answers.pop(ElectLeadersResponse, ElectLeadersResponse(0))
+        return answer
+
+    async def alter_reassignments(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
+        self.orders.append(request)
+        answer: AlterReassignmentsResponse = self.answers.pop(AlterReassignmentsResponse, AlterReassignmentsResponse(0))
+        return answer
+
+    async def list_reassignments(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse:
+        self.orders.append(request)
+        answer: ListReassignmentsResponse = self.answers.pop(ListReassignmentsResponse, ListReassignmentsResponse(0))
+        return answer
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
         return ProducerId(next(self._blocks) * 1000), 1000

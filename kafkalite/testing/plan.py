@@ -64,6 +64,9 @@ class Plan:
     batches_per_s: float
     record_bytes: int
     consumers: int
+    #: Whether an operator moves partitions about (operator_workload), and the limits of every such order.
+    orders: bool
+    move_limits: tuple[int, int, int]
     faults: tuple[Fault, ...] = field(repr=False)
 
     @property
@@ -84,6 +87,7 @@ class Plan:
             (
                 f"  workload   {self.producers} producers, {self.batches_per_s:.0f} sends/s each, "
                 f"{self.record_bytes} B; {self.consumers} consumers"
+                + (f"; orders within {self.move_limits}" if self.orders else "")
             ),
             *(f"  fault      {fault}" for fault in self.faults),
         ]
@@ -137,6 +141,9 @@ def draw(seed: int) -> Plan:
     )
     fault_time_s = source.choice((20.0, 30.0, 45.0))
     log_dirs = ("/data1", "/data2") if source.random() < 0.3 else ("/data1",)
+    # From a source of their own: seeds from before there were orders stay what they were.
+    choice = random.Random(f"{seed}/orders")
+    orders = choice.random() < 0.4
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -151,6 +158,8 @@ def draw(seed: int) -> Plan:
         batches_per_s=source.choice((5.0, 15.0)),
         record_bytes=source.choice((40, 300, 1_500)),
         consumers=source.choice((0, 1, 2)),
+        orders=orders,
+        move_limits=choice.choice(((0, 0, 0), (1, 1, 1), (1, 2, 1), (2, 3, 0))) if orders else (0, 0, 0),
         faults=_draw_faults(source, nodes, fault_time_s, session_ms / 1000, power=flush, disks=len(log_dirs) > 1),
     )
 

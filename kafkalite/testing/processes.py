@@ -50,10 +50,14 @@ class ProcessFailed(RuntimeError):
 
 
 class Process:
-    """One `kafkalite` subprocess whose first line on stdout is its ready event."""
+    """One `kafkalite` subprocess whose first line on stdout is its ready event.
 
-    def __init__(self, name: str, arguments: Sequence[str], log_path: Path) -> None:
+    `tree`: a checkout whose code it runs, instead of this one's.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str], log_path: Path, *, tree: Path | None = None) -> None:
         self.name = name
+        self._tree = tree
         self.log_path = log_path
         self._arguments = [sys.executable, "-m", "kafkalite_cli", *arguments]
         self._process: subprocess.Popen[bytes] | None = None
@@ -80,7 +84,15 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env=self._environ(),
+                # `python -m` looks into the working directory first.
+                cwd=self._tree,
             )
+
+    def _environ(self) -> dict[str, str] | None:
+        if self._tree is None:
+            return None
+        return {**os.environ, "PYTHONPATH": os.pathsep.join([str(self._tree), str(self._tree / "cli")])}
 
     def wait_ready(self, deadline_s: float = 60.0) -> dict[str, Any]:
         """The ready event. Raises ProcessFailed."""
@@ -190,6 +202,8 @@ class ProcessCluster:
         self._count = nodes
         self._log_dirs = log_dirs
         self._ports: dict[int, dict[str, str]] = {}
+        #: Node -> the checkout whose code it runs from its next start on; the others run this one's.
+        self.trees: dict[int, Path] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -234,7 +248,8 @@ class ProcessCluster:
             arguments += ["--log-dir", str(self.directory / f"node-{broker_id}" / f"disk-{number}")]
         for key, value in self.settings.items():
             arguments += ["--set", f"{key}={value}"]
-        return Process(f"node {broker_id}", arguments, self.directory / f"node-{broker_id}.log")
+        log_path = self.directory / f"node-{broker_id}.log"
+        return Process(f"node {broker_id}", arguments, log_path, tree=self.trees.get(broker_id))
 
     def _note_ready(self, broker_id: int, deadline_s: float = 60.0) -> None:
         ready = self.nodes[broker_id].wait_ready(deadline_s)

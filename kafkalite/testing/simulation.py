@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
+import re
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -26,11 +27,13 @@ from kafkalite.rpc.messages import NewTopic
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.faults import FaultInjector
 from kafkalite.testing.log_view import BatchView, read_batches
+from kafkalite.testing.operator_workload import CHURN, OperatorWorkload, OrdersChecker
 from kafkalite.testing.plan import Plan, draw
 from kafkalite.testing.sim_env import SimWorld, render
 from kafkalite.testing.sim_loop import Process, SimulationError
 from kafkalite.testing.workload import RPC_PORT, ConsumerWorkload, ProducerWorkload, client_of, record_name
 
+_TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 #: The checkers look so often.
 _STEP_S = 0.1
 #: A cluster without faults has so long to become whole, and clients to deliver what they hold.
@@ -134,6 +137,8 @@ class Simulation:
             for number, name in enumerate(plan.node_names, start=1)
         }
         self.faults = FaultInjector(self)
+        self.orders = OrdersChecker(self._znode, plan.move_limits)
+        self._operator: OperatorWorkload | None = None
         self._producers: list[ProducerWorkload] = []
         self._failure: str | None = None
         self._outside = contextvars.copy_context()
@@ -186,6 +191,11 @@ class Simulation:
                 # Until now the ISR was the old one: each of its members had to have what is committed (F8).
                 self.replicas.observe(self.views(), self.zk.states)
             self.zk.committed(zxid, host, ops)
+            for op in ops:
+                if found := _TOPIC.fullmatch(getattr(op, "path", "")):
+                    wrong = self.orders.topic_written(found[1], self._znode(op.path))
+                    if wrong is not None:
+                        raise Violation(f"limits of reassignments: {wrong}")
         except Violation as violation:
             self.fail(str(violation))
 
@@ -205,7 +215,8 @@ class Simulation:
             assert node.process is not None
             # Not through describe(): that settles what is lazily noted, and a look must change nothing.
             for replica in node.node.replicas.hosted.all():
-                if replica.storage_error is None:
+                # The operator's own topic comes and goes: the same name is another topic the next time, and it is empty.
+                if replica.storage_error is None and replica.topic_partition.topic != CHURN:
                     found.append(self._view(node, node.process, replica))
         return found
 
@@ -320,6 +331,9 @@ class Simulation:
         self.healed = True
         for producer in self._producers:
             producer.stopping.set()
+        if self._operator is not None:
+            self._operator.stopping.set()
+            await self.until(self._not_ordered, CONVERGE_S, "every order ends when the faults are over")
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
         await self.until(self._not_converged, CONVERGE_S, "the cluster converges when the faults are over")
         self._judge()
@@ -357,8 +371,19 @@ class Simulation:
         for number in range(1, self.plan.consumers + 1):
             consumer = ConsumerWorkload(f"consumer{number}", self.plan, self.history)
             programs.append((consumer.name, consumer.run))
+        if self.plan.orders:
+            self._operator = OperatorWorkload(self.plan)
+            for topic in self.plan.topics:
+                for number, replicas in self._assignment(topic).items():
+                    self._operator.assignments[topic, number] = {replicas}
+            programs.append((self._operator.name, self._operator.run))
         for name, program in programs:
             self.world.start(name, program, self.client_ended)
+
+    def _assignment(self, topic: str) -> dict[int, tuple[int, ...]]:
+        data = self._znode(f"/brokers/topics/{topic}")
+        partitions = json.loads(data)["partitions"] if data is not None else {}
+        return {int(number): tuple(replicas) for number, replicas in partitions.items()}
 
     def client_ended(self, process: Process, error: BaseException | None) -> None:
         if isinstance(error, BaseExceptionGroup):
@@ -371,6 +396,27 @@ class Simulation:
     def _not_delivered(self) -> str | None:
         late = [f"{each.name} holds {each.outstanding} records" for each in self._producers if not each.done]
         return ", ".join(late) or None
+
+    def _not_ordered(self) -> str | None:
+        """What is left of the operator's orders: unfinished ones, and files where no replica belongs."""
+        assert self._operator is not None
+        if not self._operator.done:
+            return "the operator still waits for an answer"
+        if (late := self._not_ready()) is not None:
+            return late
+        if (left := self.orders.unfinished(self.plan.topics, self._operator.assignments)) is not None:
+            return left
+        assigned = {topic: self._assignment(topic) for topic in (*self.plan.topics, CHURN)}
+        for node in self.nodes.values():
+            disk = self.world.host(node.name).disk
+            for directory in self.plan.log_dirs:
+                for name in disk.peek_names(directory):
+                    topic, _, number = name.rpartition("-")
+                    if name.endswith("-future"):
+                        return f"{node.name} still moves {name} to {directory}"
+                    if topic in assigned and node.broker_id not in assigned[topic].get(int(number), ()):
+                        return f"{node.name} still has {directory}/{name}, which is assigned to {assigned[topic]}"
+        return None
 
     def _not_converged(self) -> str | None:
         """What is not as it should be in a cluster without faults."""
@@ -440,6 +486,7 @@ class Simulation:
                 "acked": self.history.acknowledgements,
                 "sent": self.history.sent,
                 "faults": self.faults.applied,
+                "orders": self._operator.orders if self._operator is not None else 0,
                 "lives": sum(node.lives for node in self.nodes.values()),
                 "state_changes": self.zk.changes,
                 "controller_epoch": self.zk.controller_epoch,

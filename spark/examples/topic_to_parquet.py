@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from flights import arguments, parsed, session
+from flights import arguments, ensure_flights, parsed, session
 
 
 def main(argv: list[str] | None = None) -> int:
     given = arguments(__doc__, argv, out="flights.parquet")
     spark = session("topic to Parquet")
+    ensure_flights(spark, given)
     records = (
         spark.read.format("kafkalite")
         .option("kafkalite.bootstrap.servers", given.bootstrap)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from flights import arguments, ensure_topic, session
+from flights import arguments, ensure_flights, ensure_topic, session
 from pyspark.sql import functions as f
 
 
@@ -16,6 +16,7 @@ def main(argv: list[str] | None = None) -> int:
     given = arguments(__doc__, argv, out="late-flights", checkpoint="late.checkpoint")
     ensure_topic(given.bootstrap, given.out)
     spark = session("topic to topic")
+    ensure_flights(spark, given)
     records = (
         spark.readStream.format("kafkalite")
         .option("kafkalite.bootstrap.servers", given.bootstrap)

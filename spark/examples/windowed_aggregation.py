@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from flights import arguments, parsed, session
+from flights import arguments, ensure_flights, parsed, session
 from pyspark.sql import functions as f
 
 from pyspark_kafkalite.progress import behind
@@ -17,6 +17,7 @@ from pyspark_kafkalite.progress import behind
 def main(argv: list[str] | None = None) -> int:
     given = arguments(__doc__, argv, checkpoint="delays.checkpoint", out="delays.parquet")
     spark = session("windowed aggregation")
+    ensure_flights(spark, given)
     records = (
         spark.readStream.format("kafkalite")
         .option("kafkalite.bootstrap.servers", given.bootstrap)

@@ -119,6 +119,21 @@ def scan(
     return Scan(tuple(spans), next_offset)
 
 
+def mean_bytes(records: bytes | bytearray | memoryview, begin: int) -> float:
+    """Bytes per offset from `begin` on, over the whole batches in `records`; 1.0 if there is none."""
+    view = memoryview(records)
+    position, first, after = 0, None, begin
+    while position + HEADER_BYTES <= len(view):
+        base, length = struct.unpack_from(">qi", view, position)
+        end = position + LENGTH_PREFIX_BYTES + length
+        if end > len(view) or length < HEADER_BYTES - LENGTH_PREFIX_BYTES:
+            break
+        first = base if first is None else first
+        after = base + struct.unpack_from(">i", view, position + 23)[0] + 1
+        position = end
+    return position / (after - first) if first is not None and after > first else 1.0
+
+
 def _is_abort_marker(records: memoryview) -> bool:
     """A control batch holds one record whose key is (int16 version, int16 type); its prefix is 5 one-byte fields."""
     # length, attributes, timestamp delta, offset delta, key length: the first and third may take more than one byte

@@ -39,7 +39,7 @@ class Fetched(Protocol):
 
 
 class LogClient(Protocol):
-    """The part of kafkalite.client.transactions.TransactionalClient that is used here. It follows leaders and retries."""
+    """The part of kafkalite.client.group_offsets.OffsetsClient that is used here. It follows leaders and retries."""
 
     def metadata(self, topics: Iterable[str] | None = None, /) -> MetadataResponse: ...
 
@@ -71,6 +71,10 @@ class LogClient(Protocol):
         self, decided: GroupVersion, members: Iterable[TransactionMember], *, timeout_ms: int | None = None
     ) -> None: ...
 
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> None: ...
+
     def close(self) -> None: ...
 
 
@@ -91,10 +95,10 @@ def shared(options: ClientOptions) -> LogClient:
 def connect(options: ClientOptions) -> LogClient:
     """A client of its own."""
     from kafkalite.client.blocking import BlockingClientConfig
-    from kafkalite.client.transactions import TransactionalClient
+    from kafkalite.client.group_offsets import OffsetsClient
 
     config = BlockingClientConfig(
         ",".join(options.bootstrap), options.client_id, options.request_timeout_ms, security=options.security
     )
-    client: LogClient = TransactionalClient(config)
+    client: LogClient = OffsetsClient(config)
     return client

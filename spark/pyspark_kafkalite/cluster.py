@@ -10,6 +10,7 @@ from typing import TypeVar
 
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from pyspark_kafkalite.batches import mean_bytes
 from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.filters import Narrowing
 from pyspark_kafkalite.offsets import (
@@ -27,6 +28,9 @@ from pyspark_kafkalite.options import OptionError, ReadOptions, Subscription
 
 log = logging.getLogger("pyspark_kafkalite")
 T = TypeVar("T")
+
+#: Fetched of a partition to learn how large its records are.
+_SAMPLE_BYTES = 64 << 10
 
 
 class DataLoss(KafkaliteError):
@@ -67,6 +71,20 @@ class Cluster:
         """The first offset with a record at or after each time; None if there is none."""
         listed = self._listed(timestamps_ms)
         return {tp: offset if offset >= 0 else None for tp, offset in listed.items()}
+
+    def bytes_per_offset(self, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """About how large a record is in the log after each offset: of the first batches there, 64 KiB or one batch."""
+        found: dict[TopicPartition, float] = {}
+        for tp, begin in sorted(begins.items()):
+            try:
+                fetched = self._retry(lambda tp=tp, begin=begin: self.client.fetch_raw(tp, begin, _SAMPLE_BYTES, 0))  # type: ignore[misc]
+            except ApiError as error:
+                if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise
+                found[tp] = 1.0  # what is lost is for the task that reads it to say
+                continue
+            found[tp] = mean_bytes(fetched.records, begin)
+        return found
 
     def _listed(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         if not asked:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from kafkalite.errors import ApiError
 from kafkalite.record.compression import decompress
 from pyspark_kafkalite import varints
+from pyspark_kafkalite.arrays import no_bytes, numbers, repeated
 from pyspark_kafkalite.batches import BatchSpan, CorruptRecords
 from pyspark_kafkalite.columns import HEADER_ARROW, Column, arrow_schema
 
@@ -317,16 +318,16 @@ def _column(name: str, fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa
         case "value":
             return _gather(buffer, fields.value_start, fields.value_end, fields.value_null)
         case "topic":
-            return pa.repeat(pa.scalar(wanted.topic, pa.string()), rows)
+            return repeated(wanted.topic, rows)
         case "partition":
-            return pa.array(np.full(rows, wanted.partition, np.int32))
+            return numbers(np.full(rows, wanted.partition, np.int32))
         case "offset":
-            return pa.array(fields.offset)
+            return numbers(fields.offset)
         case "timestamp":
             micros = pa.py_buffer(fields.timestamp_ms * 1000)
             return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, [None, micros])
         case "timestampType":
-            return pa.array(fields.log_append_time.astype(np.int32))
+            return numbers(fields.log_append_time.astype(np.int32))
         case "headers":
             return _headers(fields, array, buffer)
     raise AssertionError(f"no column {name}")
@@ -340,14 +341,14 @@ def _gather(buffer: pa.Buffer, start: Longs, end: Longs, null: Bools | None = No
     """
     rows = len(start)
     if rows == 0:
-        return pa.array([], pa.binary())
+        return no_bytes()
     offsets = np.empty(2 * rows + 1, np.int32)
     offsets[0:-1:2] = start
     offsets[1::2] = end
     offsets[-1] = end[-1]
     slices = pa.Array.from_buffers(pa.binary(), 2 * rows, [None, pa.py_buffer(offsets), buffer])
     indices = np.arange(0, 2 * rows, 2, dtype=np.int32)
-    return slices.take(pa.array(indices, mask=null if null is not None and null.any() else None))
+    return slices.take(numbers(indices, null))
 
 
 def _headers(fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa.Buffer) -> pa.Array:
@@ -382,7 +383,7 @@ def _headers(fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa.Buffer) -
     keys = _gather(buffer, key_start, key_end)
     values = _gather(buffer, value_start, value_end, value_null)
     structs = pa.StructArray.from_arrays([_as_text(keys), values], fields=list(HEADER_ARROW))
-    offsets = pa.array(first_of.astype(np.int32), mask=np.append(fields.header_count == 0, False))
+    offsets = numbers(first_of.astype(np.int32), np.append(fields.header_count == 0, False))
     return pa.ListArray.from_arrays(offsets, structs)
 
 

@@ -125,6 +125,27 @@ def limit(
     return taken
 
 
+def limit_bytes(
+    start: Mapping[TopicPartition, int],
+    end: Mapping[TopicPartition, int],
+    bytes_per_offset: Mapping[TopicPartition, float],
+    max_bytes: int,
+) -> dict[TopicPartition, int]:
+    """Ends that take about `max_bytes` in all, in proportion to the bytes that each partition has waiting.
+
+    Every partition with something waiting gets at least one offset, so that a record that is larger than the limit is
+    read, too.
+    """
+    total = sum(max(end[tp] - start[tp], 0) * bytes_per_offset[tp] for tp in sorted(end))
+    if total <= max_bytes:
+        return dict(sorted(end.items()))
+    taken: dict[TopicPartition, int] = {}
+    for tp in sorted(end):
+        waiting = end[tp] - start[tp]
+        taken[tp] = start[tp] + max(int(waiting * max_bytes / total), 1) if waiting > 0 else end[tp]
+    return taken
+
+
 def names(partitions: Sequence[TopicPartition] | Iterable[TopicPartition], most: int = 10) -> str:
     """For messages: `t-0, t-1 and 98 more`."""
     listed = sorted(partitions)

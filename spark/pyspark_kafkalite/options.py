@@ -32,10 +32,12 @@ _KNOWN = (
     "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
     "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
     "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "groupIdPrefix",
-    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "topic", "deliveryGuarantee", "txnAppId", "txnVersion",
 )  # fmt: skip
+
+_PER_TRIGGER = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger")
 
 _CLIENT_KEYS = (
     "bootstrap.servers", "client.id", "group.id", "isolation.level", "check.crcs", "max.partition.fetch.bytes",
@@ -126,7 +128,11 @@ class ReadOptions:
     include_headers: bool = False
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
+    #: As the bytes lie in the log, compressed or not.
+    max_bytes_per_trigger: int | None = None
     max_trigger_delay_ms: int = 15 * 60_000
+    #: Where the positions of a stream are committed, for others to look at.
+    group_id: str | None = None
     offset_retries: int = 3
     offset_retry_interval_ms: int = 1_000
     #: Options that are of no use here, to be told once.
@@ -178,7 +184,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     else:
         ending = given.offset_spec("ending", Latest())
         _check_batch(starting, ending)
-        for name in ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"):
+        for name in (*_PER_TRIGGER, "maxTriggerDelay", "kafkalite.group.id"):
             if given.text(name) is not None:
                 given.warnings.append(f"{name} means something to streams only and is ignored")
     strategy = (given.text("startingOffsetsByTimestampStrategy") or "error").lower()
@@ -188,6 +194,11 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     most = given.number("maxOffsetsPerTrigger", least=1)
     if streaming and least is not None and most is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
+    if given.text("kafka.group.id") is not None and given.text("kafkalite.group.id") is None:
+        given.warnings.append("kafka.group.id is ignored: kafkalite.group.id commits a stream's progress to a group")
+    group_id = given.text("kafkalite.group.id")
+    if group_id is not None and not group_id.strip():
+        raise OptionError("kafkalite.group.id is empty")
     isolation = given.client("isolation.level") or "read_committed"
     if isolation not in ("read_uncommitted", "read_committed"):
         raise OptionError(f"kafkalite.isolation.level is read_uncommitted or read_committed, not {isolation!r}")
@@ -210,6 +221,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         include_headers=given.boolean("includeHeaders", default=False),
         max_offsets_per_trigger=most if streaming else None,
         min_offsets_per_trigger=least if streaming else None,
+        max_bytes_per_trigger=given.number("maxBytesPerTrigger", least=1) if streaming else None,
+        group_id=group_id.strip() if group_id and streaming else None,
         max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", 15 * 60_000),
         offset_retries=_or(given.number("fetchOffset.numRetries", least=0), 3),
         offset_retry_interval_ms=_or(given.number("fetchOffset.retryIntervalMs", least=0), 1_000),

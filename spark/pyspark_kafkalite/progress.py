@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql.streaming import StreamingQueryListener
+
 from pyspark_kafkalite.stream_offsets import StreamOffset
+
+log = logging.getLogger("pyspark_kafkalite")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,36 @@ def behind(source: Any) -> Behind | None:
         return None
     lags = [max(offset - end.get(tp, 0), 0) for tp, offset in sorted(latest.items())]
     return Behind(min(lags), max(lags), sum(lags) / len(lags), sum(lags))
+
+
+class ProgressLog(StreamingQueryListener):  # type: ignore[misc]
+    """One line per batch in the log `pyspark_kafkalite`: `spark.streams.addListener(ProgressLog())`.
+
+    A query's own progress has rows, times and the offsets per partition; Spark lets Python sources add no figures.
+    """
+
+    def onQueryStarted(self, event: Any) -> None:
+        log.info("query %s started", event.name or event.id)
+
+    def onQueryProgress(self, event: Any) -> None:
+        log.info("%s", line(event.progress))
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing to tell."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        log.info("query %s ended%s", event.id, f": {event.exception}" if event.exception else "")
+
+
+def line(progress: Any) -> str:
+    """What a batch did: rows, rates, how far behind its sources are."""
+    told = [f"query {progress.name or progress.id} batch {progress.batchId}: {progress.numInputRows} rows"]
+    if progress.processedRowsPerSecond:
+        told.append(f"{progress.processedRowsPerSecond:.0f} a second")
+    for source in progress.sources:
+        if (found := behind(source)) is not None:
+            told.append(f"behind by {found.min} to {found.max}, {found.avg:.1f} on average, {found.total} in all")
+    return ", ".join(told)
 
 
 def _offsets(source: Any, name: str) -> Mapping[Any, int]:

@@ -12,12 +12,12 @@ In the checkpoint and in a query's progress a position is JSON of the shape that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafkalite.model import TopicPartition
-from pyspark_kafkalite.offsets import OffsetRange, limit
+from pyspark_kafkalite.offsets import OffsetRange
 
 _EXTRA = "#kafkalite"
 
@@ -82,18 +82,18 @@ def next_end(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     ids: Mapping[str, str],
-    max_records: int | None,
+    limits: Callable[[Mapping[TopicPartition, int], Mapping[TopicPartition, int]], Mapping[TopicPartition, int]],
 ) -> StreamOffset:
     """The end of the next batch.
 
     Args:
         begins: where each partition that exists is read from, those of `start` included.
         ends: how far each can be read; never below its begin.
-        max_records: for all partitions together.
+        limits: from begins and ends to ends that are not too far away.
     Returns:
         `start` itself if there is nothing to read and nothing to remember.
     """
-    reached = dict(ends) if max_records is None else limit(begins, ends, max_records)
+    reached = dict(limits(begins, ends))
     told = {} if start.initial else dict(start.offsets)
     new = {tp: begins[tp] for tp in sorted(reached) if told.get(tp) != begins[tp]}
     end = StreamOffset(reached, ids, begins=new)

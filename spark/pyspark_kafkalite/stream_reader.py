@@ -5,16 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader
 
+from kafkalite.errors import KafkaliteError
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite import clients
 from pyspark_kafkalite.cluster import Cluster
 from pyspark_kafkalite.columns import Column
 from pyspark_kafkalite.fetching import RangeReader
-from pyspark_kafkalite.offsets import names, plan
+from pyspark_kafkalite.offsets import limit, limit_bytes, names, plan
 from pyspark_kafkalite.options import ReadOptions
 from pyspark_kafkalite.reader import RangePartition
 from pyspark_kafkalite.stream_offsets import Changes, StreamOffset, changes, next_end, ranges, topic_ids, waiting
@@ -23,15 +25,24 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 try:
-    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadMaxBytes,
+        ReadMaxRows,
+        ReadMinRows,
+        SupportsTriggerAvailableNow,
+    )
 except ImportError:  # before 4.2: Spark asks for the latest offsets without telling where it is, and sets no limits
-    ReadAllAvailable = ReadMaxRows = ReadMinRows = None
+    ReadAllAvailable = ReadMaxBytes = ReadMaxRows = ReadMinRows = None
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Stands for the mixin that this version does not have."""
 
 
 log = logging.getLogger("pyspark_kafkalite")
+
+#: A batch is not held up for longer because its group's coordinator is away.
+_SHOW_TIMEOUT_MS = 5_000
 
 
 class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
@@ -57,8 +68,14 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._last_batch_at: float | None = None
         #: Since when a partition's end has been below what was read already.
         self._behind_since: dict[TopicPartition, float] = {}
+        #: What the group has been told.
+        self._shown: Mapping[TopicPartition, int] | None = None
         for warning in options.warnings:
             log.warning("%s", warning)
+        if ReadMaxRows is None and (
+            options.max_offsets_per_trigger or options.max_bytes_per_trigger or options.min_offsets_per_trigger
+        ):
+            log.warning("limits per trigger need Spark 4.2: each batch takes all there is")
 
     # --- what Spark calls on the driver
 
@@ -75,6 +92,8 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         """One limit is all that Spark takes; `latestOffset` looks at the options for the rest."""
         if self._options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self._options.max_offsets_per_trigger)
+        if self._options.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.max_bytes_per_trigger)
         if self._options.min_offsets_per_trigger is not None:
             return ReadMinRows(self._options.min_offsets_per_trigger)
         return ReadAllAvailable()
@@ -86,6 +105,8 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> dict[str, Any]:
         """The end of the next batch; `start` itself if there is nothing to do."""
         position = self._planned if start is None else StreamOffset.from_json(start)
+        if start is not None:
+            self._show_progress(position)
         if position is None:
             position = StreamOffset.from_json(self.initialOffset())
         cluster = self._cluster()
@@ -95,8 +116,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         limited = limit is not None and not isinstance(limit, ReadAllAvailable)
         if limited and self._too_few(begins, ends) and not changed.gone and not position.initial:
             return position.to_json() if start is None else start
-        most = self._options.max_offsets_per_trigger if limited else None
-        end = next_end(position, begins, ends, topic_ids(found, ends), most)
+        end = next_end(position, begins, ends, topic_ids(found, ends), partial(self._limits, cluster, limited))
         if end is position:
             return position.to_json() if start is None else start
         self._last_batch_at = self._clock()
@@ -118,7 +138,10 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return [RangePartition(part) for part in planned]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to do: positions are in the query's checkpoint."""
+        """Positions are in the query's checkpoint. Spark says this a batch late: `latestOffset` is where it shows, but
+        before 4.2 that is not told where the query is."""
+        if ReadMaxRows is None:
+            self._show_progress(StreamOffset.from_json(end))
 
     def stop(self) -> None:
         """Nothing to do: the client ends with the process."""
@@ -187,6 +210,32 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             return begin
         cluster.report_loss(f"{tp} ends at offset {latest}, but was read up to {begin}")
         return latest
+
+    def _limits(
+        self, cluster: Cluster, limited: bool, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """How far the batch may go: maxOffsetsPerTrigger, then maxBytesPerTrigger."""
+        reached = dict(ends)
+        if limited and (most := self._options.max_offsets_per_trigger) is not None:
+            reached = limit(begins, reached, most)
+        if limited and (most := self._options.max_bytes_per_trigger) is not None:
+            filled = {tp: begins[tp] for tp in sorted(reached) if reached[tp] > begins[tp]}
+            sizes = dict.fromkeys(reached, 0.0) | cluster.bytes_per_offset(filled)
+            reached = limit_bytes(begins, reached, sizes, most)
+        return reached
+
+    def _show_progress(self, position: StreamOffset | None) -> None:
+        """Commit what is done to the group that the user named. The checkpoint counts, not this: a failure is told only."""
+        group_id = self._options.group_id
+        if group_id is None or position is None or position.initial or position.offsets == self._shown:
+            return
+        try:
+            client = self._connect(self._options.client)
+            client.commit_offsets(group_id, position.offsets, timeout_ms=_SHOW_TIMEOUT_MS)
+        except (KafkaliteError, OSError) as error:
+            log.warning("progress could not be committed to group %s: %s", group_id, error)
+            return
+        self._shown = position.offsets
 
     def _too_few(self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> bool:
         """Whether minOffsetsPerTrigger says to wait; never longer than maxTriggerDelay, never with a target."""

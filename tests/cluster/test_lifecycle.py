@@ -129,7 +129,7 @@ async def test_a_node_can_be_reached_before_it_is_registered(cluster: ProcessClu
     cluster.nodes[3].kill()
     await asyncio.to_thread(wait_until, lambda: zk.stat("/brokers/ids/3") is None, "the dead node's session ends")
     seen: list[dict[str, object]] = []
-    cluster.nodes[3].launch()
+    cluster.restart(3, wait=False)  # at its old addresses: later tests' clients may have no other to begin with
 
     def registered() -> bool:
         told = zk.json("/brokers/ids/3")

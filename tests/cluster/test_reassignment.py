@@ -128,6 +128,8 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
             tasks.create_task(load())
             moving = tasks.create_task(move())
         await wait_in_sync(cluster, TOPIC, 3)
+        left = await asyncio.to_thread(kafkalite, cluster, "config", "get", "--cluster", "--json")
+        assert "reassignment" not in left.stdout, "the limits belonged to the order"
         latest = await asyncio.to_thread(trace.latest)
         await asyncio.to_thread(trace.close)
         assert not latest.moves and {tuple(sorted(each)) for each in latest.partitions.values()} == {(4, 5, 6)}

@@ -41,6 +41,7 @@ _HAS = {
     and (shutil.which("mvn") is not None or "KAFKALITE_KAFKA_CLASSPATH" in os.environ),
     "test_go.py": _IS_WHOLE_MATRIX and shutil.which("go") is not None,
     "test_kio.py": _IS_WHOLE_MATRIX,
+    "test_kafka_python_suite.py": _IS_WHOLE_MATRIX,
 }
 collect_ignore = [name for name, is_there in _HAS.items() if not is_there]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import collections
+import itertools
 import json
 import os
 import random
@@ -11,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.kafka import wire
+from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.processes import ProcessCluster
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.cluster]
@@ -25,26 +29,66 @@ _SETTINGS = {
 _CHAOS_S = float(os.environ.get("KAFKALITE_CHAOS_SECONDS", "20"))
 
 
-async def _disturb(cluster: ProcessCluster, source: random.Random) -> None:
-    """Kill or stop one node at a time; each is back before the next one goes."""
+class _Roles:
+    """Who does what at the moment, asked of whoever answers; by name, the roles that the pipeline depends on."""
+
+    def __init__(self, endpoints: list[str]) -> None:
+        self._endpoints = endpoints
+
+    async def holder(self, role: str) -> int:
+        """The broker id, or -1 if nobody says."""
+        for endpoint in self._endpoints:
+            client = Client()
+            host, _, port = endpoint.rpartition(":")
+            try:
+                async with asyncio.timeout(3):
+                    await client.connect(host, int(port))
+                    found = await self._ask(client, role)
+            except (OSError, TimeoutError, asyncio.IncompleteReadError):
+                continue
+            finally:
+                if hasattr(client, "writer"):
+                    client.close()
+            if found >= 0:
+                return found
+        return -1
+
+    async def _ask(self, client: Client, role: str) -> int:
+        kind, _, name = role.partition(" ")
+        if kind == "leader":
+            topic = wire.MetadataRequest.MetadataRequestTopic(name=name)
+            answer = await client.ask(wire.MetadataRequest([topic], False), 9)
+            return int(answer.topics[0].partitions[0].leader_id) if answer.topics[0].partitions else -1
+        answer = await client.ask(wire.FindCoordinatorRequest(name, {"group": 0, "transaction": 1}[kind]), 2)
+        return int(answer.node_id)
+
+
+_ROLES = ("transaction pipeline", "group pipeline-group", "leader out", "group plain-group", "leader in")
+
+
+async def _disturb(cluster: ProcessCluster, source: random.Random, hit: collections.Counter[str]) -> None:
+    """Kill one node at a time, those that matter in turn, or stop any; each is back before the next one goes."""
     loop = asyncio.get_running_loop()
-    while True:
-        await asyncio.sleep(source.uniform(3, 6))
-        broker_id = source.randint(1, 3)
-        if source.random() < 0.7:
+    roles = _Roles(cluster.kafka_bootstrap)
+    for role in itertools.cycle((*_ROLES, "stop")):
+        await asyncio.sleep(source.uniform(1, 2))
+        if role == "stop":
+            node = cluster.nodes[source.randint(1, 3)]
+            node.signal(signal.SIGSTOP)
+            await asyncio.sleep(source.uniform(1, 5))
+            node.signal(signal.SIGCONT)
+        elif (broker_id := await roles.holder(role)) in cluster.nodes:
             await loop.run_in_executor(None, cluster.nodes[broker_id].kill)
-            await asyncio.sleep(source.uniform(1, 4))
+            hit[role] += 1
+            await asyncio.sleep(source.uniform(0.5, 3))
             # In the main thread: a process dies with what started it.
             cluster.restart(broker_id)
-        else:
-            cluster.nodes[broker_id].signal(signal.SIGSTOP)
-            await asyncio.sleep(source.uniform(1, 5))
-            cluster.nodes[broker_id].signal(signal.SIGCONT)
 
 
 @pytest.mark.checklist(63, "F25")
 async def test_librdkafka_under_kill_9_and_stop(python_clients: Path, tmp_path: Path) -> None:
     script = Path(__file__).parent / "clients" / "confluent_chaos.py"
+    hit: collections.Counter[str] = collections.Counter()
     with ProcessCluster(tmp_path, nodes=3, settings=_SETTINGS) as cluster:
         client = await asyncio.create_subprocess_exec(
             str(python_clients),
@@ -58,7 +102,7 @@ async def test_librdkafka_under_kill_9_and_stop(python_clients: Path, tmp_path: 
             assert await client.stdout.readline() == b"producing\n"
             try:
                 async with asyncio.timeout(_CHAOS_S):
-                    await _disturb(cluster, random.Random(5))
+                    await _disturb(cluster, random.Random(5), hit)
             except TimeoutError:
                 for broker_id, node in cluster.nodes.items():
                     node.signal(signal.SIGCONT)
@@ -69,9 +113,12 @@ async def test_librdkafka_under_kill_9_and_stop(python_clients: Path, tmp_path: 
             if client.returncode is None:
                 client.kill()
             await client.wait()
+    print(dict(hit), seen)
     clean = {"lost": 0, "duplicated": 0}
     assert seen["acked"] > 100 * _CHAOS_S / 10
     assert seen["transactions"] > 5
+    assert seen["rebalances"] > 3
+    assert {"transaction pipeline", "group pipeline-group"} <= hit.keys()
     assert seen["failed"] == []
     assert (seen["in"], seen["plain"], seen["out"]) == (clean, clean, clean)
     assert seen["not consumed by the group"] == 0

@@ -5,6 +5,8 @@ kcat and the JavaScript clients take part where the machine has kcat and npm.
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 from pathlib import Path
 
@@ -56,6 +58,21 @@ async def test_kafka_python(python_clients: Path, boot: str) -> None:
     }
 
 
+async def test_administration_by_python_clients(python_clients: Path, boot: str) -> None:
+    seen = await seen_by([str(python_clients), str(CLIENTS / "admin_clients.py"), boot])
+    assert seen == {
+        "partitions": 4,
+        "reassigned": [[3, 1], [1, 3]],
+        "called off": ["NoReassignmentInProgressError"],
+        "elected": [["moved", 0, None]],
+        "leaders": True,
+        "room on every disk": [1, 2, 3],
+        "to disks": ["LogDirNotFoundError", "NoError"],
+        "page": [3, 3],
+        "producers": 0,
+    }
+
+
 async def test_aiokafka(python_clients: Path, boot: str) -> None:
     seen = await seen_by([str(python_clients), str(CLIENTS / "aiokafka_client.py"), boot])
     assert seen == {
@@ -97,6 +114,15 @@ if kcat := shutil.which("kcat"):
             await run_client([kcat, "-b", boot, "-P", "-t", "kcat", "-z", codec, "-H", "a=b"], stdin=lines)
         out = await run_client([kcat, "-b", boot, "-C", "-t", "kcat", "-e", "-q"])
         assert sorted(out.split()) == sorted(lines.split() * 5)
+        listed = json.loads(await run_client([kcat, "-b", boot, "-L", "-J", "-t", "kcat"]))
+        [topic] = listed["topics"]
+        assert (len(listed["brokers"]), topic["topic"], len(topic["partitions"])) == (3, "kcat", 3)
+        shown = await run_client([kcat, "-b", boot, "-C", "-t", "kcat", "-e", "-q", "-f", "%p %o %h\n"])
+        rows = [row.split() for row in shown.splitlines()]
+        assert {row[2] for row in rows} == {b"a=b"}
+        ends = await run_client([kcat, "-b", boot, "-Q", *(f"-tkcat:{number}:-1" for number in range(3))])
+        found = {int(n): int(end) for n, end in re.findall(rb"kcat \[(\d+)\] offset (\d+)", ends)}
+        assert found == {number: sum(int(row[0]) == number for row in rows) for number in range(3)}
         grouped = await run_client(
             [kcat, "-b", boot, "-q", "-e", "-X", "auto.offset.reset=earliest", "-G", "kcat-group", "kcat"]
         )

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+from kafkalite.kafka import wire
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.testing.apache_kafka import dump_log, dumped_batches, tool_command
+from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.support.principals import SECURE, by_client_id
 
@@ -86,6 +91,135 @@ async def test_performance_tools(kafka_classes: str, cluster: LoopbackCluster) -
     boot = ("--bootstrap-server", cluster.bootstrap)
     out = await tool("ConsumerPerformance", *boot, "--topic", "perf", "--messages", "40000", "--timeout", "20000")
     assert int(out.splitlines()[-1].split(",")[4]) == 40_000
+
+
+async def test_administration_tools(
+    kafka_classes: str, python_clients: Path, cluster: LoopbackCluster, tmp_path: Path
+) -> None:
+    boot = ("--bootstrap-server", cluster.bootstrap)
+
+    async def tool(main: str, *arguments: str) -> str:
+        return (await run_client(tool_command(kafka_classes, main, *arguments))).decode()
+
+    async def topics(*arguments: str) -> str:
+        return await tool(f"{_TOOLS}.TopicCommand", *boot, "--topic", "t", *arguments)
+
+    async def reassign(*arguments: str) -> str:
+        return await tool(f"{_TOOLS}.reassign.ReassignPartitionsCommand", *boot, *arguments)
+
+    async def replicas() -> dict[int, tuple[str, str]]:
+        found = re.findall(r"Partition: (\d+)\tLeader: (\d)\tReplicas: (\S+)", await topics("--describe"))
+        return {int(partition): (leader, assigned) for partition, leader, assigned in found}
+
+    await topics("--create", "--replica-assignment", "1:2,2:3,3:1")
+    await topics("--alter", "--partitions", "5")
+    assert len(await replicas()) == 5
+
+    plan = tmp_path / "plan.json"
+    moves = [("t", 0, [3, 1]), ("t", 1, [1, 2, 3])]
+    entries = [{"topic": topic, "partition": partition, "replicas": to} for topic, partition, to in moves]
+    plan.write_text(json.dumps({"version": 1, "partitions": entries}))
+    assert "Successfully started partition reassignments" in await reassign(
+        "--execute", "--reassignment-json-file", str(plan)
+    )
+    verify = ("--verify", "--reassignment-json-file", str(plan))
+    async with asyncio.timeout(60):
+        while (told := await reassign(*verify)).count("is completed") < 2:
+            assert "is still in progress" in told
+    assert "No partition reassignments found." in await reassign("--list")
+    await tool(f"{_TOOLS}.LeaderElectionCommand", *boot, "--election-type", "preferred", "--all-topic-partitions")
+    assert {number: found for number, found in (await replicas()).items() if number < 2} == {
+        0: ("3", "3,1"),
+        1: ("1", "1,2,3"),
+    }
+    dirs = await tool(f"{_TOOLS}.LogDirsCommand", *boot, "--describe", "--topic-list", "t")
+    [described] = [json.loads(line) for line in dirs.splitlines() if line.startswith("{")]
+    held = {
+        broker["broker"]: {part["partition"] for log_dir in broker["logDirs"] for part in log_dir["partitions"]}
+        for broker in described["brokers"]
+    }
+    assert {broker for broker, parts in held.items() if "t-0" in parts} == {1, 3}
+
+    configs = "kafka.admin.ConfigCommand"
+    entity = ("--entity-type", "topics", "--entity-name", "t")
+    await tool(configs, *boot, "--alter", *entity, "--add-config", "retention.ms=5000")
+    assert "DYNAMIC_TOPIC_CONFIG:retention.ms=5000" in await tool(configs, *boot, "--describe", *entity)
+    everywhere = ("--entity-type", "brokers", "--entity-default")
+    limit = "reassignment.parallel.partition.count=1"
+    await tool(configs, *boot, "--alter", *everywhere, "--add-config", limit)
+    assert limit in await tool(configs, *boot, "--describe", *everywhere)
+
+    script = [str(python_clients), str(CLIENTS / "open_transaction.py"), cluster.bootstrap, "t", "open-txn", "g"]
+    await seen_by(script)
+    groups = f"{_TOOLS}.consumer.group.ConsumerGroupCommand"
+    await tool(groups, *boot, "--delete-offsets", "--group", "g", "--topic", "t:0")
+    await tool(groups, *boot, "--reset-offsets", "--group", "g", "--topic", "t:1", "--to-latest", "--execute")
+    rows = (await tool(groups, *boot, "--describe", "--group", "g")).splitlines()
+    assert [row.split()[2] for row in rows if row.startswith("g ")] == ["1"]
+    assert "Empty" in await tool(groups, *boot, "--describe", "--state", "--group", "g")
+    await tool(groups, *boot, "--delete", "--group", "g")
+
+    async def transactions(*arguments: str) -> list[list[str]]:
+        out = await tool(f"{_TOOLS}.TransactionsCommand", *boot, *arguments)
+        return [line.split() for line in out.splitlines()[1:]]
+
+    [[_, _, _, state]] = await transactions("list")
+    assert state == "Ongoing"
+    [row] = await transactions("describe", "--transactional-id", "open-txn")
+    assert row[4] == "Ongoing" and row[-1] == "t-0"
+    partition = ("--topic", "t", "--partition", "0")
+    [row] = await transactions("describe-producers", *partition)
+    assert row[-1] == "0"
+    [[*_, hanging]] = await transactions("find-hanging", "--broker-id", "3", "--max-transaction-timeout", "0") or [
+        ["-"]
+    ]
+    assert hanging == "-"  # the coordinator knows of it, so it does not hang
+    await transactions("abort", *partition, "--start-offset", "0")
+    [row] = await transactions("describe-producers", *partition)
+    assert row[-1] == "None"
+
+
+@pytest.mark.checklist(70)
+async def test_a_reassignment_under_way_is_listed_and_cancelled(
+    kafka_classes: str, cluster: LoopbackCluster, tmp_path: Path
+) -> None:
+    boot = ("--bootstrap-server", cluster.bootstrap)
+
+    async def tool(main: str, *arguments: str) -> str:
+        return (await run_client(tool_command(kafka_classes, f"{_TOOLS}.{main}", *arguments))).decode()
+
+    await tool("TopicCommand", *boot, "--topic", "t", "--create", "--replica-assignment", "1:2")
+    size = ("--topic", "t", "--num-records", "8000", "--record-size", "1000", "--throughput", "-1")
+    await tool("ProducerPerformance", *size, "--producer-props", f"bootstrap.servers={cluster.bootstrap}")
+    slowly = WantedReassignment("t", 0, (BrokerId(3), BrokerId(2)), throttle=50_000)
+    ordered = await cluster.nodes[1].reassignment_admin.alter(AlterReassignmentsRequest((slowly,)))
+    assert ordered.partitions[0].error == 0
+
+    client = Client()
+    endpoint = cluster.nodes[2].endpoints["kafka"]
+    await client.connect(endpoint.host, endpoint.port)
+    listing = wire.ListPartitionReassignmentsRequest(10_000, None)
+    async with asyncio.timeout(20):
+        while not (answer := await client.ask(listing, 0)).current_batch:
+            await asyncio.sleep(0.02)
+    [step] = answer.current_batch[0].partitions
+    assert step.target_replicas == [3, 2] or set(step.target_replicas) == {1, 2, 3}
+    client.close()
+
+    # Kafka's own client reads the same answer, and passes over the tagged field that it does not know.
+    reassign = "reassign.ReassignPartitionsCommand"
+    told = await tool(reassign, *boot, "--list")
+    assert re.search(r"t-0: replicas: 3,2,1\. adding: 3\. removing: 1\.", told), told
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2]}]}))
+    named = ("--reassignment-json-file", str(plan))
+    assert "is still in progress" in await tool(reassign, *boot, "--verify", *named)
+    assert "Successfully cancelled partition reassignment for: t-0" in await tool(reassign, *boot, "--cancel", *named)
+    async with asyncio.timeout(30):
+        while "No partition reassignments found." not in await tool(reassign, *boot, "--list"):
+            pass
+    described = await tool("TopicCommand", *boot, "--describe", "--topic", "t")
+    assert re.search(r"Replicas: 1,2\tIsr: [12],[12]\t", described), described
 
 
 @pytest.mark.checklist(63)

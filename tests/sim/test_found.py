@@ -60,3 +60,24 @@ def test_disks_die_and_come_back_without_a_restart() -> None:
         result = Simulation(drawn, watch=lambda line: seen.update(line.split())).run()
         assert result.violation is None, result.line()
     assert {"log_dir.offline", "restart_request.written", "replica.restarted", "log_dir.online"} <= seen
+
+
+@pytest.mark.checklist(63)
+@pytest.mark.parametrize("kind", [FaultKind.PAUSE, FaultKind.PARTITION_OUT])
+def test_ten_wrong_suspicions_in_a_row_lose_nothing(kind: FaultKind) -> None:
+    """Heartbeats of nodes that live come too late, again and again; their sessions do not end."""
+    faults = [Fault(2.0 + 5.0 * number, kind, f"node{1 + number % 3}", 3.2) for number in range(14)]
+    drawn = plan(*faults, fault_time_s=75.0, batches_per_s=5.0)
+    settings = {
+        **drawn.settings,
+        "zookeeper.session.timeout.ms": 30_000,
+        "replica.lag.time.max.ms": 40_000,
+        "broker.heartbeat.interval.ms": 50,
+        "broker.heartbeat.timeout.ms": 150,
+    }
+    seen: list[str] = []
+    result = Simulation(dataclasses.replace(drawn, settings=settings), watch=seen.append).run()
+    assert result.violation is None, result.line()
+    suspicions = sum("broker.suspected" in line or "controller.unseated" in line for line in seen)
+    assert suspicions >= 10, suspicions
+    assert result.stats["acked"] == result.stats["sent"]

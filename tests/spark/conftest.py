@@ -19,10 +19,12 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
+    from pyspark import __version__
     from pyspark.sql import SparkSession
 
     from pyspark_kafkalite.java import java_home
 
+    streaming = "org.apache.spark.sql.execution.streaming" + ("" if __version__.startswith("4.0") else ".checkpointing")
     # workers are processes of their own: they find the source, and the packages under test, as an installation would
     paths = [str(_ROOT), str(_ROOT / "spark"), os.environ.get("PYTHONPATH", "")]
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
@@ -44,10 +46,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.python.unix.domain.socket.enabled", "true")
-        .config(
-            "spark.sql.streaming.checkpointFileManagerClass",
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-        )
+        .config("spark.sql.streaming.checkpointFileManagerClass", f"{streaming}.FileSystemBasedCheckpointFileManager")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m")
         .getOrCreate()
     )

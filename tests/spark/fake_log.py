@@ -47,6 +47,8 @@ class FakeLog:
     calls: list[str] = field(default_factory=list)
     #: Applies the next produce, then loses its answer and sends the same bytes again, as the real client does.
     resend: bool = False
+    #: Group -> offsets.
+    committed: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     _producer_ids: int = 1000
 
     def add_topic(self, topic: str, partitions: int) -> None:
@@ -154,6 +156,12 @@ class FakeLog:
             if answer.error:
                 raise api_error(ErrorCode(answer.error), f"{tp}: {answer.message}")
         return answers
+
+    def commit_offsets(
+        self, group_id: str, offsets: Mapping[TopicPartition, int], *, timeout_ms: int | None = None
+    ) -> None:
+        self._called("commit_offsets")
+        self.committed.setdefault(group_id, {}).update(offsets)
 
     def close(self) -> None:
         self._called("close")

@@ -39,6 +39,7 @@ class LogServer:
                 m.FetchRequest: self._fetch,
                 m.ProduceRequest: self._produce,
                 m.InitProducerIdRequest: self._init_producer_id,
+                m.CommitOffsetsRequest: self._commit_offsets,
                 m.CreateTopicsRequest: self._create_topics,
                 # transactions that are always granted: what is written shows at once
                 m.FindCoordinatorRequest: lambda request: Reply(m.FindCoordinatorResponse(0, BrokerId(1))),
@@ -106,7 +107,16 @@ class LogServer:
         producer_id, epoch = self.log.init_producer_id()
         return Reply(m.InitProducerIdResponse(0, ProducerId(producer_id), epoch))
 
+    def _commit_offsets(self, request: Request) -> Reply:
+        offsets = {TopicPartition(o.topic, o.partition): o.offset for o in request.message.offsets}
+        self.log.commit_offsets(request.message.group, offsets)
+        return Reply(m.CommitOffsetsResponse(0))
+
     def _create_topics(self, request: Request) -> Reply:
+        results = []
         for topic in request.message.topics:
-            self.log.add_topic(topic.topic, topic.partitions)
-        return Reply(m.CreateTopicsResponse(tuple(m.TopicResult(t.topic, 0) for t in request.message.topics)))
+            exists = topic.topic in self.log.topic_ids
+            if not exists:
+                self.log.add_topic(topic.topic, topic.partitions)
+            results.append(m.TopicResult(topic.topic, int(ErrorCode.TOPIC_ALREADY_EXISTS) if exists else 0))
+        return Reply(m.CreateTopicsResponse(tuple(results)))

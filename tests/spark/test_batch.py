@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 import pytest
+from pyspark.sql.datasource import DataSourceReader
 
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.record.builder import RecordBatchBuilder
@@ -71,7 +72,8 @@ def test_filters_are_pushed_when_spark_allows_it_and_right_anyway(spark, numbers
     try:
         df = load(spark, numbers).where("partition = 1 and timestamp >= timestamp '2023-11-14 22:13:20.900'")
         assert df.count() == 100
-        assert df.rdd.getNumPartitions() == (1 if pushdown == "true" else 2)
+        can_push = hasattr(DataSourceReader, "pushFilters")  # from Spark 4.1 on
+        assert df.rdd.getNumPartitions() == (1 if pushdown == "true" and can_push else 2)
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -97,7 +99,7 @@ def test_what_is_written_is_read_back(spark, served) -> None:
     found = back.selectExpr("cast(key as string) key", "cast(value as string) value", "headers").collect()
     assert sorted(map(str, found)) == sorted(map(str, expected))
     assert back.groupBy("key").agg({"partition": "min"}).count() == 100
-    spread = {r.key: r.partition for r in back.select("key", "partition").collect()}
+    spread = {bytes(r.key): r.partition for r in back.select("key", "partition").collect()}
     assert len(spread) == back.select("key", "partition").distinct().count() == 100
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from kafkalite.model import TopicPartition as Tp
 from pyspark_kafkalite.progress import behind
+from pyspark_kafkalite.stream_reader import ReadMaxRows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -46,8 +47,10 @@ def test_topic_to_topic_over_restarts(spark, pair, tmp_path) -> None:
     query = run(df, pair, "out", tmp_path / "ck")
     assert sorted(values(pair, "out")) == list(range(50))
     batches = [p for p in query.recentProgress if p["numInputRows"]]
-    assert len(batches) == 3 and sum(p["numInputRows"] for p in batches) == 50
-    assert behind(query.lastProgress["sources"][0]).max == 0
+    # Spark 4.0 and 4.1 take all that is available in one batch
+    assert len(batches) == (3 if ReadMaxRows is not None else 1) and sum(p["numInputRows"] for p in batches) == 50
+    if ReadMaxRows is not None:  # nor do they report how far the topics reach
+        assert behind(query.lastProgress["sources"][0]).max == 0
     put(pair, 50, 60)
     run(df, pair, "out", tmp_path / "ck")
     assert sorted(values(pair, "out")) == list(range(60))

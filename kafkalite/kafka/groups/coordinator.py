@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -272,6 +272,26 @@ class GroupCoordinator:
         _, entry = self._find(group_id)
         return entry.offsets if entry is not None else GroupOffsets()
 
+    def committed(
+        self, wanted: Collection[TopicPartition]
+    ) -> tuple[tuple[int, ...], dict[TopicPartition, tuple[Offset, int, bool]]]:
+        """The partitions of `__consumer_offsets` that are loaded here; and for each of `wanted` that any group has an
+        offset for: the lowest, how many groups, and whether an open transaction may change one."""
+        found: dict[TopicPartition, tuple[Offset, int, bool]] = {}
+        loaded = list(self.log.states())
+        for partition in loaded:
+            for entry in partition.entries.values():
+                for key in wanted:
+                    offset = entry.offsets.committed.get(key)
+                    is_unstable = entry.offsets.is_unstable(key)
+                    if offset is None and not is_unstable:
+                        continue
+                    lowest, groups, unstable = found.get(key, (Offset(2**63 - 1), 0, False))
+                    if offset is not None:
+                        lowest = min(lowest, offset.offset)
+                    found[key] = (lowest, groups + 1, unstable or is_unstable)
+        return tuple(sorted(partition.index for partition in loaded)), found
+
     # --- administration ---
 
     def groups(self) -> Iterable[Group]:
@@ -281,6 +301,11 @@ class GroupCoordinator:
         for partition in self.log.states():
             for _, entry in sorted(partition.entries.items()):
                 yield entry.group
+
+    def count(self) -> tuple[int, int]:
+        """(groups, committed offsets) coordinated here, as far as they are loaded."""
+        entries = [entry for partition in self.log.states() for entry in partition.entries.values()]
+        return len(entries), sum(len(entry.offsets.committed) for entry in entries)
 
     def describe(self, group_id: str) -> Group | None:
         """None: there is no such group."""
@@ -323,6 +348,14 @@ class GroupCoordinator:
         for partition in list(self.log.states()):
             for entry in list(partition.entries.values()):
                 if doomed := entry.offsets.of_topics(gone):
+                    await self._forget_quietly(partition, entry, doomed)
+
+    async def partitions_removed(self, keys: Iterable[TopicPartition]) -> None:
+        """Offsets of partitions that are no more are purged."""
+        gone = sorted(set(keys))
+        for partition in list(self.log.states()):
+            for entry in list(partition.entries.values()):
+                if doomed := [key for key in gone if key in entry.offsets.committed]:
                     await self._forget_quietly(partition, entry, doomed)
 
     async def _forget(

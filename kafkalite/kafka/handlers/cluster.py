@@ -1,12 +1,13 @@
-"""ApiVersions, Metadata, DescribeCluster: the cluster as clients see it."""
+"""ApiVersions, Metadata, DescribeTopicPartitions, DescribeCluster: the cluster as clients see it."""
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka import topic_ids, wire
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.codec import ZERO_UUID
@@ -15,7 +16,7 @@ from kafkalite.kafka.internal_topics import internal_topic
 from kafkalite.kafka.schema import schemas
 from kafkalite.kafka.services import INTERNAL_TOPICS, Services
 from kafkalite.model import NO_LEADER
-from kafkalite.rpc.messages import Broker, CreateTopicsRequest, NewTopic, TopicMetadata
+from kafkalite.rpc.messages import Broker, CreateTopicsRequest, NewTopic, PartitionMetadata, TopicMetadata
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
 
@@ -24,6 +25,8 @@ _CONTROLLER_WAIT_S = 1.0
 #: Nobody asked for them.
 _NO_OPERATIONS = -(2**31)
 _DESCRIBE_TOPIC, _CREATE_TOPIC = KAFKA["Metadata"]
+#: max.request.partition.size.limit
+_MAX_PARTITIONS_PER_PAGE = 2000
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -43,7 +46,7 @@ class ClusterHandlers:
             "ApiVersions": self.api_versions,
             "Metadata": self.metadata,
             "DescribeCluster": self.describe_cluster,
-            "DescribeLogDirs": self.describe_log_dirs,
+            "DescribeTopicPartitions": self.describe_topic_partitions,
         }
 
     def api_versions(self, request: Request, message: Any) -> Any:
@@ -82,6 +85,8 @@ class ClusterHandlers:
         asked = message.topics
         if asked is None or (request.version == 0 and not asked):
             return self._metadata(request, message, None, [])
+        if request.version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
+            raise api_error(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
         names: list[str] = []
         denied = request.denied.topics
         refused: list[Any] = []
@@ -210,30 +215,38 @@ class ClusterHandlers:
             ],
         )
 
-    def describe_log_dirs(self, request: Request, message: Any) -> Any:
-        response = wire.DescribeLogDirsResponse
-        wanted = (
-            None
-            if message.topics is None
-            else {(topic.topic, index) for topic in message.topics for index in topic.partitions}
-        )
-        results = []
-        for directory in self._services.log_dirs():
-            topics: dict[str, list[Any]] = {}
-            for key, size, lag in directory.partitions:
-                if wanted is None or key in wanted:
-                    entry = response.DescribeLogDirsPartition(key.partition, size, lag, False)
-                    topics.setdefault(key.topic, []).append(entry)
-            results.append(
-                response.DescribeLogDirsResult(
-                    int(directory.error),
-                    directory.path,
-                    [response.DescribeLogDirsTopic(topic, entries) for topic, entries in topics.items()],
-                    directory.total_bytes,
-                    directory.usable_bytes,
-                )
+    def describe_topic_partitions(self, request: Request, message: Any) -> Any:
+        """Metadata in pages (KIP-966): topics by name, from the cursor on, at most so many partitions."""
+        response = wire.DescribeTopicPartitionsResponse
+        cursor = message.cursor
+        if cursor is not None and cursor.partition_index < 0:
+            raise api_error(ErrorCode.INVALID_REQUEST, "a cursor at a negative partition")
+        asked = {topic.name for topic in message.topics}
+        denied = request.denied.topics
+        known = self._services.metadata(sorted(asked - denied) if asked else None)
+        is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+        code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        refused = [response.DescribeTopicPartitionsResponseTopic(code, name) for name in sorted(asked & denied)]
+        alive = {broker.broker_id for broker in known.brokers}
+        room = max(1, min(message.response_partition_limit, _MAX_PARTITIONS_PER_PAGE))
+        topics: list[Any] = []
+        for topic in known.topics:
+            if (cursor is not None and topic.topic < cursor.topic_name) or not (asked or is_visible(topic.topic)):
+                continue
+            first = cursor.partition_index if cursor is not None and topic.topic == cursor.topic_name else 0
+            partitions = [part for part in topic.partitions if part.partition >= first]
+            if topics and not room:
+                return response(topics=[*topics, *refused], next_cursor=response.Cursor(topic.topic, 0))
+            page = _topic_page(topic, partitions[:room], alive)
+            page.topic_authorized_operations = self._access.authorized_operations(
+                request, ResourceType.TOPIC, topic.topic
             )
-        return response(results=results)
+            topics.append(page)
+            if len(partitions) > room:
+                cursor = response.Cursor(topic.topic, partitions[room].partition)
+                return response(topics=[*topics, *refused], next_cursor=cursor)
+            room -= len(partitions)
+        return response(topics=[*topics, *refused])
 
 
 def _refused_topic(name: str | None, topic_id: bytes) -> Any:
@@ -265,6 +278,31 @@ def _topic(topic: TopicMetadata, alive: set[Any]) -> Any:
         )
     return response.MetadataResponseTopic(
         topic.error, topic.topic, topic_ids.to_wire(topic.topic_id), topic.topic in INTERNAL_TOPICS, partitions
+    )
+
+
+def _topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[Any]) -> Any:
+    response = wire.DescribeTopicPartitionsResponse
+    whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive)
+    return response.DescribeTopicPartitionsResponseTopic(
+        whole.error_code if is_topic_name(topic.topic) else int(ErrorCode.INVALID_TOPIC_EXCEPTION),
+        whole.name,
+        whole.topic_id,
+        whole.is_internal,
+        [
+            response.DescribeTopicPartitionsResponsePartition(
+                part.error_code,
+                part.partition_index,
+                part.leader_id,
+                part.leader_epoch,
+                part.replica_nodes,
+                part.isr_nodes,
+                (),  # eligible leader replicas: outside the ISR nobody is
+                (),
+                part.offline_replicas,
+            )
+            for part in whole.partitions
+        ],
     )
 
 

@@ -6,15 +6,27 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kafkalite.config import BROKER_KEYS, TOPIC_KEYS, TopicConfig, topic_config
+from kafkalite.config import (
+    ALIASES,
+    BROKER_KEYS,
+    TOPIC_KEYS,
+    TopicConfig,
+    check_dynamic,
+    is_dynamic,
+    is_limit,
+    parse_limit,
+    topic_config,
+    with_dynamic,
+)
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.services import Services
+from kafkalite.model import BrokerId
 
 _TOPIC, _BROKER = 2, 4
-_SOURCE_TOPIC, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 4, 5
+_SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 #: Keys that are lists, of which IncrementalAlterConfigs can add and take away members.
 _LISTS = frozenset({"cleanup.policy"})
@@ -56,34 +68,74 @@ class ConfigHandlers:
 
     async def _entries(self, resource: Any, message: Any) -> list[Any]:
         wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
-        base = self._services.config.topic
         entries = []
         if resource.resource_type == _TOPIC:
+            base = self._services.config.topic
             overrides = await self._services.topic_overrides(resource.resource_name)
             config = topic_config(base, overrides)
+            layers = await self._broker_layers()
             for key, (spec, _) in sorted(TOPIC_KEYS.items()):
                 if wanted is None or key in wanted:
                     values = [(_SOURCE_TOPIC, overrides[key])] if key in overrides else []
-                    values += _defaults(getattr(base, spec.name), spec.default)
+                    values += self._values(key, spec, layers)
                     entries.append(_entry(key, getattr(config, spec.name), spec, values, message, is_read_only=False))
         elif resource.resource_type == _BROKER:
-            if resource.resource_name not in ("", str(self._services.broker_id)):
+            broker_id = self._broker(resource.resource_name)
+            if broker_id is None:
+                return self._cluster_entries(await self._services.broker_overrides(None), wanted, message)
+            if broker_id != self._services.broker_id:
                 raise api_error(
                     ErrorCode.INVALID_REQUEST, f"this is broker {self._services.broker_id}; ask the one you mean"
                 )
-            if resource.resource_name == "":
-                return []  # cluster-wide dynamic defaults: none are set through this listener
+            layers = await self._broker_layers()
             broker = self._services.config
-            for owner, keys in ((broker, BROKER_KEYS), (base, TOPIC_KEYS)):
+            for owner, keys in ((broker, BROKER_KEYS), (broker.topic, TOPIC_KEYS)):
                 for key, (spec, _) in sorted(keys.items()):
                     if wanted is None or key in wanted:
-                        value = getattr(owner, spec.name)
-                        values = _defaults(value, spec.default)
-                        entries.append(_entry(key, value, spec, values, message, is_read_only=True))
+                        # What ZooKeeper has, not what this node has heard yet: who has set it wants to see it.
+                        values = self._values(key, spec, layers)
+                        value = with_dynamic(broker, {key: values[0][1]}) if is_dynamic(key) else broker
+                        shown = getattr(value.topic if owner is broker.topic else value, spec.name)
+                        read_only = not is_dynamic(key)
+                        entries.append(_entry(key, shown, spec, values, message, is_read_only=read_only))
+            entries += _limits(await self._services.broker_overrides(None), wanted, message)
             entries += self._listeners(wanted)
         else:
             raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
         return entries
+
+    async def _broker_layers(self) -> list[tuple[int, dict[str, str]]]:
+        """Dynamic settings that hold here, the strongest first: (source, key -> value)."""
+        own = await self._services.broker_overrides(self._services.broker_id)
+        everybody = await self._services.broker_overrides(None)
+        return [(_SOURCE_DYNAMIC_BROKER, _canonical(own)), (_SOURCE_DYNAMIC_DEFAULT, _canonical(everybody))]
+
+    def _values(
+        self, key: str, spec: dataclasses.Field[Any], layers: list[tuple[int, dict[str, str]]]
+    ) -> list[tuple[int, str]]:
+        """Where a broker's value comes from, most specific first."""
+        static = self._services.static_config
+        owner = static.topic if key in TOPIC_KEYS else static
+        dynamic = [(source, settings[key]) for source, settings in layers if key in settings]
+        return [*dynamic, *_defaults(getattr(owner, spec.name), spec.default)]
+
+    def _cluster_entries(self, settings: Mapping[str, str], wanted: set[str] | None, message: Any) -> list[Any]:
+        """What is set for all brokers, and nothing else, as Kafka does."""
+        entries = []
+        config = with_dynamic(self._services.static_config, settings)
+        for key, text in sorted(_canonical(settings).items()):
+            if (wanted is None or key in wanted) and is_dynamic(key):
+                spec, _ = TOPIC_KEYS[key] if key in TOPIC_KEYS else BROKER_KEYS[key]
+                value = getattr(config.topic if key in TOPIC_KEYS else config, spec.name)
+                values = [(_SOURCE_DYNAMIC_DEFAULT, text)]
+                entries.append(_entry(key, value, spec, values, message, is_read_only=False))
+        return entries + _limits(settings, wanted, message)
+
+    def _broker(self, name: str) -> BrokerId | None:
+        """None: all brokers. Raises ApiError."""
+        if not (name == "" or (name.isascii() and name.isdigit())):
+            raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is no broker id")
+        return None if name == "" else BrokerId(int(name))
 
     def _listeners(self, wanted: set[str] | None) -> list[Any]:
         """Where this broker listens, under the keys by which Kafka's tools look for it."""
@@ -123,20 +175,79 @@ class ConfigHandlers:
         return response(responses=results)
 
     async def _alter(self, resource: Any, change: Any, validate_only: bool) -> None:
-        if resource.resource_type != _TOPIC:
-            raise api_error(ErrorCode.INVALID_REQUEST, "only topics can be configured through this listener")
-        names = [entry.name for entry in resource.configs]
+        names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
         if len(set(names)) != len(names):
             raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
-        before = dict(await self._services.topic_overrides(resource.resource_name))
-        base = self._services.config.topic
         try:
-            after = change(before, resource.configs, base)
-            topic_config(base, after)
+            if resource.resource_type == _TOPIC:
+                await self._alter_topic(resource, change, validate_only)
+            elif resource.resource_type == _BROKER:
+                await self._alter_broker(resource, change, validate_only)
+            else:
+                raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
         except ConfigError as error:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
+
+    async def _alter_topic(self, resource: Any, change: Any, validate_only: bool) -> None:
+        before = dict(await self._services.topic_overrides(resource.resource_name))
+        base = self._services.config.topic
+        for entry in resource.configs:
+            if entry.name not in TOPIC_KEYS and not _is_delete(entry):
+                raise ConfigError(f"{entry.name}: no such topic configuration")
+        after = change(before, resource.configs, base)
+        topic_config(base, after)
         if not validate_only and after != before:
             await self._services.set_topic_overrides(resource.resource_name, after)
+
+    async def _alter_broker(self, resource: Any, change: Any, validate_only: bool) -> None:
+        """Of one broker, or with an empty name of all of them (KIP-226)."""
+        broker_id = self._broker(resource.resource_name)
+        wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
+        fixed = [name for name in wanted if not is_dynamic(name) and not is_limit(name)]
+        if fixed:
+            known = all(ALIASES.get(name, name) in BROKER_KEYS for name in fixed)
+            text = "cannot be changed without a restart" if known else "no such broker configuration"
+            raise api_error(ErrorCode.INVALID_REQUEST, f"{', '.join(fixed)}: {text}")
+        if broker_id is not None and (limits := [name for name in wanted if is_limit(name)]):
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{', '.join(limits)}: holds for the cluster, not for one broker")
+        settings = await self._services.broker_overrides(broker_id)
+        before = _canonical({key: value for key, value in settings.items() if is_dynamic(key) or is_limit(key)})
+        # What came by `kafkalite admin config`, which takes more.
+        others = {key: value for key, value in settings.items() if not (is_dynamic(key) or is_limit(key))}
+        after = change(before, resource.configs, self._services.config.topic)
+        if change is _replace:  # limits belong to the moves under way: only who names them changes them
+            after = {key: value for key, value in before.items() if is_limit(key)} | after
+        for key, value in after.items():
+            if not is_limit(key):
+                check_dynamic(key, value)
+            elif parse_limit(value) is None:
+                raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+        if not validate_only and after != before:
+            await self._services.set_broker_overrides(broker_id, {**others, **after})
+
+
+def _is_delete(entry: Any) -> bool:
+    """Kafka's tools delete what they have never set; that changes nothing, whatever its name."""
+    return getattr(entry, "config_operation", _SET) == _DELETE
+
+
+def _limits(settings: Mapping[str, str], wanted: set[str] | None, message: Any) -> list[Any]:
+    """The limits of reassignments (KIP-435), which are no keys of a configuration file."""
+    response = wire.DescribeConfigsResponse
+    return [
+        response.DescribeConfigsResourceResult(
+            name=key,
+            value=value,
+            read_only=False,
+            config_source=_SOURCE_DYNAMIC_DEFAULT,
+            config_type=2,
+            synonyms=[response.DescribeConfigsSynonym(key, value, _SOURCE_DYNAMIC_DEFAULT)]
+            if message.include_synonyms
+            else (),
+        )
+        for key, value in sorted(settings.items())
+        if is_limit(key) and (wanted is None or key in wanted)
+    ]
 
 
 def _check_resource(request: Request, resource: Any) -> None:
@@ -150,29 +261,33 @@ def _check_resource(request: Request, resource: Any) -> None:
 
 def _replace(before: Mapping[str, str], changes: list[Any], base: TopicConfig) -> dict[str, str]:
     """AlterConfigs: what is not named goes back to its default."""
-    return {entry.name: _value(entry) for entry in changes}
+    return {ALIASES.get(entry.name, entry.name): _value(entry) for entry in changes}
+
+
+def _canonical(settings: Mapping[str, str]) -> dict[str, str]:
+    """Kafka's broker-wide spellings (log.retention.ms) as ours (retention.ms)."""
+    return {ALIASES.get(key, key): value for key, value in settings.items()}
 
 
 def _increment(before: Mapping[str, str], changes: list[Any], base: TopicConfig) -> dict[str, str]:
     """IncrementalAlterConfigs (KIP-339)."""
     after = dict(before)
     for entry in changes:
-        if entry.name not in TOPIC_KEYS:
-            raise ConfigError(f"{entry.name}: no such topic configuration")
+        key = ALIASES.get(entry.name, entry.name)
         match entry.config_operation:
             case 0:
-                after[entry.name] = _value(entry)
+                after[key] = _value(entry)
             case 1:
-                after.pop(entry.name, None)
-            case 2 | 3 if entry.name in _LISTS:
-                spec, _ = TOPIC_KEYS[entry.name]
-                members = [part for part in after.get(entry.name, getattr(base, spec.name)).split(",") if part]
+                after.pop(key, None)
+            case 2 | 3 if key in _LISTS:
+                spec, _ = TOPIC_KEYS[key]
+                members = [part for part in after.get(key, getattr(base, spec.name)).split(",") if part]
                 named = [part.strip() for part in _value(entry).split(",")]
                 if entry.config_operation == _APPEND:
                     members += [part for part in named if part not in members]
                 else:
                     members = [part for part in members if part not in named]
-                after[entry.name] = ",".join(members)
+                after[key] = ",".join(members)
             case _:
                 raise api_error(ErrorCode.INVALID_CONFIG, f"{entry.name} is no list, or the operation is unknown")
     return after

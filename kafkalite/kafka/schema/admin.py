@@ -1,4 +1,8 @@
-"""Wire tables: administration (notation: `kafkalite.kafka.schema`)."""
+"""Wire tables: administration (notation: `kafkalite.kafka.schema`).
+
+`current_batch` is KIP-435's, as a tagged field, with a tag far from those that Kafka may give out: readers that do
+not know it pass it over.
+"""
 
 TABLE = """
 CreateTopicsRequest 0-7 5+ 19
@@ -180,4 +184,10 @@ ListPartitionReassignmentsResponse 0 0+ 46
       replicas []int32 0+
       adding_replicas []int32 0+
       removing_replicas []int32 0+
+  current_batch []CurrentBatchTopic 0+ #435
+    name string 0+
+    partitions []CurrentBatchPartition 0+
+      partition_index int32 0+
+      current_replicas []int32 0+
+      target_replicas []int32 0+
 """

@@ -124,4 +124,19 @@ DescribeLogDirsResponse 0-4 2+ 35
         is_future_key bool 0+
     total_bytes int64 4+ =-1
     usable_bytes int64 4+ =-1
+
+AlterReplicaLogDirsRequest 0-2 2+ 34
+  dirs []AlterReplicaLogDir 0+
+    path string 0+
+    topics []AlterReplicaLogDirTopic 0+
+      name string 0+
+      partitions []int32 0+
+
+AlterReplicaLogDirsResponse 0-2 2+ 34
+  throttle_time_ms int32 0+
+  results []AlterReplicaLogDirTopicResult 0+
+    topic_name string 0+
+    partitions []AlterReplicaLogDirPartitionResult 0+
+      partition_index int32 0+
+      error_code int16 0+
 """

@@ -5,7 +5,11 @@ Arguments: bootstrap servers, seconds to produce. One JSON line of what was lost
 
 import collections
 import contextlib
+import faulthandler
 import json
+import os
+import select
+import subprocess
 import sys
 import threading
 import time
@@ -14,15 +18,23 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 
 BOOTSTRAP = {"bootstrap.servers": sys.argv[1], "log_level": 2}
-SECONDS = float(sys.argv[2])
+IS_PIPELINE = sys.argv[2] == "pipeline"
+SECONDS = 0.0 if IS_PIPELINE else float(sys.argv[2])
 PARTITIONS = 4
 #: After the chaos everything must come to rest within this.
 REST_S = 90
+#: A pipeline that has not moved for so long is killed, and another one takes its transactional id over. librdkafka's
+#: send_offsets_to_transaction has no end when the group's coordinator has died and left the metadata while it was
+#: looked up (its issues 5456 and 5511).
+STUCK_S = 30
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 stop_producing, stop_consuming = threading.Event(), threading.Event()
 acked = {"in": set(), "plain": set()}
 failed = []
 seen = collections.Counter()
 transactions = []
+rebalances = []
+replaced = []
 
 
 def produce(topic):
@@ -45,27 +57,30 @@ def produce(topic):
     producer.flush(REST_S)
 
 
-def consume():
-    consumer = Consumer(
-        BOOTSTRAP
-        | {
-            "group.id": "plain-group",
-            "auto.offset.reset": "earliest",
-            "session.timeout.ms": 6000,
-            "auto.commit.interval.ms": 500,
-        }
-    )
-    consumer.subscribe(["plain"])
+def consume(stay_s):
+    """A member of the group; one that leaves after `stay_s` and comes back makes the group rebalance."""
     while not stop_consuming.is_set():
-        message = consumer.poll(0.3)
-        if message is not None and not message.error():
-            seen[int(message.value())] += 1
-    consumer.close()
+        consumer = Consumer(
+            BOOTSTRAP
+            | {
+                "group.id": "plain-group",
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6000,
+                "auto.commit.interval.ms": 500,
+            }
+        )
+        consumer.subscribe(["plain"], on_assign=lambda consumer, partitions: rebalances.append(len(partitions)))
+        until = time.monotonic() + stay_s
+        while not stop_consuming.is_set() and time.monotonic() < until:
+            message = consumer.poll(0.3)
+            if message is not None and not message.error():
+                seen[int(message.value())] += 1
+        consumer.close()
 
 
 def open_pipeline():
     producer = Producer(BOOTSTRAP | {"transactional.id": "pipeline", "transaction.timeout.ms": 20000})
-    producer.init_transactions(60)
+    producer.init_transactions(20)
     consumer = Consumer(
         BOOTSTRAP
         | {
@@ -84,7 +99,7 @@ def move_some(producer, consumer):
     """Copy what there is from `in` to `out`, with the offsets, in one transaction."""
     messages = [message for message in consumer.consume(50, 0.5) if not message.error()]
     if not messages:
-        return
+        return 0
     producer.begin_transaction()
     offsets = {}
     for message in messages:
@@ -93,28 +108,46 @@ def move_some(producer, consumer):
     producer.send_offsets_to_transaction(
         [TopicPartition("in", partition, offset) for partition, offset in offsets.items()],
         consumer.consumer_group_metadata(),
-        30,
+        20,
     )
-    producer.commit_transaction(60)
-    transactions.append(len(messages))
+    producer.commit_transaction(20)
+    return 1
 
 
-def process():
+def pipeline():
+    """The process that copies: one byte on stdout each time it comes round, `+` for a transaction."""
     producer = consumer = None
-    while not stop_consuming.is_set():
+    while True:
+        moved = 0
         try:
             if producer is None:
                 producer, consumer = open_pipeline()
-            move_some(producer, consumer)
+            moved = move_some(producer, consumer)
         except KafkaException as error:
             if producer is not None and error.args[0].txn_requires_abort():
                 with contextlib.suppress(KafkaException):
-                    producer.abort_transaction(30)
+                    producer.abort_transaction(20)
             if consumer is not None:
                 consumer.close()
             producer = consumer = None
-    if consumer is not None:
-        consumer.close()
+        os.write(1, b"+" if moved else b".")
+
+
+def process():
+    """Keep a pipeline running."""
+    while not stop_consuming.is_set():
+        command = [*DIE_WITH_PARENT, sys.executable, __file__, sys.argv[1], "pipeline"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+            while not stop_consuming.is_set():
+                if not select.select([child.stdout], [], [], STUCK_S)[0]:
+                    replaced.append("stuck")
+                    break
+                told = os.read(child.stdout.fileno(), 65536)
+                if not told:
+                    replaced.append("ended")
+                    break
+                transactions.append(told.count(b"+"))
+            child.kill()
 
 
 def everything_in(topic, isolation):
@@ -153,6 +186,8 @@ def verdict(values, expected):
 
 
 def main():
+    # Where everybody is, should it never end: a client that hangs says nothing else.
+    faulthandler.dump_traceback_later(SECONDS + 3 * REST_S, exit=True)
     config = {"min.insync.replicas": "2"}
     topics = [NewTopic(topic, PARTITIONS, 3, config=config) for topic in ("in", "out", "plain")]
     admin = AdminClient(BOOTSTRAP)
@@ -160,7 +195,8 @@ def main():
     for future in created.values():
         future.result(30)
     producing = [threading.Thread(target=produce, args=(topic,)) for topic in acked]
-    consuming = [threading.Thread(target=consume) for _ in range(3)] + [threading.Thread(target=process)]
+    consuming = [threading.Thread(target=consume, args=(stay_s,)) for stay_s in (3600, 3600, 5)]
+    consuming.append(threading.Thread(target=process))
     for thread in producing + consuming:
         thread.start()
     print("producing", flush=True)
@@ -179,7 +215,9 @@ def main():
     result = {
         "acked": min(map(len, acked.values())),
         "failed": failed[:3],
-        "transactions": len(transactions),
+        "transactions": sum(transactions),
+        "pipelines replaced": replaced,
+        "rebalances": len(rebalances),
         "in": verdict(everything_in("in", "read_uncommitted"), acked["in"]),
         "plain": verdict(everything_in("plain", "read_uncommitted"), acked["plain"]),
         "out": verdict(everything_in("out", "read_committed"), acked["in"]),
@@ -188,4 +226,7 @@ def main():
     print(json.dumps(result))
 
 
-main()
+if IS_PIPELINE:
+    pipeline()
+else:
+    main()

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
 from kafkalite.model import Offset
 from kafkalite.rpc.messages import HealthProblem
+from kafkalite_cli.main import cli
 from tests.fake_cluster import FakeCluster
 
 ROOT = Path(__file__).parents[3]
@@ -178,3 +182,25 @@ async def test_help_tells_the_commands() -> None:
     assert {"admin", "produce", "consume", "serve"} <= {
         line.split()[0] for line in outcome.out.splitlines() if line.strip()
     }
+
+
+def test_the_help_of_every_verb_has_an_example() -> None:
+    def verbs(command: click.Command, path: str, context: click.Context) -> Iterator[tuple[str, click.Command]]:
+        if not isinstance(command, click.Group):
+            yield path, command
+            return
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from verbs(found, f"{path} {name}", context)
+
+    context = click.Context(cli)
+    told = dict(verbs(cli, "kafkalite", context))
+    assert len(told) >= 30
+    for path, command in told.items():
+        text = command.get_help(click.Context(command, info_name=path))
+        examples = [line.strip() for line in text.splitlines() if line.startswith("    ") and path in line]
+        assert examples, f"{path} has no example"
+        for example in examples:  # and its options are its own
+            for option in re.findall(r"(?<=\s)--[a-z-]+", example.partition("|")[0].partition("#")[0]):
+                assert any(option in parameter.opts for parameter in command.params), (path, option)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from kafkalite.client import async_client
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, LATEST, Consumer, committed_records
 from kafkalite.client.producer import Producer
@@ -152,6 +155,41 @@ async def test_any_live_node_will_do() -> None:
         for _ in range(5):
             async with AsyncClient.connect(bootstrap) as client:
                 assert [t.topic for t in (await client.metadata(timeout_s=5)).topics] == ["t"]
+
+
+async def test_a_node_that_never_answers_does_not_hold_up_what_any_node_can_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(async_client, "ANY_NODE_TIMEOUT_S", 1e6)
+    async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        await client.metadata(["t"])
+        cluster.nodes[2].hung = True
+        for _ in range(6):  # each begins with another node
+            assert (await client.metadata(["t"])).topics[0].topic == "t"
+        assert cluster.requests.count((2, "MetadataRequest")) <= 2  # asked last once it was late
+
+
+async def test_readers_leave_a_leader_that_never_answers_when_another_one_leads() -> None:
+    async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap, request_timeout_s=1e6) as client:
+        cluster.create("t")
+        await fill(client, 100)
+        async with Consumer(client, max_bytes=400) as consumer:
+            consumer.assign({T0: EARLIEST})
+            values = await take(consumer, 10)
+            cluster.nodes[1].hung = True
+            cluster.requests.clear()
+            reading = asyncio.get_running_loop().create_task(take(consumer, 100 - len(values)))
+            offsets = asyncio.get_running_loop().create_task(client.list_offsets({T0: LATEST_TIMESTAMP}, timeout_s=1e6))
+            raw = asyncio.get_running_loop().create_task(client.fetch_raw(T0, Offset(0), timeout_s=1e6))
+            for kind in ("FetchRequest", "ListOffsetsRequest"):
+                while (1, kind) not in cluster.requests:
+                    await asyncio.sleep(0)
+            cluster.move_leader("t", 0, 2)
+            values += await reading
+            assert (await offsets)[T0].offset == 100
+            assert (await raw)[0].high_watermark == 100
+        assert values == list(range(100))
 
 
 async def test_nobody_there_is_told_in_time() -> None:

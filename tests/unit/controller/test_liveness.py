@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -98,3 +99,25 @@ async def test_nobody_is_suspected_when_everybody_is_silent(quick: Cluster) -> N
         broker.silent = None
         event.set()
     await until(lambda: controller.state is not None and not controller.state.suspects)
+
+
+async def test_a_controller_that_was_stopped_itself_gives_everybody_the_whole_time_again() -> None:
+    """Its loop stands still for longer than its patience; then the brokers take a part of that to answer."""
+    cluster = Cluster(
+        zookeeper_session_timeout_ms=20_000, broker_heartbeat_interval_ms=20, broker_heartbeat_timeout_ms=1_000
+    )
+    try:
+        await running(cluster)
+        slow = asyncio.Event()
+        for broker in cluster.brokers.values():
+            broker.silent = slow
+        time.sleep(1.7)  # noqa: ASYNC251 - this IS the pause
+        await asyncio.sleep(0.2)
+        slow.set()
+        for broker in cluster.brokers.values():
+            broker.silent = None
+        heard = cluster.controllers[9].stats.events
+        await asyncio.sleep(0)
+        assert heard["BrokerSuspected"] == 0
+    finally:
+        await cluster.close()

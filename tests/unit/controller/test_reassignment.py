@@ -24,9 +24,14 @@ async def running(cluster: Cluster, brokers: int = 3) -> None:
     await until(lambda: controller.is_active and all(b.brokers == everyone for b in cluster.brokers.values()))
 
 
-def order(cluster: Cluster, targets: dict[TopicPartition, tuple[int, ...]]) -> None:
+def order(
+    cluster: Cluster,
+    targets: dict[TopicPartition, tuple[int, ...]],
+    limits: znodes.OrderLimits = znodes.NO_LIMITS,
+) -> None:
     """As a person with a ZooKeeper shell gives it."""
-    data = znodes.encode_reassignment({p: tuple(map(BrokerId, replicas)) for p, replicas in targets.items()})
+    wanted = {p: tuple(map(BrokerId, replicas)) for p, replicas in targets.items()}
+    data = znodes.encode_reassignment(wanted, limits=limits)
     if cluster.zookeeper.peek(paths.REASSIGN_PARTITIONS) is None:
         cluster.zookeeper.poke(Create(paths.REASSIGN_PARTITIONS, data))
     else:
@@ -71,15 +76,18 @@ async def test_disjoint_move_with_default_limits(cluster: Cluster) -> None:
 @pytest.mark.checklist(75)
 @pytest.mark.checklist(77)
 @pytest.mark.checklist("C13")
-async def test_the_kips_example_within_the_limits(cluster: Cluster) -> None:
-    cluster.cluster_settings["reassignment.parallel.replica.count"] = "2"
-    cluster.cluster_settings["parallel.partition.count"] = "3"
-    cluster.cluster_settings["reassignment.parallel.leader.movements"] = "1"
+@pytest.mark.parametrize("belongs_to", ["cluster", "order", "both"])
+async def test_the_kips_example_within_the_limits(cluster: Cluster, belongs_to: str) -> None:
+    if belongs_to != "order":
+        cluster.cluster_settings["reassignment.parallel.replica.count"] = "2"
+        cluster.cluster_settings["parallel.partition.count"] = "3"
+        cluster.cluster_settings["reassignment.parallel.leader.movements"] = "1"
+    own = {"cluster": znodes.NO_LIMITS, "order": (2, 3, 1), "both": (7, 0, 4)}[belongs_to]
     await running(cluster, 10)
     cluster.create_topic("t", dict.fromkeys(range(6), (1, 2, 3, 4, 5)))
     async with Copying(cluster, "t") as copying:
         await until(lambda: all(cluster.state(TopicPartition("t", p)) is not None for p in range(6)))
-        order(cluster, {TopicPartition("t", p): (6, 7, 8, 9, 10) for p in range(6)})
+        order(cluster, {TopicPartition("t", p): (6, 7, 8, 9, 10) for p in range(6)}, own)
         await until(lambda: done(cluster), 30)
         steps = [(1, 2, 3, 4, 5), (6, 1, 2, 3, 4, 5), (6, 7, 3, 4, 5), (6, 7, 8, 9, 5), (6, 7, 8, 9, 10)]
         for partition in range(6):

@@ -330,3 +330,12 @@ def test_states_come_back(isr: Any, led: bool, leader_epoch: int, controller_epo
         PartitionEpoch(version),
     )
     assert znodes.decode_partition_state(znodes.encode_partition_state(state), version) == state
+
+
+def test_the_limits_of_an_order() -> None:
+    targets = {TopicPartition("t", 0): (BrokerId(1),)}
+    assert znodes.decode_order_limits(znodes.encode_reassignment(targets, limits=(1, 0, 2))) == (1, 0, 2)
+    assert znodes.decode_order_limits(znodes.encode_reassignment(targets)) == znodes.NO_LIMITS
+    for odd in ("3", [1, 2], [-1, True, "x"]):
+        data = json.dumps({"version": 1, "partitions": [], "limits": odd}).encode()
+        assert znodes.decode_order_limits(data) == znodes.NO_LIMITS

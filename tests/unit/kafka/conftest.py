@@ -1,8 +1,7 @@
-"""A listener in memory, and a client that speaks frames by hand."""
+"""A listener in memory."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,10 +10,10 @@ import pytest
 from kafkalite.config import BrokerConfig
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.kafka import codec, wire
+from kafkalite.kafka import wire
 from kafkalite.kafka.broker_apis import KafkaSide
-from kafkalite.kafka.schema import schemas
 from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.memory_services import MemoryServices
 
 
@@ -60,65 +59,6 @@ class Broker:
         assert not self.fatal
 
 
-class Client:
-    """Frames over a stream. `ask` sends and waits; `send` and `receive` do one of the two."""
-
-    def __init__(self) -> None:
-        self.correlation_id = 0
-        self.asked: dict[int, tuple[str, int]] = {}
-
-    async def connect(self, host: str, port: int) -> None:
-        self.reader, self.writer = await asyncio.open_connection(host, port)
-
-    def frame(self, message: Any, version: int) -> bytes:
-        name = type(message).__name__
-        schema = schemas()[name]
-        self.correlation_id += 1
-        self.asked[self.correlation_id] = (name.removesuffix("Request") + "Response", version)
-        head = codec.encode(
-            wire.RequestHeader(schema.api_key, version, self.correlation_id, "test"),
-            2 if version in schema.flexible else 1,
-        )
-        body = head + codec.encode(message, version)
-        return len(body).to_bytes(4) + body
-
-    def send(self, message: Any, version: int) -> int:
-        self.writer.write(self.frame(message, version))
-        return self.correlation_id
-
-    async def receive(self) -> tuple[int, Any]:
-        size = int.from_bytes(await self.reader.readexactly(4))
-        data = await self.reader.readexactly(size)
-        correlation_id = int.from_bytes(data[:4])
-        name, version = self.asked.pop(correlation_id)
-        start = 4
-        if name != "ApiVersionsResponse" and version in schemas()[name].flexible:
-            assert data[4] == 0
-            start = 5
-        return correlation_id, codec.decode(name, version, data[start:])
-
-    async def receive_raw(self) -> bytes:
-        return await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(4)))
-
-    async def ask(self, message: Any, version: int) -> Any:
-        sent = self.send(message, version)
-        async with asyncio.timeout(10):
-            correlation_id, answer = await self.receive()
-        assert correlation_id == sent
-        return answer
-
-    async def is_closed(self) -> bool:
-        """Whether the broker closes the connection (soon)."""
-        try:
-            async with asyncio.timeout(5):
-                return await self.reader.read() == b""
-        except ConnectionError:
-            return True
-
-    def close(self) -> None:
-        self.writer.close()
-
-
 @pytest.fixture
 async def broker() -> AsyncIterator[Broker]:
     made = await Broker().start()
@@ -158,5 +98,7 @@ def fetch(topic: str, offset: int = 0, partition: int = 0, **fields: Any) -> Any
     part = request.FetchPartition(partition, fetch_offset=offset, partition_max_bytes=2**20)
     return request(topics=[request.FetchTopic(topic, partitions=[part])], **fields)
 
+
+__all__ = ["Broker", "Client", "batch", "fetch", "produce"]
 
 pytest.register_assert_rewrite(__name__)

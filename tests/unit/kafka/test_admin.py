@@ -46,7 +46,28 @@ async def test_incremental_changes(broker: Broker) -> None:
     assert await alter(client, ("retention.ms", 2, "1")) == ErrorCode.INVALID_CONFIG
     assert await alter(client, ("retention.ms", 0, "1"), ("retention.ms", 1, None)) == ErrorCode.INVALID_REQUEST
     assert await alter(client, ("retention.ms", 0, "1"), name="nowhere") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await alter(client, ("num.partitions", 0, "1"), name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    # As with Kafka, what is not set can be taken away whatever its name.
+    assert await alter(client, ("leader.replication.throttled.replicas", 1, None)) == 0
+    assert await alter(client, ("retention.ms", 0, "1"), name="1", kind=8) == ErrorCode.INVALID_REQUEST
+
+
+async def test_dynamic_settings_of_brokers(broker: Broker) -> None:
+    client = await broker.client()
+    key = "reassignment.parallel.partition.count"
+    assert await alter(client, (key, 0, "5"), name="", kind=BROKER) == 0
+    assert await alter(client, ("retention.ms", 0, "9"), name="1", kind=BROKER) == 0
+    assert await alter(client, ("leader.replication.throttled.rate", 1, None), name="1", kind=BROKER) == 0
+    assert await alter(client, (key, 0, "5"), name="one", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert await alter(client, (key, 0, "5"), name="1", kind=BROKER) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, (key, 0, "none"), name="", kind=BROKER) == ErrorCode.INVALID_CONFIG
+    assert await alter(client, ("some.key", 0, "x"), name="1", kind=BROKER) == ErrorCode.INVALID_REQUEST
+    assert broker.services.broker_settings == {None: {key: "5"}, 1: {"retention.ms": "9"}}
+    of_all = await described(client, name="", kind=BROKER)
+    assert [(entry.name, entry.value, entry.config_source) for entry in of_all.configs] == [(key, "5", 3)]
+    mine = {entry.name: entry.config_source for entry in (await described(client, name="1", kind=BROKER)).configs}
+    assert (mine[key], mine["retention.ms"], mine["num.partitions"]) == (3, 2, 5)
+    [one] = (await described(client, "retention.ms", name="1", kind=BROKER)).configs
+    assert one.value == "9"
 
 
 async def test_a_full_change_forgets_what_it_does_not_name(broker: Broker) -> None:
@@ -126,6 +147,17 @@ async def test_metadata_creates_topics_on_demand(broker: Broker, version: int) -
         ]
 
 
+@pytest.mark.parametrize("version", [10, 11])
+async def test_metadata_by_id_before_version_12_is_refused(broker: Broker, version: int) -> None:
+    """Its answer has no room for a topic without a name (found by bench.fuzz_kafka)."""
+    client = await broker.client()
+    request = wire.MetadataRequest
+    for topic in (request.MetadataRequestTopic(bytes(range(16)), "t"), request.MetadataRequestTopic(name=None)):
+        answer = await client.ask(request([topic]), version)
+        assert [found.error_code for found in answer.topics] == [ErrorCode.INVALID_REQUEST]
+    assert (await client.ask(request([]), version)).topics == []
+
+
 @pytest.mark.parametrize("version", range(7))
 async def test_delete_topics_and_add_partitions(broker: Broker, version: int) -> None:
     await broker.create("t", 2)
@@ -174,3 +206,28 @@ async def test_metadata_waits_a_moment_for_the_first_word_of_a_controller(
     answer = await client.ask(wire.MetadataRequest([]), 9)
     assert answer.controller_id == (1 if hears_of_it else -1)
     assert [found.node_id for found in answer.brokers] == [1]
+
+
+async def test_brokers_and_the_cluster_default_are_configured_while_they_run(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    assert await alter(client, ("max.connections", 0, "70"), ("log.retention.ms", 0, "9000"), name="", kind=BROKER) == 0
+    assert await alter(client, ("max.connections", 0, "80"), name="1", kind=BROKER) == 0
+    entries = {entry.name: entry for entry in (await described(client, name="1", kind=BROKER)).configs}
+    told = entries["max.connections"]
+    assert (told.value, told.config_source, told.read_only) == ("80", 2, False)
+    assert [(synonym.source, synonym.value) for synonym in told.synonyms] == [(2, "80"), (3, "70"), (5, "10000")]
+    assert (entries["retention.ms"].value, entries["retention.ms"].config_source) == ("9000", 3)
+    assert entries["num.partitions"].read_only
+    cluster = (await described(client, name="", kind=BROKER)).configs
+    assert {entry.name: entry.value for entry in cluster} == {"max.connections": "70", "retention.ms": "9000"}
+    [own] = (await described(client, "retention.ms")).configs  # of the topic: where its default comes from
+    assert (own.value, own.config_source) == ("9000", 3)
+    assert await alter(client, ("max.connections", 1, None), name="1", kind=BROKER) == 0
+    [told] = (await described(client, "max.connections", name="1", kind=BROKER)).configs
+    assert (told.value, told.config_source) == ("70", 3)
+    for name, key, value, code in (
+        ("1", "max.connections", "none", ErrorCode.INVALID_CONFIG), ("", "broker.id", "2", ErrorCode.INVALID_REQUEST),
+        ("x", "max.connections", "1", ErrorCode.INVALID_REQUEST), ("", "no.such", "1", ErrorCode.INVALID_REQUEST),
+    ):  # fmt: skip
+        assert await alter(client, (key, 0, value), name=name, kind=BROKER) == code

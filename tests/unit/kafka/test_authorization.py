@@ -177,6 +177,18 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
         case "AlterClientQuotas":
             entity = [request.EntityData("user", "u")]
             return request([request.EntryData(entity, [request.OpData("producer_byte_rate", 1.0, False)])], True)
+        case "ElectLeaders":
+            return request(0, [request.TopicPartitions("t", [0])], 100)
+        case "AlterPartitionReassignments":
+            return request(100, [request.ReassignableTopic("t", [request.ReassignablePartition(0, [1])])])
+        case "ListPartitionReassignments":
+            return request(100, None)
+        case "AlterReplicaLogDirs":
+            return request([request.AlterReplicaLogDir("/d", [request.AlterReplicaLogDirTopic("t", [0])])])
+        case "DescribeProducers":
+            return request([request.TopicRequest("t", [0])])
+        case "DescribeTopicPartitions":
+            return request([request.TopicRequest("t")])
         case "SaslHandshake":
             return request("PLAIN")
         case "SaslAuthenticate":
@@ -192,13 +204,7 @@ def request_of(api: str, version: int, broker: Broker) -> Any:
     raise AssertionError(f"{api}: nobody tells this test how to ask for it")
 
 
-SERVED = [
-    (api, v)
-    for api in sorted(OFFERED)
-    if api != "DescribeProducers"
-    for v in range(OFFERED[api][0], OFFERED[api][1] + 1)
-    if is_served(api, v)
-]
+SERVED = [(api, v) for api in sorted(OFFERED) for v in range(OFFERED[api][0], OFFERED[api][1] + 1) if is_served(api, v)]
 
 
 def needs_of(api: str, version: int) -> list[Any]:

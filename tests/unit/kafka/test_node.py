@@ -6,7 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from kafkalite.errors import ErrorCode
 from kafkalite.kafka import wire
+from kafkalite.node.kafka_services import NodeServices
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import Client, batch, fetch, produce
@@ -50,6 +52,80 @@ async def test_produce_and_fetch_on_the_leader_and_only_there(tmp_path: Path) ->
         assert {topic.name for each in dirs.results for topic in each.topics} == {"t"}
         for each in (first, other, client):
             each.close()
+
+
+async def test_administration_of_a_node(tmp_path: Path) -> None:
+    async with LoopbackCluster(tmp_path, nodes=2, settings=_SETTINGS) as cluster:
+        client = await _client(cluster, 1)
+        create = wire.CreateTopicsRequest
+        assignment = [create.CreatableReplicaAssignment(0, [1, 2])]
+        await client.ask(create([create.CreatableTopic("t", -1, -1, assignment)], 10_000), 7)
+        other = await _client(cluster, 2)
+
+        more = wire.CreatePartitionsRequest
+        added = await client.ask(more([more.CreatePartitionsTopic("t", 2, None)], 10_000), 3)
+        assert (added.results[0].error_code, len(await _leaders(client, "t"))) == (0, 2)
+
+        written = batch(b"x", producer_id=7, producer_epoch=1, base_sequence=0)
+        await client.ask(produce("t", (0, written), acks=-1), 9)
+        ask = wire.DescribeProducersRequest
+        request = ask([ask.TopicRequest("t", [0]), ask.TopicRequest("nowhere", [0])])
+        for node in (client, other):  # a follower knows as well as the leader
+            answer = await node.ask(request, 0)
+            [known] = answer.topics[0].partitions[0].active_producers
+            assert (known.producer_id, known.producer_epoch, known.last_sequence) == (7, 1, 0)
+            assert known.current_txn_start_offset == -1
+            assert answer.topics[1].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+        dirs = (await client.ask(wire.DescribeLogDirsRequest(None), 4)).results
+        assert [0 < each.usable_bytes < each.total_bytes for each in dirs] == [True]
+        move = wire.AlterReplicaLogDirsRequest
+        topics = [move.AlterReplicaLogDirTopic("t", [0, 9])]
+        here, nowhere = move.AlterReplicaLogDir(dirs[0].log_dir, topics), move.AlterReplicaLogDir("/nowhere", topics)
+        for wanted, codes in (
+            (here, [ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE]),
+            (nowhere, [ErrorCode.LOG_DIR_NOT_FOUND] * 2),
+        ):
+            answer = await client.ask(move([wanted]), 2)
+            assert [part.error_code for part in answer.results[0].partitions] == codes
+
+        reassign = wire.AlterPartitionReassignmentsRequest
+        parts = [reassign.ReassignablePartition(0, [2, 1])]
+        ordered = await client.ask(reassign(10_000, [reassign.ReassignableTopic("t", parts)]), 0)
+        assert (ordered.error_code, ordered.responses[0].partitions[0].error_code) == (0, 0)
+        listing = wire.ListPartitionReassignmentsRequest(10_000, None)
+        async with asyncio.timeout(10):
+            while (await client.ask(listing, 0)).topics:
+                await asyncio.sleep(0.02)
+        elect = wire.ElectLeadersRequest
+        await client.ask(elect(0, [elect.TopicPartitions("t", [0])], 10_000), 2)
+        async with asyncio.timeout(10):
+            while (await _leaders(client, "t"))[0] != 2:
+                await asyncio.sleep(0.02)
+        for each in (client, other):
+            each.close()
+
+
+async def test_limits_of_reassignments_are_set_through_the_wire(tmp_path: Path) -> None:
+    async with LoopbackCluster(tmp_path, nodes=1, settings=_SETTINGS) as cluster:
+        client = await _client(cluster, 1)
+        request = wire.IncrementalAlterConfigsRequest
+        key = "reassignment.parallel.partition.count"
+
+        async def alter(broker: str, name: str, operation: int, value: str | None) -> int:
+            configs = [request.AlterableConfig(name, operation, value)]
+            answer = await client.ask(request([request.AlterConfigsResource(4, broker, configs)]), 1)
+            return int(answer.responses[0].error_code)
+
+        assert await alter("", key, 0, "3") == 0
+        assert await alter("", key, 0, "none") == ErrorCode.INVALID_CONFIG
+        assert await alter("1", key, 0, "3") == ErrorCode.INVALID_CONFIG
+        assert await alter("1", "offsets.topic.num.partitions", 0, "3") == ErrorCode.INVALID_REQUEST
+        assert await alter("1", "num.partitions", 1, None) == 0
+        assert await NodeServices(cluster.nodes[1]).broker_overrides(None) == {key: "3"}
+        assert await alter("", key, 1, None) == 0
+        assert await NodeServices(cluster.nodes[1]).broker_overrides(None) == {}
+        client.close()
 
 
 async def test_the_group_coordinator_follows_leadership_and_purges_deleted_topics(tmp_path: Path) -> None:

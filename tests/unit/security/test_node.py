@@ -19,7 +19,7 @@ from kafkalite.client.producer import Producer
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.kafka import wire
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.node.metrics import NodeCollector
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.rpc import messages as m
@@ -97,7 +97,8 @@ def codes_in(message: Any) -> set[int]:
     """Every `error` in an RPC answer."""
     if isinstance(message, tuple):
         return set().union(*map(codes_in, message))
-    found = {int(message.error)} if hasattr(message, "error") else set()
+    error = getattr(message, "error", None)
+    found = {int(error)} if isinstance(error, int) else set()
     fields = getattr(type(message), "__dataclass_fields__", {})
     return found.union(*(codes_in(getattr(message, name)) for name in fields if name != "error"))
 
@@ -157,6 +158,10 @@ async def test_every_rpc_request_by_one_who_may_and_one_who_may_not(cluster: Loo
                 answer = (await nobody.call_node(BrokerId(1), request, timeout_s=10))[0]
                 assert isinstance(answer, m.DescribeReplicasResponse)
                 assert answer.replicas == ()
+            elif name == "ListGroupsRequest":
+                listed = (await nobody.call_node(BrokerId(1), request, timeout_s=10))[0]
+                assert isinstance(listed, m.ListGroupsResponse)
+                assert listed.groups == ()
             else:
                 assert refused & REFUSED, (name, refused)
             if name not in nodes_only and name != "DeleteTopicsRequest":
@@ -204,6 +209,57 @@ async def test_three_principals_with_different_rights(cluster: LoopbackCluster) 
     await until(lambda: not everywhere(cluster, "ann", Operation.WRITE, "t")())
     told = "".join(metrics_of(cluster, broker_id) for broker_id in cluster.nodes)
     assert 'authorization_denied_total{operation="DESCRIBE",resource="TOPIC"}' in told
+
+
+async def test_groups_of_the_native_protocol(cluster: LoopbackCluster) -> None:
+    """A group's rights, its offsets topic by topic; a list shows what may be described."""
+    async with rpc(cluster, "root") as root:
+        await root.create_topics([m.NewTopic("t", 1, 2), m.NewTopic("secret", 1, 2)])
+        for rights in (("--group", "app"), ("--topic", "t")):
+            await admin(cluster, "acls", "add", *rights, "--allow-principal", "User:bob", "--operation", "read")
+        await until(everywhere(cluster, "bob", Operation.READ, "t"))
+        find = m.FindCoordinatorRequest("app", is_consumer_group=True)
+        async with rpc(cluster, "bob") as bob, rpc(cluster, "carol") as carol:
+            for client in (root, bob, carol):
+                await client.metadata(())
+            with pytest.raises(ApiError) as refused:
+                await carol.call_node(BrokerId(1), find, timeout_s=10)
+            assert refused.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+            nodes: list[BrokerId] = []
+
+            async def found() -> bool:
+                answer, _ = await bob.call_node(BrokerId(1), find, timeout_s=10)
+                assert isinstance(answer, m.FindCoordinatorResponse)
+                nodes[:] = [answer.node_id]
+                return answer.error == 0
+
+            await until(found)
+            offsets = tuple(m.GroupOffset(topic, 0, Offset(0)) for topic in ("t", "secret"))
+
+            async def commit(client: AsyncClient, **more: Any) -> m.CommitOffsetsResponse:
+                request = m.CommitOffsetsRequest("app", offsets, **more)
+                answer, _ = await client.call_node(nodes[0], request, timeout_s=10)
+                assert isinstance(answer, m.CommitOffsetsResponse)
+                return answer
+
+            async def taken() -> bool:
+                told = await commit(bob)
+                left = [each for each in told.partitions if each.topic == "t"]
+                return not told.error and not left and [each.error for each in told.partitions] == [29]
+
+            await until(taken)
+            assert not (await commit(root)).partitions
+            with pytest.raises(ApiError):  # to forget them takes the right to delete the group
+                await commit(bob, deletions=(("t", 0),))
+            with pytest.raises(ApiError):
+                await commit(carol)
+            described, _ = await bob.call_node(nodes[0], m.DescribeGroupRequest("app"), timeout_s=10)
+            assert isinstance(described, m.DescribeGroupResponse)
+            assert [each.topic for each in described.offsets] == ["t"]
+            for client, names in ((bob, ["app"]), (carol, [])):
+                listed, _ = await client.call_node(nodes[0], m.ListGroupsRequest(), timeout_s=10)
+                assert isinstance(listed, m.ListGroupsResponse)
+                assert [each.group for each in listed.groups] == names
 
 
 def metrics_of(cluster: LoopbackCluster, broker_id: int) -> str:

@@ -128,11 +128,24 @@ def test_wrong_options_of_a_batch(options: dict[str, str], says: str) -> None:
         ({"endingTimestamp": "1"}, "for batch queries"),
         ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "larger than"),
         ({"maxTriggerDelay": "soon"}, "a time such as"),
+        ({"maxBytesPerTrigger": "0"}, "the least is 1"),
+        ({"maxBytesPerTrigger": "1m"}, "whole number"),
+        ({"kafkalite.group.id": " "}, "group.id is empty"),
     ],
 )
 def test_wrong_options_of_a_stream(options: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         read_options(BASE | options, streaming=True)
+
+
+def test_groups() -> None:
+    """Spark's kafka.group.id commits nothing, so it must not begin to; groupIdPrefix has nothing to name here."""
+    given = read_options(BASE | {"kafkalite.group.id": "g", "groupIdPrefix": "p"}, streaming=True)
+    assert (given.group_id, given.warnings) == ("g", ())
+    given = read_options(BASE | {"kafka.group.id": "g"}, streaming=True)
+    assert given.group_id is None and "kafkalite.group.id commits" in given.warnings[0]
+    given = read_options(BASE | {"kafkalite.group.id": "g", "maxBytesPerTrigger": "5"}, streaming=False)
+    assert given.group_id is None and given.max_bytes_per_trigger is None and len(given.warnings) == 2
 
 
 def test_missing_subscription_pattern_and_servers() -> None:

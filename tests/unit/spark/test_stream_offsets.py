@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.model import TopicPartition as Tp
-from pyspark_kafkalite.progress import Behind, behind
+from pyspark_kafkalite.offsets import limit
+from pyspark_kafkalite.progress import Behind, ProgressLog, behind
 from pyspark_kafkalite.stream_offsets import Changes, StreamOffset, changes, next_end, ranges
 
 numbers = st.integers(0, 50)
@@ -43,17 +45,21 @@ def test_changes() -> None:
     )
 
 
+def all_of_it(begins: dict[Tp, int], ends: dict[Tp, int]) -> dict[Tp, int]:
+    return ends
+
+
 def test_nothing_new_is_the_start_itself() -> None:
     start = StreamOffset({Tp("t", 0): 3}, {"t": "1"})
-    assert next_end(start, start.offsets, {Tp("t", 0): 3}, {"t": "1"}, None) is start
+    assert next_end(start, start.offsets, {Tp("t", 0): 3}, {"t": "1"}, all_of_it) is start
 
 
 def test_the_first_end_remembers_where_the_query_began() -> None:
     """`latest` is another place when Spark asks again at the replay of the first batch (FACTS-spark, initialOffset trap)."""
     first = StreamOffset({Tp("t", 0): 30}, {"t": "1"}, initial=True)
-    end = next_end(first, first.offsets, {Tp("t", 0): 30}, {"t": "1"}, None)
+    end = next_end(first, first.offsets, {Tp("t", 0): 30}, {"t": "1"}, all_of_it)
     assert end is not first and end.begins == {Tp("t", 0): 30}
-    end = next_end(first, first.offsets, {Tp("t", 0): 45}, {"t": "1"}, None)
+    end = next_end(first, first.offsets, {Tp("t", 0): 45}, {"t": "1"}, all_of_it)
     asked_again = StreamOffset({Tp("t", 0): 99}, {"t": "1"}, initial=True)
     assert [(r.start, r.end) for r in ranges(asked_again, end)] == [(30, 45)]
 
@@ -67,11 +73,12 @@ def test_batches_follow_each_other_without_gap_or_overlap(steps: list[dict[Tp, i
     position = StreamOffset({}, {"a": "1", "b": "1"}, initial=True)
     ends: dict[Tp, int] = {}
     read: dict[Tp, list[int]] = {}
+    limits = all_of_it if most is None else lambda begins, ends: limit(begins, ends, most)
     for step in steps:
         for tp, more in step.items():
             ends[tp] = ends.get(tp, 0) + more
         begins = {tp: position.offsets.get(tp, 0) for tp in ends}
-        after = next_end(position, begins, dict(ends), {"a": "1", "b": "1"}, most)
+        after = next_end(position, begins, dict(ends), {"a": "1", "b": "1"}, limits)
         for part in ranges(position, after):
             read.setdefault(part.topic_partition, []).extend(range(part.start, part.end))
         position = after
@@ -89,3 +96,14 @@ def test_how_far_behind() -> None:
     assert behind(source) == Behind(min=0, max=5, avg=3.0, total=9)
     assert behind({"endOffset": None, "latestOffset": None}) is None
     assert behind({"endOffset": "x", "latestOffset": {"logOffset": 3}}) is None
+
+
+def test_a_line_per_batch(caplog) -> None:
+    source = SimpleNamespace(endOffset='{"t":{"0":5,"1":9}}', latestOffset='{"t":{"0":8,"1":9}}')
+    foreign = SimpleNamespace(endOffset="17", latestOffset=None)
+    progress = SimpleNamespace(
+        name=None, id="q", batchId=4, numInputRows=14, processedRowsPerSecond=7.0, sources=[source, foreign]
+    )
+    with caplog.at_level("INFO", "pyspark_kafkalite"):
+        ProgressLog().onQueryProgress(SimpleNamespace(progress=progress))
+    assert caplog.messages == ["query q batch 4: 14 rows, 7 a second, behind by 0 to 3, 1.5 on average, 3 in all"]

@@ -7,6 +7,7 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
@@ -72,6 +73,47 @@ def test_a_replayed_first_batch_begins_where_the_query_began(topic) -> None:
     grow(topic, 0, 10)
     again = Query(topic)  # Spark asks the new process for the initial offset
     assert again.read(end) == first.read(end) == [(0, 5), (0, 6), (0, 7)]
+
+
+def test_a_limit_in_bytes_goes_by_what_records_take_in_the_log(topic) -> None:
+    """Partition 0 has large records, partition 1 small ones: each batch takes the same share of the bytes of both."""
+    for _ in range(20):
+        topic.put("t", 0, (None, b"x" * 2_000))
+        topic.put("t", 1, (None, b"x" * 20))
+    query = Query(topic, startingOffsets="earliest", maxBytesPerTrigger="11000")
+    first = query.batch()
+    assert [sum(partition == p for partition, _ in first) for p in (0, 1)] == [5, 5]
+    rest = [row for batch in iter(query.batch, None) for row in batch]
+    assert sorted(first + rest) == [(p, n) for p in (0, 1) for n in range(20)]
+    tiny = Query(topic, startingOffsets="earliest", maxBytesPerTrigger="1")
+    assert tiny.batch() == [(0, 0), (1, 0)]  # less than one record: one goes all the same
+
+
+def test_both_limits_hold(topic) -> None:
+    grow(topic, 0, 30)
+    query = Query(topic, startingOffsets="earliest", maxBytesPerTrigger="1000000", maxOffsetsPerTrigger="7")
+    assert len(query.batch()) == 7
+
+
+def test_progress_is_committed_to_the_group_that_the_user_names(topic, caplog) -> None:
+    grow(topic, 0, 3)
+    query = Query(topic, **{"startingOffsets": "earliest", "kafkalite.group.id": "g"})
+    assert len(query.batch()) == 3 and topic.committed == {}  # it is not done before Spark asks for the next
+    assert query.batch() is None and topic.committed == {"g": {Tp("t", 0): 3, Tp("t", 1): 0}}
+    assert topic.calls.count("commit_offsets") == 1
+    assert query.batch() is None and topic.calls.count("commit_offsets") == 1
+    grow(topic, 1, 2)
+    query.batch()
+
+    def away(name: str) -> None:
+        if name == "commit_offsets":
+            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no coordinator")
+
+    topic.before = away
+    assert query.batch() is None  # the query goes on
+    assert "progress could not be committed to group g" in caplog.text
+    topic.before = lambda name: None
+    assert query.batch() is None and topic.committed["g"][Tp("t", 1)] == 2
 
 
 def test_limits(topic) -> None:

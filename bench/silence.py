@@ -1,0 +1,158 @@
+"""How long producers hear nothing when the node that leads their partitions is killed, or stopped.
+
+    python -m bench.silence [--partitions 1 --partitions 200 --partitions 3300] [--json FILE]
+
+An idempotent producer sends 500 records a second to partitions that the victim leads. `first`: from the last
+acknowledgement before the fault to the first one after it. `all`: until every partition has acknowledged a record
+that was sent after the fault. Sessions last 18 s, so that nothing waits for their end and seems quick.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from bench.failover import phases
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.producer import Producer, RecordMetadata
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages import NewTopic
+from kafkalite.testing.chaos import controller_of, wait_in_sync
+from kafkalite.testing.processes import ProcessCluster
+
+SETTINGS = {"zookeeper.session.timeout.ms": 18_000, "replica.lag.time.max.ms": 30_000, "kafka.port": -1}
+RATE_PER_S = 500
+console = Console()
+
+
+class Load:
+    """Records at a steady rate, over all partitions in turn; notes when acknowledgements come."""
+
+    def __init__(self, producer: Producer, topic: str, partitions: int) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._partitions = partitions
+        self.acks: list[float] = []
+        #: Two seconds' worth of records are acknowledged.
+        self.is_warm = asyncio.Event()
+        self.failed = 0
+        self.stopping = False
+
+    async def run(self) -> None:
+        """Until `stopping`."""
+        began = time.monotonic()
+        sent = 0
+        while not self.stopping:
+            for _ in range(int((time.monotonic() - began) * RATE_PER_S) - sent):
+                future = await self._producer.send(
+                    self._topic, None, b"%012d" % sent, partition=sent % self._partitions
+                )
+                future.add_done_callback(self.note)
+                sent += 1
+            await asyncio.sleep(0.002)
+
+    def note(self, future: asyncio.Future[RecordMetadata]) -> None:
+        if future.cancelled() or future.exception() is not None:
+            self.failed += 1
+        else:
+            self.acks.append(time.monotonic())
+            if len(self.acks) >= 2 * RATE_PER_S:
+                self.is_warm.set()
+
+
+async def measure(
+    client: AsyncClient, topic: str, partitions: int, fault: Callable[[], None]
+) -> dict[str, float | int]:
+    """Seconds of silence around one fault."""
+    async with Producer(client, acks="all", idempotent=True, linger_ms=0) as producer:
+        load = Load(producer, topic, partitions)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(load.run())
+            await load.is_warm.wait()
+            fault()
+            struck = time.monotonic()
+            every = [await producer.send(topic, None, b"after", partition=number) for number in range(partitions)]
+            for future in every:
+                future.add_done_callback(load.note)
+            for future in every:
+                await future
+            all_back = time.monotonic()
+            load.stopping = True
+    before = max(at for at in load.acks if at <= struck)
+    # What was on its way when the fault came may be acknowledged a moment after it: the silence is the longest gap.
+    around = [before, *(at for at in load.acks if at > struck)]
+    gap = max((late - early for early, late in itertools.pairwise(around)), default=0.0)
+    return {"first_s": round(gap, 3), "all_s": round(all_back - before, 3), "failed": load.failed}
+
+
+async def run(directory: Path, count: int) -> list[dict[str, Any]]:
+    """Both faults on a cluster of their own: a second suspicion of one node would meet more patience."""
+    rows: list[dict[str, Any]] = []
+    with ProcessCluster(directory, nodes=4, settings=SETTINGS) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            for kind, topic in (("kill -9", "killed"), ("SIGSTOP", "stopped")):
+                controller = await asyncio.to_thread(controller_of, cluster)
+                followers = [BrokerId(n) for n in sorted(cluster.nodes) if n != controller]
+                assignment = {number: tuple(followers) for number in range(count)}
+                new = NewTopic(topic, assignment=assignment, configs={"min.insync.replicas": "2"})
+                await client.create_topics([new], timeout_s=240)
+                await wait_in_sync(cluster, topic, 3, deadline_s=240)
+                process = cluster.nodes[followers[0]]
+                signal_ = signal.SIGKILL if kind == "kill -9" else signal.SIGSTOP
+                figures = await measure(client, topic, count, partial(process.signal, signal_))
+                figures["controller_ms"] = round(phases(cluster, controller, "broker").get("acked", -1.0))
+                rows.append({"fault": kind, "led": count, **figures})
+                console.print(f"{kind}, leads {count:,}: {figures}")
+                if kind == "kill -9":
+                    process.kill()
+                    await asyncio.to_thread(cluster.restart, followers[0])
+                    await wait_in_sync(cluster, topic, 3, deadline_s=240)
+                    await client.delete_topics([topic], timeout_s=120)
+    return rows
+
+
+@click.command()
+@click.option("--partitions", multiple=True, type=click.IntRange(1), default=(1, 200, 3_300), show_default=True)
+@click.option("--json", "json_file", type=click.Path(), help="Write the figures there.")
+def main(partitions: tuple[int, ...], json_file: str | None) -> None:
+    """Silence of producers when a leader is killed or stopped."""
+    rows: list[dict[str, Any]] = []
+    for count in partitions:
+        with tempfile.TemporaryDirectory(prefix="kafkalite-silence-") as directory:
+            rows += asyncio.run(run(Path(directory), count))
+    table = Table(
+        "fault",
+        "partitions led",
+        "first ack",
+        "all back",
+        "of it controller",
+        title="seconds of silence",
+        title_justify="left",
+    )
+    for row in rows:
+        table.add_row(
+            row["fault"],
+            f"{row['led']:,}",
+            f"{row['first_s']:.2f}",
+            f"{row['all_s']:.2f}",
+            f"{row['controller_ms'] / 1000:.2f}",
+        )
+    console.print(table)
+    if json_file:
+        Path(json_file).write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,249 @@
+"""Our Spark source and sink beside Spark's own Kafka connector, each on its own broker: `python -m bench.spark_connector`.
+
+Needs a Spark whose connector can be had (kafkalite.testing.spark_kafka): `make sparks` leaves one in .sparks/4.0. One node
+of each system, two partitions, no replication, two tasks: what is measured is Spark's side. Batch reads go into `noop`,
+all seven columns. `rows/s per core` counts the processor time of the JVM and its Python workers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from kafkalite.client.blocking import BlockingClient
+from kafkalite.rpc.messages import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from kafkalite.testing.apache_kafka import KAFKA_VERSION, KafkaCluster, class_path
+from kafkalite.testing.processes import ProcessCluster
+from kafkalite.testing.spark_kafka import CONNECTOR_VERSION, connector_jars
+
+CACHE = Path(__file__).resolve().parents[1] / ".interop"
+SIZES = (100, 1024)
+PARTITIONS = 2
+KEY_BYTES = 8
+#: Batches of the stream that are counted, after those that warm it up.
+STREAM_BATCHES, STREAM_WARM = 5, 2
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Peer:
+    """One of the two: the format's name, its bootstrap option, and what was measured, by row of the table."""
+
+    name: str
+    bootstrap: tuple[str, str]
+    figures: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def source(self, reader: Any, topic: str) -> Any:
+        chosen = reader.format(self.name).option(*self.bootstrap).option("subscribe", topic)
+        return chosen.option("startingOffsets", "earliest")
+
+    def write(self, frame: Any, topic: str) -> None:
+        frame.write.format(self.name).option(*self.bootstrap).option("topic", topic).mode("append").save()
+
+
+def cpu_seconds(pid: int) -> float:
+    """Of a process and of all below it, the ended ones included."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        children = "".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+    except OSError:  # it has ended meanwhile, and its parent counts it
+        return 0.0
+    own = sum(int(ticks) for ticks in stat.rpartition(")")[2].split()[11:15]) / _TICKS
+    return own + sum(cpu_seconds(int(child)) for child in children.split())
+
+
+@contextmanager
+def session(scratch: Path, jars: list[Path]) -> Iterator[Any]:
+    from pyspark.sql import SparkSession
+
+    from pyspark_kafkalite.java import java_home
+
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["JAVA_HOME"] = java_home()
+    builder = (
+        SparkSession.builder.master(f"local[{PARTITIONS}]")
+        .config("spark.jars", ",".join(map(str, jars)))
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.shuffle.partitions", str(PARTITIONS))
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.local.dir", str(scratch))
+        .config("spark.sql.warehouse.dir", str(scratch))
+    )
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def timed(spark: Any, rows: int, size: int, work: Callable[[], None]) -> dict[str, float]:
+    """rows/s, MB/s of keys and values, and rows/s per core."""
+    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    spent, began = cpu_seconds(jvm), time.perf_counter()
+    work()
+    seconds, spent = time.perf_counter() - began, cpu_seconds(jvm) - spent
+    return {
+        "rows/s": rows / seconds,
+        "MB/s": rows * (size + KEY_BYTES) / seconds / 1e6,
+        "rows/s per core": rows / max(spent, 1 / _TICKS),
+    }
+
+
+def per_job(spark: Any, peer: Peer, topic: str, jobs: int = 10) -> dict[str, float]:
+    """What a batch read of next to nothing takes: planning, workers, connections."""
+    jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    spent, taken = cpu_seconds(jvm), []
+    for _ in range(jobs):
+        began = time.perf_counter()
+        noop(peer.source(spark.read, topic).load())
+        taken.append(time.perf_counter() - began)
+    return {"ms per job": statistics.median(taken) * 1e3, "ms of processor": (cpu_seconds(jvm) - spent) / jobs * 1e3}
+
+
+def best(runs: list[dict[str, float]]) -> dict[str, float]:
+    return {name: max(run[name] for run in runs) for name in runs[0]}
+
+
+def rows_of(spark: Any, rows: int, size: int) -> Any:
+    key = f"cast(lpad(cast(id % 1000 as string), {KEY_BYTES}, '0') as binary) key"
+    return spark.range(0, rows, 1, PARTITIONS).selectExpr(key, f"cast(repeat('x', {size}) as binary) value")
+
+
+def noop(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def stream(spark: Any, peer: Peer, topic: str, size: int, rows: int, checkpoint: Path) -> dict[str, float]:
+    """A query that runs while chunks are written one after the other: what its batches took, those without rows left out."""
+    frame = peer.source(spark.readStream, topic).load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(processingTime="0 seconds").start()
+    seen: dict[int, dict[str, Any]] = {}
+    total = first = 0
+    try:
+        for chunk in range(STREAM_WARM + STREAM_BATCHES):
+            peer.write(rows_of(spark, rows, size), topic)
+            total += rows
+            deadline = time.monotonic() + 120
+            while sum(p["numInputRows"] for p in seen.values()) < total:
+                assert query.isActive and time.monotonic() < deadline, query.exception()
+                seen |= {p["batchId"]: p for p in query.recentProgress if p["numInputRows"]}
+                time.sleep(0.02)
+            if chunk == STREAM_WARM - 1:
+                first = max(seen) + 1
+    finally:
+        query.stop()
+    counted = [p for batch, p in sorted(seen.items()) if batch >= first]
+    taken = [p["durationMs"]["triggerExecution"] for p in counted]
+    count = sum(p["numInputRows"] for p in counted)
+    return {
+        "rows/s": count / sum(taken) * 1e3,
+        "MB/s": count * (size + KEY_BYTES) / sum(taken) / 1e3,
+        "ms per batch": statistics.median(taken),
+    }
+
+
+def measure(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], scratch: Path, given: Any) -> None:
+    for size in SIZES:
+        rows = int(given.megabytes * 1e6) // (size + KEY_BYTES)
+        for number, peer in enumerate(peers + peers[::-1]):  # neither always goes first
+            topic = f"rows-{size}-{number}"
+            create(peer, topic)
+            writes = [timed(spark, rows, size, partial(peer.write, rows_of(spark, rows, size), topic))]
+            frame = peer.source(spark.read, topic).load()
+            reads = [timed(spark, rows, size, partial(noop, frame)) for _ in range(given.repeat)]
+            for what, runs in (("write", writes), ("read", reads)):
+                row = f"batch {what}, {size} B"
+                peer.figures[row] = best([*([peer.figures[row]] if row in peer.figures else []), *runs])
+        for what in ("write", "read"):
+            show(f"batch {what}, {size} B", *peers)
+    for size, rows in ((100, 100), (100, given.chunk), (1024, given.chunk // 8)):
+        row = "stream, 100 rows at a time" if rows == 100 else f"stream, {size} B, {rows} rows at a time"
+        for peer in peers:
+            topic = f"stream-{size}-{rows}"
+            create(peer, topic)
+            peer.figures[row] = stream(spark, peer, topic, size, rows, scratch / f"{peer.name}-{topic}")
+        show(row, *peers)
+
+
+def show(row: str, ours: Peer, theirs: Peer) -> None:
+    cells = []
+    for name, value in ours.figures[row].items():
+        other = theirs.figures[row][name]
+        better = other / value if name.startswith("ms") else value / other
+        cells.append(f"{name} {value:,.0f} | {other:,.0f} ({better:.2f}x)")
+    print(f"{row}: {'; '.join(cells)}; load {os.getloadavg()[0]:.1f}", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--megabytes", type=float, default=200, help="per batch job (default %(default)s)")
+    parser.add_argument("--chunk", type=int, default=200_000, help="rows of a stream's batch (default %(default)s)")
+    parser.add_argument("--repeat", type=int, default=3, help="reads; the best counts (default %(default)s)")
+    parser.add_argument("--json", help="write the figures there")
+    given = parser.parse_args()
+    jars, classes = connector_jars(CACHE), class_path(CACHE)
+    settings = {"log.segment.bytes": 256 << 20}
+    with (
+        tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as directory,
+        KafkaCluster(Path(directory) / "kafka", classes, nodes=1, settings=settings) as kafka,
+        ProcessCluster(Path(directory) / "kafkalite", nodes=1, settings=settings) as cluster,
+        session(Path(directory) / "spark", jars) as spark,
+    ):
+        ours = Peer("kafkalite", ("kafkalite.bootstrap.servers", ",".join(cluster.bootstrap)))
+        theirs = Peer("kafka", ("kafka.bootstrap.servers", kafka.bootstrap))
+        # Kafka's own client, over the JVM that runs anyway, creates topics on Kafka
+        jvm = spark.sparkContext._jvm
+        admin = jvm.org.apache.kafka.clients.admin.AdminClient.create({"bootstrap.servers": kafka.bootstrap})
+
+        def create(peer: Peer, topic: str) -> None:
+            if peer is theirs:
+                order = jvm.org.apache.kafka.clients.admin.NewTopic(topic, PARTITIONS, 1)
+                admin.createTopics([order]).all().get()
+                return
+            with BlockingClient(",".join(cluster.bootstrap)) as client:
+                answer = client.call_any(
+                    CreateTopicsRequest((NewTopic(topic, PARTITIONS, 1),), timeout_ms=30_000), CreateTopicsResponse
+                )
+            assert not answer.topics[0].error, answer
+
+        for peer in (ours, theirs):  # workers start, the JVM compiles
+            create(peer, "warm")
+            peer.write(rows_of(spark, 20_000, 100), "warm")
+            for _ in range(3):
+                noop(peer.source(spark.read, "warm").load())
+            create(peer, "small")
+            peer.write(rows_of(spark, 100, 100), "small")
+            peer.figures["batch read, 100 rows"] = per_job(spark, peer, "small")
+        version = spark.version
+        print(f"Spark {version}: kafkalite | connector {CONNECTOR_VERSION} on Kafka {KAFKA_VERSION} (times better)")
+        show("batch read, 100 rows", ours, theirs)
+        measure(spark, [ours, theirs], create, Path(directory) / "checkpoints", given)
+        admin.close()
+    if given.json:
+        figures = {peer.name: peer.figures for peer in (ours, theirs)}
+        Path(given.json).write_text(
+            json.dumps({"spark": version, "processors": os.cpu_count(), **figures}, indent=1) + "\n"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,297 @@
+"""`kafkalite admin groups` and `kafkalite admin offsets`: consumer groups and what they have committed."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+
+import click
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.groups import Groups
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.rpc.messages import DescribeGroupResponse
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.partitions import parse_partition
+
+_NOBODY = "Dead"
+
+
+@click.group("groups")
+@group_options
+def groups(bootstrap: str | None) -> None:
+    """Consumer groups: members, offsets, lag."""
+
+
+@click.group("offsets")
+@group_options
+def offsets(bootstrap: str | None) -> None:
+    """Committed offsets of a group, one partition at a time."""
+
+
+@groups.command("list")
+@client_options
+def list_groups(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Every group with its state and number of members.
+
+    Example:
+
+    \b
+      kafkalite admin groups list
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            found = await Groups(client, timeout_s=timeout_s).list()
+        out = Output(as_json)
+        if as_json:
+            out.value({"groups": [{**dataclasses.asdict(group), "coordinator": node} for node, group in found]}, "")
+        rows = [(group.group, group.state, group.members, group.protocol_type, node) for node, group in found]
+        out.table("", ("group", "state", "members", "type", "coordinator"), rows)
+
+    run_async(work())
+
+
+@groups.command("describe")
+@click.argument("group")
+@client_options
+def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """A group's members, its offsets, and how far it is behind.
+
+    Examples:
+
+    \b
+      kafkalite admin groups describe billing
+      kafkalite admin groups describe billing --json | jq '[.offsets[].lag] | add'
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            node, told = await _existing(Groups(client, timeout_s=timeout_s), group)
+            keys = [TopicPartition(each.topic, each.partition) for each in told.offsets]
+            ends = await _ends(client, keys, LATEST_TIMESTAMP, timeout_s)
+        owners = {partition: member for member in told.members for partition in member.partitions}
+        rows: list[dict[str, object]] = []
+        for each in told.offsets:
+            end = ends.get(TopicPartition(each.topic, each.partition))
+            owner = owners.get((each.topic, each.partition))
+            lag = None if end is None else max(0, end - each.offset)
+            row = {"topic": each.topic, "partition": each.partition, "offset": each.offset, "end": end, "lag": lag}
+            rows.append({**row, "member_id": owner.member_id if owner else "", "metadata": each.metadata})
+        out = Output(as_json)
+        if as_json:
+            value = {"group": group, "coordinator": node, "state": told.state, "protocol": told.protocol}
+            members = [dataclasses.asdict(member) for member in told.members]
+            out.value({**value, "generation": told.generation, "members": members, "offsets": rows}, "")
+            return
+        click.echo(f"group {group}: {told.state}, {len(told.members)} members, coordinator {node}")
+        if told.members:
+            out.table(
+                "",
+                ("member", "client", "host", "partitions"),
+                [
+                    (m.member_id, m.client_id, m.client_host, ", ".join(f"{t}-{p}" for t, p in m.partitions))
+                    for m in told.members
+                ],
+            )
+        columns = ("topic", "partition", "offset", "end", "lag", "member_id")
+        out.table("", columns, [[row[column] for column in columns] for row in rows])
+
+    run_async(work())
+
+
+async def _existing(admin: Groups, group: str) -> tuple[int, DescribeGroupResponse]:
+    node, told = await admin.describe(group)
+    if told.state == _NOBODY:
+        raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
+    return node, told
+
+
+async def _ends(
+    client: AsyncClient, keys: list[TopicPartition], timestamp: int, timeout_s: float
+) -> dict[TopicPartition, int]:
+    """Offsets for a timestamp; a topic that is no more is left out."""
+    if not keys:
+        return {}
+    answer = await client.metadata({key.topic for key in keys}, timeout_s=timeout_s)
+    there = {TopicPartition(t.topic, p.partition) for t in answer.topics if not t.error for p in t.partitions}
+    wanted = {key: timestamp for key in keys if key in there}
+    if not wanted:
+        return {}
+    return {key: int(each.offset) for key, each in (await client.list_offsets(wanted, timeout_s=timeout_s)).items()}
+
+
+@groups.command("delete")
+@click.argument("names", nargs=-1, required=True, metavar="GROUP…")
+@client_options
+def delete(names: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Delete groups that have no members, with their offsets.
+
+    Example:
+
+    \b
+      kafkalite admin groups delete billing-test
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            admin = Groups(client, timeout_s=timeout_s)
+            for name in names:
+                await admin.delete(name)
+        Output(as_json).value({"deleted": list(names)}, f"deleted {', '.join(names)}")
+
+    run_async(work())
+
+
+@groups.command("reset-offsets")
+@click.argument("group")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC[-P]", help="Only these [default: all committed].")
+@click.option("--to-earliest", "place", flag_value="earliest", help="The first record that is still there.")
+@click.option("--to-latest", "place", flag_value="latest", help="Behind the last record.")
+@click.option("--to-datetime", "moment", metavar="ISO", help="The first record from this moment on.")
+@click.option("--to-offset", type=click.IntRange(0), help="This offset, kept within the log.")
+@click.option("--shift-by", type=int, help="So many records on (or back) from what is committed, kept within the log.")
+@click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
+@client_options
+def reset_offsets(
+    group: str,
+    topics: tuple[str, ...],
+    place: str | None,
+    moment: str | None,
+    to_offset: int | None,
+    shift_by: int | None,
+    execute: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Let a group without members go on elsewhere; shows the new offsets, and sets them with --execute.
+
+    Examples:
+
+    \b
+      kafkalite admin groups reset-offsets billing --to-earliest
+      kafkalite admin groups reset-offsets billing --topic orders --to-datetime 2024-05-01T00:00:00+00:00 --execute
+      kafkalite admin groups reset-offsets billing --topic orders-3 --shift-by -100 --execute
+    """
+    if sum(each is not None for each in (place, moment, to_offset, shift_by)) != 1:
+        raise click.UsageError("give one of --to-earliest, --to-latest, --to-datetime, --to-offset and --shift-by")
+    stamp = LATEST_TIMESTAMP if place == "latest" else EARLIEST_TIMESTAMP
+    if moment is not None:
+        try:
+            stamp = int(datetime.fromisoformat(moment).timestamp() * 1000)
+        except ValueError:
+            raise click.BadParameter(f"{moment!r} is no ISO date and time", param_hint="--to-datetime") from None
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            admin = Groups(client, timeout_s=timeout_s)
+            _, told = await admin.describe(group)
+            if execute and told.members:
+                raise api_error(ErrorCode.NON_EMPTY_GROUP, f"{group} has {len(told.members)} members: stop them first")
+            before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in told.offsets}
+            keys = await _chosen(client, topics, before, timeout_s)
+            first = await _ends(client, keys, EARLIEST_TIMESTAMP, timeout_s)
+            last = await _ends(client, keys, LATEST_TIMESTAMP, timeout_s)
+            target = await _ends(client, keys, stamp, timeout_s) if place or moment else {}
+            after: dict[TopicPartition, int] = {}
+            for key in sorted(last):
+                wanted = target.get(key, -1)
+                if to_offset is not None:
+                    wanted = to_offset
+                elif shift_by is not None:
+                    wanted = before.get(key, first[key]) + shift_by
+                elif wanted < 0:  # no record is as young as that
+                    wanted = last[key]
+                after[key] = min(max(wanted, first[key]), last[key])
+            if execute:
+                await admin.commit(group, after)
+        out = Output(as_json)
+        rows = [(key.topic, key.partition, before.get(key), offset) for key, offset in after.items()]
+        if as_json:
+            names = ("topic", "partition", "before", "after")
+            told_rows = [dict(zip(names, row, strict=True)) for row in rows]
+            out.value({"group": group, "executed": execute, "offsets": told_rows}, "")
+            return
+        out.table("", ("topic", "partition", "before", "after"), rows)
+        click.echo("done" if execute else "nothing is changed: add --execute")
+
+    run_async(work())
+
+
+async def _chosen(
+    client: AsyncClient, topics: tuple[str, ...], committed: dict[TopicPartition, int], timeout_s: float
+) -> list[TopicPartition]:
+    if not topics:
+        return sorted(committed)
+    names = {topic.topic for topic in (await client.metadata(timeout_s=timeout_s)).topics}
+    keys: list[TopicPartition] = []
+    for text in topics:
+        if text in names:
+            keys += [TopicPartition(text, number) for number in range(await client.known_topic(text))]
+        else:
+            keys.append(parse_partition(text))
+    return keys
+
+
+@offsets.command("get")
+@click.argument("group")
+@click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
+@client_options
+def get(group: str, partitions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """What a group has committed.
+
+    Examples:
+
+    \b
+      kafkalite admin offsets get billing
+      kafkalite admin offsets get billing orders-0 orders-1
+    """
+    wanted = [parse_partition(each) for each in partitions]
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            _, told = await Groups(client, timeout_s=timeout_s).describe(group)
+        rows = [each for each in told.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
+        out = Output(as_json)
+        if as_json:
+            out.value({"group": group, "offsets": [dataclasses.asdict(each) for each in rows]}, "")
+        columns = ("topic", "partition", "offset", "metadata")
+        out.table("", columns, [(e.topic, e.partition, e.offset, e.metadata) for e in rows])
+
+    run_async(work())
+
+
+@offsets.command("set")
+@click.argument("group")
+@click.argument("pairs", nargs=-1, required=True, metavar="TOPIC-P=OFFSET…")
+@client_options
+def set_(group: str, pairs: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Set offsets of a group without members; TOPIC-P= (nothing) forgets one.
+
+    Examples:
+
+    \b
+      kafkalite admin offsets set billing orders-0=1200 orders-1=0
+      kafkalite admin offsets set billing orders-2=
+    """
+    wanted: dict[TopicPartition, int] = {}
+    gone: list[TopicPartition] = []
+    for pair in pairs:
+        name, equals, value = pair.rpartition("=")
+        if not equals or not (value == "" or (value.isascii() and value.isdigit())):
+            raise click.BadParameter(f"{pair!r} is not TOPIC-P=OFFSET", param_hint="TOPIC-P=OFFSET")
+        if value:
+            wanted[parse_partition(name)] = int(value)
+        else:
+            gone.append(parse_partition(name))
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            await Groups(client, timeout_s=timeout_s).commit(group, wanted, deletions=gone)
+        told = {str(key): offset for key, offset in sorted(wanted.items())}
+        text = ", ".join([f"{key} at {offset}" for key, offset in told.items()] + [f"{key} forgotten" for key in gone])
+        Output(as_json).value({"group": group, "set": told, "forgotten": [str(key) for key in gone]}, text)
+
+    run_async(work())

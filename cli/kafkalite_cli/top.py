@@ -1,0 +1,288 @@
+"""`kafkalite top`: the whole cluster in a terminal, live."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import os
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.cluster_status import problems_by_kind, status_value
+from kafkalite.errors import KafkaliteError, api_error
+from kafkalite.model import BrokerId
+from kafkalite.rpc.client import error_code
+from kafkalite.rpc.messages import StatusRequest, StatusResponse
+from kafkalite_cli.move_progress import duration
+from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+
+STATES = ("all", "troubled", "offline", "moving", "internal")
+#: Lines of the screen that are not rows of partitions: the headings.
+_MIN_ROWS = 5
+_HELP = "q quit · ↑↓ or n/p page · s next state filter"
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print the present state and end; the default in a pipe.")
+@click.option("--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS")
+@click.option("--filter", "text", default="", help="Only partitions whose TOPIC-P contains this.")
+@click.option("--topic", default="", help="Only this topic's partitions.")
+@click.option("--state", type=click.Choice(STATES), default="all", show_default=True, help="Only partitions like this.")
+@click.option("--broker", type=click.IntRange(0), help="Only partitions with a replica on this broker.")
+@click.option("--limit", type=click.IntRange(0, 200), help="Rows of partitions [default: what fits, else 50].")
+@client_options
+def top(
+    once: bool,
+    interval: float,
+    text: str,
+    topic: str,
+    state: str,
+    broker: int | None,
+    limit: int | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Brokers, disks, problems, moves and partitions of the whole cluster, as they are now.
+
+    Examples:
+
+    \b
+      kafkalite top                            live; q quits
+      kafkalite top --state troubled           only what is offline or not all in sync
+      kafkalite top --once --topic flights     one look, for a pipe
+      kafkalite top --json | jq .problems
+    """
+    request = StatusRequest(
+        text=text,
+        topic=topic,
+        state="" if state == "all" else state,
+        broker_id=BrokerId(-1 if broker is None else broker),
+        limit=50 if limit is None else limit,
+    )
+    if once or as_json or not (sys.stdout.isatty() and sys.stdin.isatty()):
+        run_async(_once(request, bootstrap, timeout_s, Output(as_json)))
+    else:
+        run_async(_live(request, limit, bootstrap, timeout_s, interval))
+
+
+async def look(client: AsyncClient, request: StatusRequest, timeout_s: float) -> StatusResponse:
+    """Ask any node. Raises ApiError, RpcError."""
+    answer = await client.order(request, StatusResponse, timeout_s=timeout_s)
+    if answer.error:
+        code = error_code(answer.error)
+        raise api_error(code, answer.message or code.name)
+    return answer
+
+
+async def _once(request: StatusRequest, bootstrap: str, timeout_s: float, out: Output) -> None:
+    async with connect(bootstrap, timeout_s) as client:
+        answer = await look(client, request, timeout_s)
+    if out.as_json:
+        out.value(status_value(answer), "")
+        return
+    click.echo(_headline(answer))
+    for problem in _problem_lines(answer):
+        click.echo(problem)
+    for title, columns, rows in _tables(answer):
+        if rows:
+            click.echo("")
+            out.table(title, columns, rows)
+    if len(answer.partitions) < answer.partitions_matched:
+        click.echo(f"{len(answer.partitions)} of {answer.partitions_matched:,} partitions; see --filter, --limit")
+
+
+def _headline(answer: StatusResponse) -> str:
+    office = "no controller" if answer.controller_id < 0 else f"controller {answer.controller_id}"
+    alive = sum(not broker.error for broker in answer.brokers)
+    return (
+        f"cluster {answer.cluster_id}, {office} (epoch {answer.controller_epoch}), {alive} of {len(answer.brokers)} "
+        f"brokers answer, {answer.topics_total:,} topics, {answer.partitions_total:,} partitions, "
+        f"{answer.partitions_offline:,} offline, {answer.partitions_troubled:,} not all in sync, {answer.moves_total:,} moves"
+    )
+
+
+def _problem_lines(answer: StatusResponse) -> list[str]:
+    lines: list[str] = []
+    for problem in problems_by_kind(answer):
+        since = f" for {duration((answer.at_ms - problem['since_ms']) / 1000)}" if problem["since_ms"] else ""
+        more = f" (and {problem['total'] - 1:,} more)" if problem["total"] > 1 else ""
+        lines.append(f"! {problem['what']}{since}: {problem['cases'][0]['detail']}{more}")
+        lines.append(f"    {problem['do']}")
+    return lines
+
+
+def _tables(answer: StatusResponse) -> Iterator[tuple[str, tuple[str, ...], list[tuple[object, ...]]]]:
+    yield (
+        "",
+        ("broker", "state", "kafka", "rack", "leads", "replicas", "not in sync", "disks"),
+        [
+            (
+                b.broker_id,
+                b.error or ("controller" if b.broker_id == answer.controller_id else "alive"),
+                b.kafka,
+                b.rack,
+                b.leaders,
+                b.replicas,
+                b.out_of_sync,
+                ", ".join(f"{d.path} {d.state}, {size_text(d.free_bytes)} free" for d in b.disks),
+            )
+            for b in answer.brokers
+        ],
+    )
+    yield (
+        "",
+        ("moving", "now", "in the end", "state", "copied", "rate", "left"),
+        [
+            (
+                f"{m.topic}-{m.partition}",
+                _ids(m.replicas),
+                _ids(m.target),
+                "under way" if m.is_under_way else "waits",
+                f"{size_text(m.done_bytes)} of {size_text(m.total_bytes)}",
+                f"{size_text(m.bytes_per_s)}/s",
+                duration(m.eta_s) if m.eta_s >= 0 else "",
+            )
+            for m in answer.moves
+        ],
+    )
+    yield (
+        "",
+        ("partition", "leader", "epoch", "isr", "replicas", "hw", "leo", "lag", "size"),
+        [
+            (
+                f"{p.topic}-{p.partition}",
+                "none" if p.leader < 0 else p.leader,
+                p.leader_epoch,
+                _ids(p.isr),
+                _ids(p.replicas),
+                _count(p.high_watermark),
+                _count(p.log_end_offset),
+                _count(p.lag),
+                size_text(p.size_bytes) if p.size_bytes >= 0 else "",
+            )
+            for p in answer.partitions
+        ],
+    )
+
+
+def _ids(brokers: tuple[BrokerId, ...]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _count(value: int) -> str:
+    return "" if value < 0 else str(value)
+
+
+# --- live --------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _keys() -> Iterator[asyncio.Queue[str]]:
+    """The keys that are pressed, without echo; the terminal is as it was afterwards."""
+    queue: asyncio.Queue[str] = asyncio.Queue(maxsize=64)
+    file = sys.stdin.fileno()
+    before = termios.tcgetattr(file)
+    loop = asyncio.get_running_loop()
+
+    def read() -> None:
+        pressed = os.read(file, 16)
+        if pressed and not queue.full():
+            queue.put_nowait(pressed.decode(errors="replace"))
+        elif not pressed:
+            loop.remove_reader(file)
+
+    tty.setcbreak(file)
+    loop.add_reader(file, read)
+    try:
+        yield queue
+    finally:
+        loop.remove_reader(file)
+        termios.tcsetattr(file, termios.TCSADRAIN, before)
+
+
+def turn(request: StatusRequest, key: str, answer: StatusResponse | None, rows: int) -> StatusRequest | None:
+    """What to ask after a key was pressed; None: the end."""
+    if key in ("q", "Q", "\x03", "\x04"):
+        return None
+    matched = 0 if answer is None else answer.partitions_matched
+    if key in ("n", " ", "\x1b[B", "\x1b[6~") and request.offset + rows < matched:
+        return dataclasses.replace(request, offset=request.offset + rows)
+    if key in ("p", "\x1b[A", "\x1b[5~"):
+        return dataclasses.replace(request, offset=max(0, request.offset - rows))
+    if key == "s":
+        names = ["" if state == "all" else state for state in STATES]
+        state = names[(names.index(request.state) + 1) % len(names)]
+        return dataclasses.replace(request, state=state, offset=0)
+    return request
+
+
+async def _live(request: StatusRequest, limit: int | None, bootstrap: str, timeout_s: float, interval: float) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console()
+    answer: StatusResponse | None = None
+    error = ""
+    async with connect(bootstrap, timeout_s) as client:
+        with _keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+            asked: StatusRequest | None = request
+            while asked is not None:
+                request = asked
+                rows = limit if limit is not None else max(_MIN_ROWS, console.height - _used(answer))
+                request = dataclasses.replace(request, limit=max(rows, 1))
+                try:
+                    answer, error = await look(client, request, timeout_s), ""
+                except KafkaliteError as failure:
+                    if answer is None:
+                        raise
+                    error = str(failure)
+                live.update(_screen(answer, request, error), refresh=True)
+                try:
+                    async with asyncio.timeout(interval):
+                        asked = turn(request, await keys.get(), answer, rows)
+                except TimeoutError:
+                    pass
+
+
+def _used(answer: StatusResponse | None) -> int:
+    """Lines that are taken before the first row of partitions."""
+    if answer is None:
+        return 14
+    moves = len(answer.moves) + 2 if answer.moves else 0
+    return 9 + len(_problem_lines(answer)) + len(answer.brokers) + moves
+
+
+def _screen(answer: StatusResponse, request: StatusRequest, error: str) -> Any:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    parts: list[Any] = [Text(_headline(answer), style="bold")]
+    if error:
+        parts.append(Text(f"no answer: {error}", style="bold red"))
+    parts += [
+        Text(line, style="red" if line.startswith("!") else "yellow", no_wrap=True, overflow="ellipsis")
+        for line in _problem_lines(answer)
+    ]
+    for _, columns, rows in _tables(answer):
+        if not rows:
+            continue
+        table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+        for index, column in enumerate(columns):
+            numeric = all(str(row[index]).isdigit() or not row[index] for row in rows)
+            table.add_column(column, justify="right" if numeric else "left", no_wrap=True, overflow="ellipsis")
+        for row in rows:
+            table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+        parts += [Text(""), table]
+    first = request.offset + 1 if answer.partitions else 0
+    last = request.offset + len(answer.partitions)
+    shown = f"{first:,}–{last:,} of {answer.partitions_matched:,} partitions ({request.state or 'all'}) · {_HELP}"
+    return Group(*parts, Text(shown, style="dim"))

@@ -1,0 +1,70 @@
+"""`kafkalite admin why TOPIC-P`: what is wrong with a partition, since when, what led there, and what to do."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+
+import click
+
+from kafkalite.client.why import Diagnosis, ask, diagnose
+from kafkalite_cli.move_progress import duration
+from kafkalite_cli.output import Output, client_options, connect, run_async
+from kafkalite_cli.partitions import parse_partition
+
+
+@click.command("why")
+@click.argument("partition", metavar="TOPIC-P")
+@client_options
+def why(partition: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """What is wrong with a partition, since when, what led there, and what to do; exits 1 if anything is.
+
+    Every node tells what it remembers: the last 24 events of each partition since the node was started.
+
+    Examples:
+
+    \b
+      kafkalite admin why flights-3
+      kafkalite admin why flights-3 --json | jq .findings
+    """
+    key = parse_partition(partition)
+
+    async def work() -> int:
+        async with connect(bootstrap, timeout_s) as client:
+            known = await ask(client, key, timeout_s=timeout_s)
+            now_ms = client.clock.wall_ms()
+        told = diagnose(known)
+        out = Output(as_json)
+        if as_json:
+            unreachable = {str(node): text for node, text in sorted(known.unreachable.items())}
+            out.value({**dataclasses.asdict(told), "at_ms": now_ms, "unreachable": unreachable}, "")
+        else:
+            _tell(told, now_ms)
+        return 1 if told.findings else 0
+
+    code = run_async(work())
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+def _tell(told: Diagnosis, now_ms: int) -> None:
+    leader = "nobody leads" if told.leader < 0 else f"leader {told.leader}"
+    click.echo(
+        f"{told.partition}: {leader}, epoch {told.leader_epoch}, in sync {list(told.isr)} of {list(told.replicas)}"
+    )
+    if not told.findings:
+        click.echo("nothing is wrong with it")
+    for finding in told.findings:
+        since = f", for {duration(max(0, now_ms - finding.since_ms) / 1000)}" if finding.since_ms else ""
+        click.echo(f"\n{finding.what}{since}: {finding.detail}")
+        if finding.doing:
+            click.echo(f"  the cluster: {finding.doing}")
+        click.echo(f"  you: {finding.do}")
+    click.echo("\nhow far they are")
+    for line in told.progress:
+        click.echo(f"  {line}")
+    click.echo("\nwhat led there")
+    for node, event in told.events:
+        at = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+        about = "" if event.subject == str(told.partition) or not event.subject else f" broker {event.subject}"
+        click.echo(f"  {at}Z  on {node}  {event.what}{about}: {event.detail}".rstrip(": "))

@@ -1,0 +1,183 @@
+"""`admin why TOPIC-P`: what is wrong with one partition, since when, what led there, what is being done, what to do.
+
+`ask` gathers what every node knows; `diagnose` draws the conclusion, without any I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkalite.client.async_client import AsyncClient, of_kind
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.client import error_code
+from kafkalite.rpc.messages import (
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    HealthProblem,
+    HealthRequest,
+    HealthResponse,
+    HistoryEvent,
+    HistoryRequest,
+    HistoryResponse,
+    Message,
+    PartitionMetadata,
+    ReplicaDescription,
+)
+from kafkalite.telemetry.advice import advice
+
+#: Problems of brokers and disks that explain a partition's.
+_CAUSES = frozenset({"disk.offline", "disk.full", "command.unanswered"})
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the nodes told about one partition. `unreachable`: broker -> why it did not."""
+
+    partition: TopicPartition
+    metadata: PartitionMetadata
+    live: frozenset[BrokerId]
+    replicas: Mapping[BrokerId, ReplicaDescription]
+    problems: Mapping[BrokerId, tuple[HealthProblem, ...]]
+    events: Mapping[BrokerId, tuple[HistoryEvent, ...]]
+    unreachable: Mapping[BrokerId, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong; `since_ms` 0: not known."""
+
+    what: str
+    detail: str
+    since_ms: int
+    broker_id: BrokerId
+    doing: str
+    do: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """`events`: (broker that tells, event) by time. No finding: nothing is wrong."""
+
+    partition: TopicPartition
+    leader: BrokerId
+    leader_epoch: int
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    findings: tuple[Finding, ...]
+    progress: tuple[str, ...]
+    events: tuple[tuple[BrokerId, HistoryEvent], ...]
+
+
+async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: float) -> Known:
+    """Ask every node. Raises ApiError: there is no such partition; RpcError: nobody answers."""
+    answer = await client.metadata([partition.topic], timeout_s=timeout_s)
+    found = next(iter(answer.topics), None)
+    if found is not None and found.error:
+        code = error_code(found.error)
+        raise api_error(code, f"{partition.topic}: {code.name}")
+    metadata = next((p for p in found.partitions if p.partition == partition.partition), None) if found else None
+    if metadata is None:
+        raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+    subjects = (str(partition), "", *(str(broker) for broker in metadata.replicas))
+    unreachable: dict[BrokerId, str] = {}
+
+    async def every(message: Message) -> dict[BrokerId, Message]:
+        answers = await client.every_node(message, timeout_s=timeout_s)
+        unreachable.update({node: str(each) for node, each in answers.items() if isinstance(each, KafkaliteError)})
+        return {node: each for node, each in answers.items() if not isinstance(each, KafkaliteError)}
+
+    described = await every(DescribeReplicasRequest((partition.topic,), ((partition.topic, partition.partition),)))
+    replicas = {
+        node: replica
+        for node, each in described.items()
+        for replica in of_kind(each, DescribeReplicasResponse).replicas
+        if (replica.topic, replica.partition) == partition
+    }
+    health = await every(HealthRequest())
+    history = await every(HistoryRequest(subjects))
+    return Known(
+        partition,
+        metadata,
+        frozenset(client.view.brokers),
+        replicas,
+        {node: of_kind(each, HealthResponse).problems for node, each in health.items()},
+        {node: of_kind(each, HistoryResponse).events for node, each in history.items()},
+        unreachable,
+    )
+
+
+def diagnose(known: Known) -> Diagnosis:
+    """The conclusion. Pure."""
+    metadata, name = known.metadata, str(known.partition)
+    findings: dict[tuple[str, str], Finding] = {}
+
+    def tell(what: str, detail: str, since_ms: int, broker: BrokerId) -> None:
+        said = advice(what)
+        findings.setdefault((what, detail), Finding(what, detail, since_ms, broker, said.doing, said.do))
+
+    for node, problems in sorted(known.problems.items()):
+        for problem in problems:
+            if problem.subject == name:
+                tell(problem.what, problem.detail, problem.since_ms, node)
+    told = {what for what, _ in findings}
+    if metadata.leader < 0 and "partition.offline" not in told:
+        tell("partition.offline", f"{name} has no leader; only {list(metadata.isr)} may lead it", 0, BrokerId(-1))
+    missing = [broker for broker in metadata.replicas if broker not in metadata.isr]
+    if metadata.leader >= 0 and missing and not told & {"partition.under_min_isr", "partition.under_replicated"}:
+        tell("partition.under_replicated", f"{name}: not in sync: {missing}", 0, BrokerId(-1))
+    for broker in metadata.replicas:
+        if broker not in known.live:
+            tell("broker.unreachable", f"broker {broker} is not registered", _gone_ms(known, broker), BrokerId(-1))
+        elif broker in known.unreachable:
+            tell("broker.unreachable", f"broker {broker} does not answer: {known.unreachable[broker]}", 0, BrokerId(-1))
+    if findings:  # what is wrong with a replica's broker explains a partition's problem, and is none by itself
+        for broker in metadata.replicas:
+            for problem in known.problems.get(broker, ()):
+                if problem.what in _CAUSES:
+                    tell(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
+    events = sorted(
+        ((node, event) for node, each in known.events.items() for event in each), key=lambda row: (row[1].at_ms, row[0])
+    )
+    return Diagnosis(
+        known.partition,
+        metadata.leader,
+        metadata.leader_epoch,
+        tuple(metadata.isr),
+        tuple(metadata.replicas),
+        tuple(findings.values()),
+        tuple(_progress(known)),
+        tuple(events),
+    )
+
+
+def _gone_ms(known: Known, broker: BrokerId) -> int:
+    """When the controller last saw this broker go; 0 if nobody remembers."""
+    return max(
+        (
+            event.at_ms
+            for events in known.events.values()
+            for event in events
+            if event.subject == str(broker) and event.what in ("controller.broker.gone", "controller.broker.suspected")
+        ),
+        default=0,
+    )
+
+
+def _progress(known: Known) -> list[str]:
+    """How far each replica is, as its leader sees it."""
+    leader = next((replica for replica in known.replicas.values() if replica.is_leader), None)
+    if leader is None:
+        return [
+            f"broker {broker}: log end {replica.log_end_offset}, high watermark {replica.high_watermark}"
+            for broker, replica in sorted(known.replicas.items())
+        ]
+    lines = [f"broker {leader.leader} leads: log end {leader.log_end_offset}, high watermark {leader.high_watermark}"]
+    for follower in leader.followers:
+        state = "in sync" if follower.broker_id in leader.isr else "not in sync"
+        behind = leader.log_end_offset - follower.log_end_offset if follower.log_end_offset >= 0 else -1
+        ago = "never caught up" if follower.caught_up_ms_ago < 0 else f"caught up {follower.caught_up_ms_ago} ms ago"
+        far = "has not fetched from this leader" if behind < 0 else f"{behind} records behind"
+        lines.append(f"broker {follower.broker_id} is {state}: {far}, {ago}")
+    return lines

@@ -1,0 +1,69 @@
+"""DescribeLogDirs, AlterReplicaLogDirs: this node's disks (KIP-113, KIP-827)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.kafka.services import Services
+from kafkalite.model import TopicPartition
+
+
+class LogDirHandlers:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def table(self) -> dict[str, Handler]:
+        return {"DescribeLogDirs": self.describe, "AlterReplicaLogDirs": self.alter}
+
+    def describe(self, request: Request, message: Any) -> Any:
+        response = wire.DescribeLogDirsResponse
+        wanted = (
+            None
+            if message.topics is None
+            else {(topic.topic, index) for topic in message.topics for index in topic.partitions}
+        )
+        results = []
+        for directory in self._services.log_dirs():
+            topics: dict[str, list[Any]] = {}
+            for replica in directory.replicas:
+                key = replica.partition
+                if wanted is None or key in wanted:
+                    entry = response.DescribeLogDirsPartition(
+                        key.partition, replica.size_bytes, replica.lag, replica.is_future
+                    )
+                    topics.setdefault(key.topic, []).append(entry)
+            results.append(
+                response.DescribeLogDirsResult(
+                    int(directory.error),
+                    directory.path,
+                    [response.DescribeLogDirsTopic(topic, entries) for topic, entries in topics.items()],
+                    directory.total_bytes,
+                    directory.usable_bytes,
+                )
+            )
+        return response(results=results)
+
+    async def alter(self, request: Request, message: Any) -> Any:
+        """Each replica's answer: NONE means that its move has begun (DescribeLogDirs shows how far it is)."""
+        response = wire.AlterReplicaLogDirsResponse
+        assignments: dict[TopicPartition, str] = {}
+        codes: dict[TopicPartition, int] = {}
+        for directory in message.dirs:
+            for topic in directory.topics:
+                for index in topic.partitions:
+                    key = TopicPartition(topic.name, index)
+                    if assignments.setdefault(key, directory.path) != directory.path:
+                        codes[key] = int(ErrorCode.INVALID_REQUEST)  # it cannot be in two places
+        orders = {key: path for key, path in assignments.items() if key not in codes}
+        codes |= {key: int(code) for key, code in (await self._services.alter_replica_log_dirs(orders)).items()}
+        topics: dict[str, list[Any]] = {}
+        for key in assignments:
+            entry = response.AlterReplicaLogDirPartitionResult(key.partition, codes[key])
+            topics.setdefault(key.topic, []).append(entry)
+        return response(
+            results=[response.AlterReplicaLogDirTopicResult(topic, entries) for topic, entries in topics.items()]
+        )

@@ -1,0 +1,174 @@
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments, DescribeProducers: single partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka import wire
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.kafka.services import Services
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.messages import (
+    AlterReassignmentsRequest,
+    ElectLeadersRequest,
+    ListReassignmentsRequest,
+    PartitionResult,
+    Reassignment,
+    WantedReassignment,
+)
+
+_PREFERRED, _UNCLEAN = 0, 1
+
+
+class PartitionHandlers:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "ElectLeaders": self.elect_leaders,
+            "AlterPartitionReassignments": self.alter_reassignments,
+            "ListPartitionReassignments": self.list_reassignments,
+            "DescribeProducers": self.describe_producers,
+        }
+
+    # --- ElectLeaders ---
+
+    async def elect_leaders(self, request: Request, message: Any) -> Any:
+        response = wire.ElectLeadersResponse
+        kind = message.election_type if request.version >= 1 else _PREFERRED
+        if kind not in (_PREFERRED, _UNCLEAN):
+            raise api_error(ErrorCode.INVALID_REQUEST, f"there is no election of type {kind}")
+        asked = message.topic_partitions
+        wanted = None if asked is None else tuple((topic.topic, index) for topic in asked for index in topic.partitions)
+        answer = await self._services.elect_leaders(ElectLeadersRequest(wanted, kind == _UNCLEAN, message.timeout_ms))
+        if answer.error:
+            raise api_error(ErrorCode(answer.error), answer.message)
+        return response(
+            replica_election_results=[
+                response.ReplicaElectionResult(
+                    topic,
+                    [response.PartitionResult(each.partition, each.error, each.message or None) for each in results],
+                )
+                for topic, results in _by_topic(answer.partitions).items()
+            ]
+        )
+
+    # --- reassignments ---
+
+    async def alter_reassignments(self, request: Request, message: Any) -> Any:
+        response = wire.AlterPartitionReassignmentsResponse
+        wanted = tuple(
+            WantedReassignment(
+                topic.name,
+                partition.partition_index,
+                None if partition.replicas is None else tuple(map(BrokerId, partition.replicas)),
+            )
+            for topic in message.topics
+            for partition in topic.partitions
+        )
+        answer = await self._services.alter_reassignments(AlterReassignmentsRequest(wanted, message.timeout_ms))
+        return response(
+            error_code=answer.error,
+            error_message=answer.message or None,
+            responses=[
+                response.ReassignableTopicResponse(
+                    topic,
+                    [
+                        response.ReassignablePartitionResponse(each.partition, each.error, each.message or None)
+                        for each in results
+                    ],
+                )
+                for topic, results in _by_topic(answer.partitions).items()
+            ],
+        )
+
+    async def list_reassignments(self, request: Request, message: Any) -> Any:
+        """The whole plan, and in `current_batch` the steps that are under way now (KIP-435)."""
+        response = wire.ListPartitionReassignmentsResponse
+        asked = message.topics
+        wanted = (
+            None
+            if asked is None
+            else tuple((topic.name, index) for topic in asked for index in topic.partition_indexes)
+        )
+        answer = await self._services.list_reassignments(ListReassignmentsRequest(wanted))
+        if answer.error:
+            raise api_error(ErrorCode(answer.error), answer.message)
+        plan: dict[str, list[Any]] = {}
+        batch: dict[str, list[Any]] = {}
+        for move in answer.reassignments:
+            plan.setdefault(move.topic, []).append(_ongoing(move))
+            if move.step or move.dropping:
+                step = response.CurrentBatchPartition(move.partition, move.replicas, move.step or move.replicas)
+                batch.setdefault(move.topic, []).append(step)
+        return response(
+            error_message=None,
+            topics=[response.OngoingTopicReassignment(topic, moves) for topic, moves in plan.items()],
+            current_batch=[response.CurrentBatchTopic(topic, steps) for topic, steps in batch.items()],
+        )
+
+    # --- DescribeProducers ---
+
+    def describe_producers(self, request: Request, message: Any) -> Any:
+        response = wire.DescribeProducersResponse
+        return response(
+            topics=[
+                response.TopicResponse(
+                    topic.name,
+                    [
+                        response.PartitionResponse(index, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "not authorized")
+                        if topic.name in request.denied.topics
+                        else self._producers(TopicPartition(topic.name, index))
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    def _producers(self, partition: TopicPartition) -> Any:
+        response = wire.DescribeProducersResponse
+        try:
+            active = self._services.partitions.active_producers(partition)
+        except ApiError as error:
+            return response.PartitionResponse(partition.partition, int(error.code), str(error))
+        return response.PartitionResponse(
+            partition.partition,
+            active_producers=[
+                response.ProducerState(
+                    each.producer_id,
+                    each.producer_epoch,
+                    each.last_sequence,
+                    each.last_timestamp_ms,
+                    each.coordinator_epoch,
+                    each.transaction_start_offset,
+                )
+                for each in active
+            ],
+        )
+
+
+def _by_topic(results: Sequence[PartitionResult]) -> dict[str, list[PartitionResult]]:
+    topics: dict[str, list[PartitionResult]] = {}
+    for result in results:
+        topics.setdefault(result.topic, []).append(result)
+    return topics
+
+
+def _ongoing(move: Reassignment) -> Any:
+    """As Kafka tells it: all replicas there are or will be, of which some are being added and some removed.
+
+    Its tools take `replicas` without `removing` for the target, and without `adding` for what was before, so both are
+    parts of `replicas`, also those whose turn has not come.
+    """
+    replicas = tuple(dict.fromkeys([*move.target, *move.replicas, *move.dropping]))
+    return wire.ListPartitionReassignmentsResponse.OngoingPartitionReassignment(
+        move.partition,
+        replicas,
+        [replica for replica in move.target if replica not in move.origin],
+        [replica for replica in replicas if replica not in move.target],
+    )

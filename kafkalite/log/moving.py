@@ -1,0 +1,409 @@
+"""A replica moves from one disk of this node to another, while it is in use (Kafka's AlterReplicaLogDirs, KIP-113).
+
+A future log, `<topic>-<partition>.<32 hex digits>-future` on the other disk, takes the batches of the current one. When it
+has nearly all of them and they are on the disk, the rest follows within one turn of the loop, the directory gets the
+replica's name, and the replica goes on with it. The old directory is removed only when the new one is durable: after a
+loss of power in between, the log that got further stays (`LogManager._admit`).
+
+What a move does when something else happens, decided here:
+
+| what | the move |
+|---|---|
+| either disk goes offline | ends; the current log is what counts (self-healing starts a lost one anew) |
+| no room on the other disk | ends before the disk is full; the disk is not suspected |
+| the replica is deleted, becomes a stray, or starts anew | ends, its files go |
+| another order for the replica | the first one ends; an order for the disk where it is only ends it |
+| the current log is truncated | the future one is, too, before it takes more |
+| retention, DeleteRecords | the future log's start follows |
+| compaction | waits until the move is over: it could remove a tombstone whose record was copied before |
+| restart, or the other disk comes back | goes on with what was copied; for a compacted topic from the beginning |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypedDict
+
+import structlog
+
+from kafkalite.config import BrokerConfig
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.log.failures import Blame, blame
+from kafkalite.log.handles import HandleCache
+from kafkalite.log.judge import MIN_ROOM_BYTES
+from kafkalite.log.loader import load_log, new_log
+from kafkalite.log.log_dir import FUTURE_SUFFIX, LogDir, set_aside_name
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.model import TopicPartition
+from kafkalite.record.batch import parse_header
+
+_log = structlog.get_logger(__name__)
+
+#: Read and written at once; also what may be missing when the logs are exchanged.
+CHUNK_BYTES = 1024 * 1024
+#: Copied bytes are brought to the disk so often, so that the last fsync is short.
+_FLUSH_BYTES = 64 * 1024 * 1024
+#: A source that is not written to is looked at so often while the exchange waits for something.
+_LOOK_S = 0.05
+#: Moves that are over, kept for who asks.
+_REMEMBERED = 200
+_FUTURE = re.compile(rf"-(\d{{1,9}})\.([0-9a-f]{{32}}){FUTURE_SUFFIX}$")
+
+
+@dataclass(slots=True, eq=False)
+class Move:
+    """One replica on its way. `state`: waiting, copying, done, failed; `reason` says why it failed."""
+
+    topic_partition: TopicPartition
+    source: PartitionLog
+    target: str
+    path: str
+    #: Bytes per second; 0: no limit.
+    throttle: int
+    future: PartitionLog | None = None
+    state: str = "waiting"
+    reason: str = ""
+    copied_bytes: int = 0
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ("done", "failed")
+
+    @property
+    def lag(self) -> int:
+        """Offsets that the future log is behind the current one."""
+        end = self.source.log_start_offset if self.future is None else self.future.log_end_offset
+        return max(0, self.source.log_end_offset - end)
+
+
+class _Place(TypedDict):
+    disk: Disk
+    handles: HandleCache
+    directory: str
+    now_ms: Callable[[], int]
+
+
+class Home(Protocol):
+    """What a move needs of the node's logs (`LogManager`)."""
+
+    def get(self, topic_partition: TopicPartition) -> PartitionLog | None: ...
+
+    def dir_of(self, path: str) -> LogDir | None:
+        """The directory of this path, online or not; None if it is none of ours."""
+        ...
+
+    def name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str: ...
+
+    def discard(self, log: PartitionLog, delay_ms: int) -> None:
+        """Take a log's directory away; its files go after the delay. Never raises: what stays is removed at the start."""
+        ...
+
+    def discard_path(self, path: str) -> None: ...
+
+    def exchange(self, old: PartitionLog, new: PartitionLog) -> None:
+        """`new` takes the name and the place of `old`. Raises StorageError: then nothing has changed."""
+        ...
+
+    def log_failed(self, error: StorageError) -> None: ...
+
+    async def compaction_over(self, topic_partition: TopicPartition) -> None:
+        """Wait while the log is being compacted."""
+        ...
+
+    async def checkpoint_offsets(self) -> None: ...
+
+
+class DiskMoves:
+    """All moves of a node; at most as many copy at once as there are disks."""
+
+    def __init__(self, home: Home, config: BrokerConfig, disk: Disk, clock: Clock, supervisor: Supervisor) -> None:
+        self._home = home
+        self._config = config
+        self._disk = disk
+        self._clock = clock
+        self._supervisor = supervisor
+        self._moves: dict[TopicPartition, Move] = {}
+        #: Replaced logs whose successors are not durable yet.
+        self._leaving: dict[TopicPartition, PartitionLog] = {}
+        self._over: list[Move] = []
+        self._slots = asyncio.Semaphore(max(1, len(config.log_dirs)))
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._moves
+
+    def all(self) -> list[Move]:
+        """Those under way, sorted, then those that are over, oldest first."""
+        return [*(self._moves[key] for key in sorted(self._moves)), *self._over]
+
+    def under_way(self) -> list[Move]:
+        """Sorted by partition."""
+        return [self._moves[key] for key in sorted(self._moves)]
+
+    # --- orders -----------------------------------------------------------------------------------
+
+    def order(self, topic_partition: TopicPartition, directory: str, throttle: int = 0) -> Move | None:
+        """Begin to move a replica; None if it is there already (which ends a move under way).
+
+        Raises:
+            ApiError: LOG_DIR_NOT_FOUND; REPLICA_NOT_AVAILABLE, no such replica here; KAFKA_STORAGE_ERROR, the replica
+                or the directory is offline, or there is no room.
+        """
+        log_dir = self._home.dir_of(directory)
+        if log_dir is None:
+            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
+        source = self._home.get(topic_partition)
+        if source is None:
+            raise api_error(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} has no replica on this broker")
+        if not log_dir.online:
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is offline: {log_dir.offline_reason}")
+        known = self._moves.get(topic_partition)
+        if known is not None and known.target == directory:
+            known.throttle = throttle or known.throttle
+            return known
+        if topic_partition in self._leaving:
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} has just moved: try again in a moment")
+        if known is not None:
+            self._end(known, "failed", f"ordered to {directory} instead")
+        if source.directory == directory:
+            return None
+        self._check_room(log_dir, source.size_bytes)
+        path = self._home.name_aside(directory, topic_partition, FUTURE_SUFFIX)
+        move = Move(topic_partition, source, directory, path, self._limit(throttle))
+        self._begin(move)
+        return move
+
+    def _limit(self, throttle: int) -> int:
+        return throttle or self._config.replica_alter_log_dirs_io_max_bytes_per_second
+
+    def _check_room(self, log_dir: LogDir, size: int) -> None:
+        """Raises ApiError."""
+        try:
+            free = self._disk.free_bytes(log_dir.path)
+        except OSError as error:
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path}: {error}") from error
+        if free < size + MIN_ROOM_BYTES:
+            text = f"{log_dir.path} has {free:,} bytes left, {size + MIN_ROOM_BYTES:,} are needed"
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, text)
+
+    def resume(self, log_dir: LogDir, names: Iterable[str], logs: Iterable[TopicPartition]) -> None:
+        """Go on with the futures that were found in a directory; those that stand for nothing (any more) are removed."""
+        hosted = sorted(logs)
+        for name in names:
+            path = f"{log_dir.path}/{name}"
+            found = _FUTURE.search(name)
+            tp = None
+            if found is not None:
+                tp = next(
+                    (
+                        each
+                        for each in hosted
+                        if each.partition == int(found[1]) and set_aside_name(each, found[2], FUTURE_SUFFIX) == name
+                    ),
+                    None,
+                )
+            source = None if tp is None else self._home.get(tp)
+            if tp is None or source is None or source.directory == log_dir.path or tp in self._moves:
+                self._home.discard_path(path)
+                continue
+            self._begin(Move(tp, source, log_dir.path, path, self._limit(0)))
+
+    def _begin(self, move: Move) -> None:
+        tp = move.topic_partition
+        self._moves[tp] = move
+        _log.info("disk_move.begun", partition=str(tp), source=move.source.directory, target=move.target)
+        move.task = self._supervisor.spawn(f"disk move {tp}", self._run(move), Policy.ISOLATED)
+
+    # --- the end of moves -------------------------------------------------------------------------
+
+    def forget(self, topic_partition: TopicPartition, reason: str) -> None:
+        """The replica's log is not in service any more (deleted, offline, set aside)."""
+        move = self._moves.get(topic_partition)
+        if move is not None:
+            self._end(move, "failed", reason)
+        leaving = self._leaving.pop(topic_partition, None)
+        if leaving is not None:
+            self._home.discard(leaving, 0)
+
+    def dir_failed(self, directory: str) -> None:
+        """Nothing more on this disk."""
+        for move in self.under_way():
+            if move.target == directory:
+                self._end(move, "failed", f"{directory} is offline")
+
+    def close(self) -> None:
+        """The node stops; the futures stay and are found at the next start."""
+        for move in self.under_way():
+            assert move.task is not None
+            move.task.cancel()
+            if move.future is not None:
+                move.future.close()
+        self._moves.clear()
+
+    def settle(self) -> None:
+        """All logs have been flushed: replaced ones have nothing left to keep."""
+        for tp in sorted(self._leaving):
+            self._home.discard(self._leaving.pop(tp), 0)
+
+    def _end(self, move: Move, state: str, reason: str = "") -> None:
+        del self._moves[move.topic_partition]
+        move.state, move.reason = state, reason
+        self._over.append(move)
+        del self._over[:-_REMEMBERED]
+        if state == "failed":
+            _log.warning("disk_move.ended", partition=str(move.topic_partition), target=move.target, reason=reason)
+            assert move.task is not None
+            if move.task is not asyncio.current_task():
+                move.task.cancel()
+            if move.future is not None:
+                self._home.discard(move.future, 0)
+            else:
+                self._home.discard_path(move.path)
+
+    # --- copying ----------------------------------------------------------------------------------
+
+    async def _run(self, move: Move) -> None:
+        tp = move.topic_partition
+        try:
+            async with self._slots:
+                await self._home.compaction_over(tp)
+                move.state = "copying"
+                future = move.future = await self._open(move)
+                await self._copy(move, future)
+        except StorageError as error:
+            self._failed(move, error)
+        except (ApiError, OSError) as error:
+            if self._moves.get(tp) is move:
+                self._end(move, "failed", str(error))
+
+    def _failed(self, move: Move, error: StorageError) -> None:
+        if self._moves.get(move.topic_partition) is move:
+            self._end(move, "failed", str(error))
+        if (
+            error.path != move.path or blame(error) is not Blame.ROOM
+        ):  # a copy that finds no room is no fault of the disk
+            self._home.log_failed(error)
+
+    async def _open(self, move: Move) -> PartitionLog:
+        """The future log: what an earlier life has copied, or a new one. Raises StorageError, OSError."""
+        source, tp = move.source, move.topic_partition
+        config = source.config
+        log_dir = self._home.dir_of(move.target)
+        assert log_dir is not None
+        place = _Place(disk=self._disk, handles=log_dir.handles, directory=move.target, now_ms=self._clock.wall_ms)
+        found: list[PartitionLog] = []
+
+        def load() -> None:
+            if self._disk.exists(move.path):
+                found.append(load_log(tp, config, path=move.path, **place))
+
+        await log_dir.unless_gone(self._disk.run_blocking(load, move.target))
+        if found and found[0].topic_id == source.topic_id and "compact" not in source.config.cleanup_policy:
+            agree(found[0], source)
+            return found[0]
+        if found:
+            found[0].close()
+            await log_dir.unless_gone(self._disk.run_blocking(lambda: self._disk.remove_tree(move.path), move.target))
+        return new_log(tp, config, source.topic_id, path=move.path, **place)
+
+    async def _copy(self, move: Move, future: PartitionLog) -> None:
+        """Until the future log has taken the place of the current one. Raises StorageError, ApiError, OSError."""
+        source = move.source
+        unflushed = 0
+        while True:
+            began = self._clock.monotonic()
+            copied = self._copy_some(move, future)
+            unflushed += copied
+            if future.log_end_offset >= source.log_end_offset or unflushed >= _FLUSH_BYTES:
+                await future.flush()
+                unflushed = 0
+                if self._exchange(move, future):
+                    break
+                if not copied:
+                    await asyncio.sleep(_LOOK_S)
+            # Half of the loop's time at most, and not more than the throttle.
+            limit_s = copied / move.throttle if move.throttle else 0.0
+            await asyncio.sleep(max(limit_s, self._clock.monotonic() - began))
+        tp = move.topic_partition
+        _log.info("disk_move.done", partition=str(tp), source=source.directory, target=move.target)
+        self._end(move, "done")
+        await future.flush()
+        await self._home.checkpoint_offsets()
+        leaving = self._leaving.pop(tp, None)
+        if leaving is not None:
+            self._home.discard(leaving, source.config.file_delete_delay_ms)
+
+    def _copy_some(self, move: Move, future: PartitionLog, max_bytes: int = CHUNK_BYTES) -> int:
+        """Follow the current log's cuts, then take its next batches; how many bytes. Raises StorageError, ApiError."""
+        source = move.source
+        follow(future, source)
+        if future.log_end_offset >= source.log_end_offset:
+            return 0
+        if move.throttle:
+            max_bytes = min(max_bytes, max(move.throttle // 20, 4096))
+        log_dir = self._home.dir_of(move.target)
+        assert log_dir is not None
+        if self._disk.free_bytes(move.target) < MIN_ROOM_BYTES + max_bytes:
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{move.target}: no room is left")
+        read = source.read(future.log_end_offset, max_bytes)
+        copied = 0
+        for records in read.records:
+            if not future.size_bytes:
+                first = parse_header(memoryview(records), 0).base_offset
+                if first != future.log_end_offset:  # the log's start lies within a batch
+                    future.truncate_fully_and_start_at(first)
+            future.append_as_follower(records)
+            copied += len(records)
+        future.advance_log_start_offset(min(source.log_start_offset, future.log_end_offset))
+        move.copied_bytes += copied
+        return copied
+
+    def _exchange(self, move: Move, future: PartitionLog) -> bool:
+        """Within one turn of the loop: the rest, then the name. False: too much has come meanwhile."""
+        source = move.source
+        for _ in range(4):
+            if not self._copy_some(move, future):
+                break
+        if future.log_end_offset != source.log_end_offset or source.is_failed:
+            return False
+        # Before the exchange: from then on the old one is kept until the new one is durable.
+        self._leaving[move.topic_partition] = source
+        try:
+            self._home.exchange(source, future)
+        except StorageError:
+            del self._leaving[move.topic_partition]
+            raise
+        return True
+
+
+def follow(future: PartitionLog, source: PartitionLog) -> None:
+    """Cut from the future log what the current one has lost since the last time. Raises StorageError."""
+    cut, source.lowest_cut = source.lowest_cut, None
+    if cut is not None and cut < future.log_end_offset:
+        future.truncate_to(cut)
+    start = source.log_start_offset
+    if future.log_end_offset < start:
+        future.truncate_fully_and_start_at(start)
+    elif future.log_start_offset < start:
+        future.advance_log_start_offset(start)
+
+
+def agree(future: PartitionLog, source: PartitionLog) -> None:
+    """Cut a future log that comes from an earlier life to what the current log has, too (KIP-101's rule)."""
+    source.lowest_cut = None
+    while future.log_end_offset > future.log_start_offset:
+        own = future.latest_epoch
+        epoch, end = source.epoch_and_end_offset_for(own)
+        if epoch == own:
+            future.truncate_to(end)
+            return
+        if epoch < 0:
+            future.truncate_fully_and_start_at(source.log_start_offset)
+            return
+        _, own_end = future.epoch_and_end_offset_for(epoch)
+        future.truncate_to(min(end, own_end) if own_end >= 0 else source.log_start_offset)

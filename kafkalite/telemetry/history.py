@@ -1,0 +1,65 @@
+"""What happened to each partition, as this node saw it: the last few events, in memory, for `admin why`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+#: Of one partition.
+MAX_EVENTS = 24
+#: Partitions remembered; those that nothing has happened to for longest are forgotten first.
+MAX_SUBJECTS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`at_ms` wall time; `what` a stable noun.verb, as in the logs; `detail` for people."""
+
+    at_ms: int
+    what: str
+    detail: str
+
+
+class History:
+    """Topic-partition (as text) -> its last events. Two bounds: events of one partition, and partitions.
+
+    Args:
+        wall_ms: the time of an event.
+    """
+
+    def __init__(
+        self, wall_ms: Callable[[], int], *, max_events: int = MAX_EVENTS, max_subjects: int = MAX_SUBJECTS
+    ) -> None:
+        self._wall_ms = wall_ms
+        self._max_events = max_events
+        self._max_subjects = max_subjects
+        self._events: OrderedDict[str, Event | deque[Event]] = OrderedDict()
+
+    def note(self, subject: str, what: str, detail: str = "") -> None:
+        """Remember one event."""
+        event = Event(self._wall_ms(), what, detail)
+        known = self._events.get(subject)
+        if known is None:
+            self._events[subject] = event  # most partitions have one event: it needs no deque
+            if len(self._events) > self._max_subjects:
+                self._events.popitem(last=False)
+            return
+        if isinstance(known, Event):
+            known = self._events[subject] = deque([known], self._max_events)
+        known.append(event)
+        self._events.move_to_end(subject)
+
+    def of(self, subject: str) -> tuple[Event, ...]:
+        """What is remembered of it, the oldest first."""
+        known = self._events.get(subject, ())
+        return (known,) if isinstance(known, Event) else tuple(known)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+
+def merged(seen: Mapping[int, Iterable[Event]]) -> list[tuple[int, Event]]:
+    """(broker, event) of several nodes, by time: their clocks are their own, so close events may stand crossed."""
+    rows = [(broker, event) for broker in sorted(seen) for event in seen[broker]]
+    return sorted(rows, key=lambda row: row[1].at_ms)

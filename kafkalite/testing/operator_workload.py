@@ -1,0 +1,154 @@
+"""An operator in a simulated cluster: moves partitions between nodes and disks, changes its mind, elects leaders, and makes,
+grows, shrinks and deletes a topic of its own, while everything else goes on and things go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Mapping
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.env.seams import Env
+from kafkalite.errors import KafkaliteError
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.messages import (
+    AddPartitionsRequest,
+    AddPartitionsResponse,
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    DiskMoveOrder,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    MoveReplicasRequest,
+    NewPartitions,
+    NewTopic,
+    RemovePartitionsRequest,
+    RemovePartitionsResponse,
+    WantedReassignment,
+)
+from kafkalite.testing.plan import Plan
+from kafkalite.testing.workload import client_of
+
+#: The operator's own topic: no records, much change.
+CHURN = "churn"
+REPLICAS = 3
+_TIMEOUT_S = 5.0
+_ORDERS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "delete") + ("disk",) * 2
+
+
+class OperatorWorkload:
+    """Gives an order every second or so until told to stop.
+
+    `assignments`: for each partition, all replica lists that were ever ordered (whether or not the answer came).
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.name = "boss"
+        self._plan = plan
+        self.stopping = asyncio.Event()
+        self.done = False
+        self.orders = 0
+        self.assignments: dict[tuple[str, int], set[tuple[int, ...]]] = {}
+
+    async def run(self, env: Env) -> None:
+        """The program."""
+        source = env.random
+        async with client_of(self._plan, env, self.name) as client:
+            while not self.stopping.is_set():
+                try:
+                    await self._order(client, source)
+                    self.orders += 1
+                except KafkaliteError:
+                    pass  # refused, or nobody has answered: an operator goes on
+                await asyncio.sleep(source.uniform(0.2, 2.0))
+        self.done = True
+
+    async def _order(self, client: AsyncClient, source: random.Random) -> None:
+        kind = source.choice(_ORDERS)
+        topic = source.choice(sorted(self._plan.topics))
+        where = TopicPartition(topic, source.randrange(self._plan.topics[topic]))
+        milliseconds = int(_TIMEOUT_S * 1000)
+        if kind in ("reassign", "cancel"):
+            replicas: tuple[BrokerId, ...] | None = None
+            if kind == "reassign":
+                chosen = source.sample(range(1, self._plan.nodes + 1), REPLICAS)
+                replicas = tuple(BrokerId(each) for each in chosen)
+                self.assignments.setdefault((where.topic, where.partition), set()).add(tuple(chosen))
+            wanted = WantedReassignment(where.topic, where.partition, replicas, source.choice((0, 0, 20_000)))
+            request = AlterReassignmentsRequest((wanted,), milliseconds, limits=self._plan.move_limits)
+            await client.order(request, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
+        elif kind == "elect":
+            await client.order(
+                ElectLeadersRequest(None, False, milliseconds), ElectLeadersResponse, timeout_s=_TIMEOUT_S
+            )
+        elif kind == "disk":
+            directory = source.choice(self._plan.log_dirs)
+            node = BrokerId(source.randint(1, self._plan.nodes))
+            order = DiskMoveOrder(where.topic, where.partition, directory, source.choice((0, 50_000)))
+            await client.ask_node(node, MoveReplicasRequest((order,)), timeout_s=_TIMEOUT_S)
+        elif kind == "create":
+            await client.create_topics([NewTopic(CHURN, source.randint(1, 3), REPLICAS)], timeout_s=_TIMEOUT_S)
+        elif kind == "delete":
+            await client.delete_topics([CHURN], timeout_s=_TIMEOUT_S)
+        elif kind == "add":
+            more = NewPartitions(CHURN, source.randint(2, 5), ())
+            await client.order(AddPartitionsRequest((more,), milliseconds), AddPartitionsResponse, timeout_s=_TIMEOUT_S)
+        else:
+            fewer = RemovePartitionsRequest(CHURN, source.randint(1, 2), source.random() < 0.5, milliseconds)
+            await client.order(fewer, RemovePartitionsResponse, timeout_s=_TIMEOUT_S)
+
+
+class OrdersChecker:
+    """What must be true of orders, by the znodes alone.
+
+    Args:
+        limits: replicas at once, partitions under way, leader movements; 0 none.
+    """
+
+    def __init__(self, read: Callable[[str], bytes | None], limits: tuple[int, int, int]) -> None:
+        self._read = read
+        self._limits = limits
+        self._steps: dict[str, dict[int, tuple[tuple[int, ...], bool]]] = {}
+
+    def topic_written(self, topic: str, data: bytes | None) -> str | None:
+        """A topic's znode as it is now; what it violates."""
+        if data is None:
+            self._steps.pop(topic, None)
+            return None
+        fields = json.loads(data)
+        steps: dict[int, tuple[tuple[int, ...], bool]] = {}
+        for number, move in fields.get("moves", {}).items():
+            if step := move.get("step"):
+                steps[int(number)] = (tuple(step), bool(move.get("moves_leader")))
+        self._steps[topic] = steps
+        under_way = [(topic, each) for topic in sorted(self._steps) for each in self._steps[topic].values()]
+        replicas, partitions, leaders = self._limits
+        if partitions and len(under_way) > partitions:
+            return f"{len(under_way)} partitions are being moved, {partitions} are allowed: {under_way}"
+        moving = sum(moves_leader for _, (_, moves_leader) in under_way)
+        if leaders and moving > leaders:
+            return f"{moving} leaders are being moved, {leaders} are allowed: {under_way}"
+        for number in sorted(steps):
+            if replicas and len(fields["partitions"][str(number)]) > REPLICAS + replicas:
+                return f"{topic}-{number} has more than {replicas} replicas beside its {REPLICAS}: {fields}"
+        return None
+
+    def unfinished(
+        self, names: Mapping[str, int], ordered: Mapping[tuple[str, int], set[tuple[int, ...]]]
+    ) -> str | None:
+        """What is not over yet when everything should be, or ended as nobody wanted."""
+        for path in ("/admin/reassign_partitions", "/admin/preferred_replica_election"):
+            if (left := self._read(path)) is not None:
+                return f"{path} still holds {left.decode()}"
+        for name in sorted(names):
+            data = self._read(f"/brokers/topics/{name}")
+            assert data is not None
+            fields = json.loads(data)
+            if fields.get("moves"):
+                return f"{name} is still being moved: {fields['moves']}"
+            for number, replicas in fields["partitions"].items():
+                wanted = ordered.get((name, int(number)), {tuple(replicas)})
+                if tuple(replicas) not in wanted:
+                    return f"{name}-{number} ended as {replicas}, which nobody ordered: {sorted(wanted)}"
+        return None

@@ -1,0 +1,86 @@
+"""Replicas of a real node move between its disks by the command line, under load, over a kill -9: nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages import DescribeDisksRequest, DescribeDisksResponse, NewTopic
+from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
+from kafkalite.testing.processes import ProcessCluster
+
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
+
+NODE = BrokerId(1)
+SETTINGS = {"kafka.port": -1, "http.port": -1, "file.delete.delay.ms": 100}
+
+
+async def kafkalite(cluster: ProcessCluster, *arguments: str) -> tuple[int, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "kafkalite_cli", "admin", *arguments, "--bootstrap", ",".join(cluster.bootstrap),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+async def disks(cluster: ProcessCluster) -> DescribeDisksResponse:
+    async with AsyncClient.connect(cluster.bootstrap) as client:
+        answer = await client.ask_node(NODE, DescribeDisksRequest())
+    assert isinstance(answer, DescribeDisksResponse), answer
+    return answer
+
+
+async def test_replicas_move_under_load_and_over_a_crash(tmp_path: Path) -> None:
+    tally = Tally()
+    with ProcessCluster(tmp_path, nodes=3, settings=SETTINGS, log_dirs=2) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic(TOPIC, 4, 3, configs={"min.insync.replicas": "2"})])
+        await wait_in_sync(cluster, TOPIC, 3)
+        first, second = (tmp_path / "node-1" / f"disk-{number}" for number in (0, 1))
+        names = sorted(path.name for path in first.glob(f"{TOPIC}-*"))
+        assert len(names) == 2
+        enough = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(produce(cluster, tally, enough, rate=1_000))
+            while len(tally.acked) < 2_000:
+                await asyncio.sleep(0.05)
+            moved, crashed = names
+            code, told = await kafkalite(
+                cluster, "disk", "move", moved, "--broker", "1", "--to", str(second), "--watch"
+            )
+            assert code == 0 and f"{moved} is in {second}" in told, told
+            code, told = await kafkalite(
+                cluster, "disk", "move", crashed, "--broker", "1", "--to", str(second), "--throttle", "5000", "--json"
+            )
+            assert code == 0 and json.loads(told)["state"] in ("waiting", "copying"), told
+            while not any(move.copied_bytes for move in (await disks(cluster)).moves if move.state == "copying"):
+                await asyncio.sleep(0.05)
+            assert [path.name for path in second.glob(f"{crashed}.*-future")]
+            cluster.nodes[NODE].kill()
+            await asyncio.to_thread(cluster.restart, NODE)
+            await wait_in_sync(cluster, TOPIC, 3)
+            while not (second / crashed).exists() or (await disks(cluster)).disks[0].partitions:
+                await asyncio.sleep(0.05)
+            code, told = await kafkalite(cluster, "disk", "moves", "--broker", "1")
+            assert code == 0 and "done" in told, told
+            enough.set()
+        await wait_in_sync(cluster, TOPIC, 3)
+        for arguments, expected in (
+            ([names[0], "--broker", "1", "--to", "/nowhere"], "none of log.dirs"),
+            (["nothing-7", "--broker", "1", "--to", str(first)], "no replica on this broker"),
+        ):
+            code, told = await kafkalite(cluster, "disk", "move", *arguments)
+            assert code != 0 and expected in told and told.count("\n") == 1, told
+        while list(first.glob(f"{TOPIC}-*")) or list(second.glob("*-future")):  # the old files go
+            await asyncio.sleep(0.05)
+        found = await census(cluster, tally)
+        print(f"acked {len(tally.acked)}, longest silence {tally.longest_silence_s:.2f} s, lost {len(found.lost)}")
+        assert not tally.failed and found.clean, found

@@ -1,0 +1,94 @@
+"""Headless Chromium, driven through chromedriver's own protocol (W3C WebDriver): no package needed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+PATIENCE_S = 60
+
+
+class Browser:
+    """One window; a context manager. `width` and `height` in CSS pixels, `dark`: the scheme that pages are told."""
+
+    def __init__(self, profile: Path, *, width: int, height: int, dark: bool = False) -> None:
+        assert DRIVER is not None
+        self._driver = subprocess.Popen([DRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        assert self._driver.stdout is not None
+        port = ""
+        while not port:
+            line = self._driver.stdout.readline().decode()
+            assert line, "chromedriver has ended"
+            if "successfully on port" in line:
+                port = line.rstrip(".\n").rpartition(" ")[2]
+        self._url = f"http://127.0.0.1:{port}/session"
+        arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={profile}",
+            "--hide-scrollbars",
+        ]
+        arguments.append(f"--blink-settings=preferredColorScheme={0 if dark else 1}")
+        options = {"args": arguments, "binary": CHROMIUM}
+        wanted = {"alwaysMatch": {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}}
+        session = self._call("", {"capabilities": wanted})
+        self._url += f"/{session['sessionId']}"
+        # The size of the page itself, not of the window around it: the layout must be the same everywhere.
+        self._cdp("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._call("", method="DELETE")
+        self._driver.terminate()
+        self._driver.wait()
+        assert self._driver.stdout is not None
+        self._driver.stdout.close()
+
+    def _call(self, path: str, body: dict[str, Any] | None = None, *, method: str = "POST") -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data, {"content-type": "application/json"}, method=method)
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
+            return json.load(answer)["value"]
+
+    def _cdp(self, command: str, **parameters: Any) -> Any:
+        return self._call("/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def open(self, url: str) -> None:
+        self._call("/url", {"url": url})
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What the body of a function returns in the page."""
+        return self._call("/execute/sync", {"script": script, "args": list(arguments)})
+
+    def wait(self, script: str, *arguments: Any) -> Any:
+        """The first true value of an expression, looked at whenever the page has changed."""
+        body = """
+            const done = arguments[arguments.length - 1];
+            const look = () => { const value = (EXPRESSION); if (value) { watch.disconnect(); done(value); } };
+            const watch = new MutationObserver(look);
+            watch.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+            look();
+        """.replace("EXPRESSION", script)
+        self._call("/timeouts", {"script": PATIENCE_S * 1000})
+        return self._call("/execute/async", {"script": body, "args": list(arguments)})
+
+    def complaints(self) -> list[str]:
+        """Errors that the page has caused: uncaught exceptions, what its policy refused."""
+        log = self._call("/se/log", {"type": "browser"})
+        return [entry["message"] for entry in log if entry["level"] == "SEVERE" and "favicon" not in entry["message"]]
+
+    def screenshot(self, path: Path) -> None:
+        path.write_bytes(base64.b64decode(self._call("/screenshot", method="GET")))

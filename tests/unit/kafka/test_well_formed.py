@@ -1,0 +1,44 @@
+"""Every API in every version has an answer to whatever is well formed. (Live nodes: `bench.fuzz_kafka`.)"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka.apis import OFFERED
+from kafkalite.kafka.codec import decode, encode
+from kafkalite.kafka.refusals import refuse
+from kafkalite.kafka.schema import schemas
+from kafkalite.testing.kafka_messages import TOPICS, MessageMaker
+
+ROUNDS = 12
+
+
+@pytest.mark.parametrize("name", sorted(OFFERED))
+async def test_every_version_answers(make_broker: Any, name: str) -> None:
+    broker = await make_broker(max_partitions_per_topic=50)
+    for topic in TOPICS[:2]:
+        await broker.create(topic, 2)
+    client = await broker.client()
+    schema = schemas()[name + "Request"]
+    for version in schema.versions:
+        for number in range(ROUNDS):
+            source = random.Random(f"{name}/{version}/{number}")
+            message = MessageMaker(source, schema, version, waits=(-1, 0, 1)).message()
+            if name == "Produce":
+                message.acks = source.choice((-1, 1))  # without acks there is no answer
+            answer = await client.ask(message, version)
+            assert type(answer).__name__ == name + "Response"
+
+
+@pytest.mark.parametrize("name", sorted(OFFERED))
+def test_every_version_can_be_refused_as_a_whole(name: str) -> None:
+    schema = schemas()[name + "Request"]
+    for version in schema.versions:
+        for number in range(ROUNDS):
+            message = MessageMaker(random.Random(f"{name}/{version}/{number}"), schema, version).message()
+            data = encode(refuse(name, message, version, ErrorCode.REQUEST_TIMED_OUT, "why"), version)
+            assert type(decode(name + "Response", version, data)).__name__ == name + "Response"

@@ -1,0 +1,74 @@
+"""Settings of brokers that change while nodes run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.config import BROKER_KEYS, BrokerConfig, check_dynamic, is_dynamic, with_dynamic
+from kafkalite.errors import ConfigError, ErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.rpc.messages import AlterConfigsRequest, AlterConfigsResponse, NewTopic
+from kafkalite.testing.cluster import Cluster, cluster
+
+
+async def settled(running: Cluster, condition: Callable[[BrokerConfig], bool], nodes: tuple[int, ...]) -> None:
+    while not all(condition(running.nodes[node].config) for node in nodes):
+        await asyncio.sleep(0.01)
+
+
+async def test_a_change_reaches_running_nodes_and_goes_again() -> None:
+    async with cluster(2) as running, AsyncClient.connect(running.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 1, 2), NewTopic("own", 1, 2, configs={"min.insync.replicas": "1"})])
+
+        async def alter(name: str, changes: dict[str, str], deletions: tuple[str, ...] = ()) -> int:
+            request = AlterConfigsRequest("brokers", name, changes, deletions)
+            return (await client.order(request, AlterConfigsResponse)).error
+
+        def insync(topic: str) -> set[int]:
+            hosted = [node.replicas.partition(TopicPartition(topic, 0)) for node in running.nodes.values()]
+            return {each.leader.min_insync_replicas for each in hosted if each is not None and each.leader is not None}
+
+        assert await alter("<default>", {"min.insync.replicas": "2", "max.connections": "50"}) == 0
+        assert await alter("1", {"max.connections": "60"}) == 0
+        await settled(running, lambda config: config.topic.min_insync_replicas == 2, (1, 2))
+        await settled(running, lambda config: config.max_connections == 60, (1,))
+        await settled(running, lambda config: config.max_connections == 50, (2,))
+        assert (insync("t"), insync("own")) == ({2}, {1})  # applied to what is led now; a topic's own word is stronger
+        assert running.nodes[1].rpc.max_connections == 60
+
+        assert await alter("<default>", {"num.partitions": "7"}) == ErrorCode.INVALID_CONFIG  # needs a restart
+        assert await alter("<default>", {"no.such": "7"}) == ErrorCode.INVALID_CONFIG
+        assert await alter("<default>", {"max.connections": "0"}) == ErrorCode.INVALID_CONFIG
+        assert await alter("<default>", {}, ("min.insync.replicas", "max.connections")) == 0
+        await settled(running, lambda config: config.topic.min_insync_replicas == 1, (1, 2))
+        await settled(running, lambda config: config.max_connections == 10_000, (2,))
+        assert insync("t") == {1} and running.nodes[1].config.max_connections == 60
+
+        # What holds at the start holds after a restart as well: it is in ZooKeeper.
+        await running.stop_node(1)
+        await running.start_node(1)
+        assert running.nodes[1].config.max_connections == 60
+
+
+def test_layers() -> None:
+    static = BrokerConfig(max_connections=5)
+    assert with_dynamic(static, {}, {}) is static
+    both = with_dynamic(static, {"max.connections": "6", "log.retention.ms": "1"}, {"max.connections": "7"})
+    assert (both.max_connections, both.topic.retention_ms) == (7, 1)
+    # Written by hand: what cannot be used is left out, the rest holds.
+    assert with_dynamic(
+        static, {"max.connections": "many", "broker.id": "9", "x": "y", "segment.ms": "8"}
+    ) == with_dynamic(static, {"segment.ms": "8"})
+    assert not is_dynamic("broker.id") and is_dynamic("message.max.bytes")
+    for key in ("broker.id", "nothing"):
+        with pytest.raises(ConfigError):
+            check_dynamic(key, "1")
+
+
+def test_whoever_is_marked_as_dynamic_is_applied() -> None:
+    """A new dynamic key of brokers needs a line in Node._take_dynamic_config, or to be read where it is used."""
+    assert {key for key in BROKER_KEYS if is_dynamic(key)} == {"max.connections", "producer.id.expiration.ms"}

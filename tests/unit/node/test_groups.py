@@ -1,0 +1,170 @@
+"""Consumer groups over RPC: membership with commits, administration, and the verbs on top."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.groups import Groups, Membership, range_assignment
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.node.group_api import assigned_partitions, assignment, subscribed, subscription
+from kafkalite.rpc.messages import NewTopic, Subscription
+from kafkalite.testing.cluster import ThreadedCluster
+from tests.cluster.running import environment
+
+ROOT = Path(__file__).parents[3]
+_QUICK = {"group.min.session.timeout.ms": 1000, "group.initial.rebalance.delay.ms": 0}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ThreadedCluster]:
+    with ThreadedCluster(3, settings=_QUICK) as cluster:
+        yield cluster
+
+
+def cli(running: ThreadedCluster, *arguments: str, stdin: bytes = b"") -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalite_cli", *arguments],
+        input=stdin, capture_output=True, timeout=120, check=False,
+        env=environment(KAFKALITE_BOOTSTRAP=",".join(running.bootstrap)),
+    )  # fmt: skip
+    return done.returncode, done.stdout.decode() + (done.stderr.decode() if done.returncode else "")
+
+
+def cli_json(running: ThreadedCluster, *arguments: str) -> Any:
+    code, out = cli(running, *arguments, "--json")
+    assert code == 0, out
+    return json.loads(out)
+
+
+# --- sharing out ------------------------------------------------------------------------------------------
+
+
+@given(
+    st.dictionaries(st.sampled_from("abcd"), st.sets(st.sampled_from(["x", "y", "z"]), min_size=1), min_size=1),
+    st.fixed_dictionaries({topic: st.integers(0, 9) for topic in ("x", "y", "z")}),
+)
+def test_range_gives_every_partition_to_one_subscriber(wanted: dict[str, set[str]], counts: dict[str, int]) -> None:
+    members = [Subscription(member, tuple(sorted(topics))) for member, topics in wanted.items()]
+    shares = range_assignment(members, counts)
+    assert shares.keys() == wanted.keys()
+    given_out = [partition for share in shares.values() for partition in share]
+    topics = set().union(*wanted.values())
+    assert sorted(given_out) == [(topic, n) for topic in sorted(topics) for n in range(counts[topic])]
+    for member, share in shares.items():
+        assert {topic for topic, _ in share} <= wanted[member]
+    for topic in topics:
+        sizes = [sum(t == topic for t, _ in shares[member]) for member in wanted if topic in wanted[member]]
+        assert max(sizes) - min(sizes) <= 1
+
+
+def test_the_consumer_protocol_is_kafkas() -> None:
+    assert subscription(["orders"]) == b"\0\0" + b"\0\0\0\1" + b"\0\6orders" + b"\xff\xff\xff\xff"
+    assert subscribed(subscription(["a", "b"])) == ("a", "b")
+    assert subscribed(b"") == () and subscribed(b"\0\0\xff") == ()
+    shares = (("a", 0), ("a", 2), ("b", 1))
+    assert assigned_partitions(assignment(shares)) == shares
+    assert assigned_partitions(b"") == ()
+
+
+# --- members ----------------------------------------------------------------------------------------------
+
+
+async def test_members_share_and_take_over(running: ThreadedCluster) -> None:
+    async with AsyncClient.connect(running.bootstrap) as client, AsyncClient.connect(running.bootstrap) as other:
+        await client.create_topics([NewTopic("shared", 4, 3)])
+        groups = Groups(client)
+        first = Membership(client, groups, "pair", ["shared"])
+        await first.join()
+        assert len(first.partitions) == 4
+        second = Membership(other, Groups(other), "pair", ["shared"])
+        joining = asyncio.create_task(second.join())
+        await first.is_stale.wait()  # a heartbeat says so
+        await first.join()
+        await joining
+        assert sorted([*first.partitions, *second.partitions]) == [TopicPartition("shared", n) for n in range(4)]
+        assert (len(first.partitions), len(second.partitions)) == (2, 2)
+
+        mine = first.partitions[0]
+        assert await first.commit({mine: 7})
+        assert (await second.committed())[mine] == 7
+        # While it has members nobody else sets its offsets, or deletes it.
+        for attempt in (groups.commit("pair", {mine: 0}), groups.delete("pair")):
+            with pytest.raises(ApiError) as refused:
+                await attempt
+            assert refused.value.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.NON_EMPTY_GROUP)
+        await first.leave()
+        await second.is_stale.wait()
+        assert await second.commit({mine: 9})  # what it has read counts until it has joined again
+        stale = second.generation
+        await second.join()
+        second.generation, present = stale, second.generation
+        assert not await second.commit({mine: 0})
+        second.generation = present
+        assert (await second.committed())[mine] == 9
+        assert len(second.partitions) == 4
+        _, told = await groups.describe("pair")
+        assert (told.state, told.protocol, len(told.members)) == ("Stable", "range", 1)
+        assert set(told.members[0].partitions) == {("shared", n) for n in range(4)}
+        await second.leave()
+
+
+# --- verbs ------------------------------------------------------------------------------------------------
+
+
+def test_consume_in_a_group_goes_on_where_it_was(running: ThreadedCluster) -> None:
+    assert cli(running, "admin", "create-topic", "lines", "--partitions", "3", "--replication-factor", "3")[0] == 0
+    cli(running, "produce", "lines", stdin=b"".join(b"%d\n" % n for n in range(30)))
+    take = ("consume", "lines", "--group", "readers", "--from", "beginning")
+    code, first = cli(running, *take, "--max", "10")
+    assert (code, len(first.split())) == (0, 10)
+    code, rest = cli(running, *take, "--exit-at-end")
+    assert code == 0
+    assert sorted(map(int, (first + rest).split())) == list(range(30))  # nothing lost, nothing twice
+
+    listed = cli_json(running, "admin", "groups", "list")["groups"]
+    assert [(g["group"], g["state"]) for g in listed if g["group"] == "readers"] == [("readers", "Empty")]
+    described = cli_json(running, "admin", "groups", "describe", "readers")
+    assert sum(row["offset"] for row in described["offsets"]) == 30
+    assert {row["lag"] for row in described["offsets"]} == {0}
+
+    shown = cli_json(running, "admin", "groups", "reset-offsets", "readers", "--to-earliest")
+    assert not shown["executed"] and {row["after"] for row in shown["offsets"]} == {0}
+    same = cli_json(running, "admin", "offsets", "get", "readers")
+    assert sum(row["offset"] for row in same["offsets"]) == 30  # only shown
+    cli_json(running, "admin", "groups", "reset-offsets", "readers", "--shift-by", "-2", "--execute")
+    again = cli(running, *take, "--exit-at-end")[1]
+    assert len(again.split()) == sum(min(2, row["offset"]) for row in same["offsets"])
+    cli_json(running, "admin", "offsets", "set", "readers", "lines-0=1", "lines-1=")
+    kept = cli_json(running, "admin", "offsets", "get", "readers")["offsets"]
+    assert {(row["partition"], row["offset"]) for row in kept if row["partition"] < 2} == {(0, 1)}
+
+    assert cli_json(running, "admin", "groups", "delete", "readers") == {"deleted": ["readers"]}
+    for verb in ("describe", "delete"):
+        code, text = cli(running, "admin", "groups", verb, "readers")
+        assert (code, text.count("\n")) == (2, 1) and "GROUP_ID_NOT_FOUND" in text
+
+
+def test_completion_completes() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        done = subprocess.run(
+            [sys.executable, "-m", "kafkalite_cli", "completion", shell],
+            capture_output=True, check=True, timeout=60, env=environment(),
+        )  # fmt: skip
+        assert b"_KAFKALITE_COMPLETE" in done.stdout
+    asked = environment(_KAFKALITE_COMPLETE="bash_complete", COMP_WORDS="kafkalite admin gro", COMP_CWORD="2")
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalite_cli"], capture_output=True, check=False, timeout=60, env=asked
+    )
+    assert done.stdout.decode().strip() == "plain,groups"
