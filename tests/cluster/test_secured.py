@@ -33,7 +33,7 @@ from tests.support.secured import PASSWORDS, SECRETS, ZOOKEEPER_AUTH, SecuredClu
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(400)]
 
-_STRANGERS = 1500
+_STRANGERS = 300
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ async def test_a_client_that_says_it_is_node_2(cluster: SecuredCluster) -> None:
     (await say_hello(cluster, "node", 2)).abort("enough")
 
 
-async def test_strangers_by_the_thousand(cluster: SecuredCluster) -> None:
+async def test_strangers_by_the_hundred(cluster: SecuredCluster) -> None:
     """Half handshakes and plain text on the TLS ports; meanwhile a client is served, and the log stays readable."""
     silent: list[socket.socket] = []
     log = cluster.nodes[1].log_path
@@ -116,7 +116,7 @@ async def test_strangers_by_the_thousand(cluster: SecuredCluster) -> None:
                 host, _, port = str(cluster.nodes[1].ready[name]).rpartition(":")
                 silent.append(socket.create_connection((host, int(port)), 20))
                 silent[-1].sendall((b"\x16\x03\x01\x02\x00\x01\x00", b"GET / HTTP/1.1\r\n\r\n", b"")[number // 3 % 3])
-                if number % 300 == 299:
+                if number % 60 == 59:
                     assert (await client.metadata(["t"], timeout_s=30)).topics
                     (await say_hello(cluster, "admin")).abort("served")
     finally:
@@ -215,3 +215,4 @@ def test_a_node_that_cannot_prove_itself_says_why(tmp_path: Path, cluster: Secur
     stranger._arguments += ["--set", "ssl.keystore.location=/nowhere.pem"]
     with pytest.raises(ProcessFailed, match="No such file"):
         stranger.start()
+    stranger.kill()  # closes its pipe

@@ -16,10 +16,18 @@ import pytest
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
-from kafkalite.errors import ErrorCode, KafkaliteError
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import BrokerId
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages import NewTopic, PartitionMetadata, ProducePartition, ProduceRequest, ProduceResponse
+from kafkalite.rpc.messages import (
+    NewTopic,
+    PartitionMetadata,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    StatusRequest,
+    StatusResponse,
+)
 from tests.support.secured import PASSWORDS, SecuredCluster
 
 from .conftest import seen_by
@@ -30,6 +38,7 @@ SCRIPT = Path(__file__).parent / "clients" / "confluent_rights.py"
 USERS = ("alice", "bob", "mallory")
 SETTINGS = {"authorizer.enabled": "true", "super.users": "User:admin", "min.insync.replicas": 2, "quota.window.num": 2}
 FOREIGN, NATIVE = 2000, 600
+NATIVE_SHARE = 700
 REFUSED = "TOPIC_AUTHORIZATION_FAILED"
 
 
@@ -109,6 +118,13 @@ async def read_natively(cluster: SecuredCluster, user: str, count: int) -> list[
     return values
 
 
+async def in_a_group(cluster: SecuredCluster, user: str, code: int = 0) -> str:
+    """What the native client reads as a member of bob's group."""
+    options = ("--group", "auditors", "--from", "beginning", "--max", str(NATIVE_SHARE), "--format", "{value}\n")
+    config = cluster.client_config(user)
+    return await asyncio.to_thread(cluster.command, "consume", "ledger", *options, client_config=config, code=code)
+
+
 async def test_three_users_and_a_leader_that_dies(python_clients: Path, cluster: SecuredCluster) -> None:
     await in_sync(cluster)
     await known_everywhere(cluster)
@@ -136,10 +152,13 @@ async def test_three_users_and_a_leader_that_dies(python_clients: Path, cluster:
     cluster.nodes[victim].kill()
     await asyncio.to_thread(cluster.restart, int(victim))
     await in_sync(cluster)
-    # bob reads all of it once, in his group and without one.
+    # bob reads all of it once: in his group, the first part natively and the rest with librdkafka, and without a group.
     expected = sorted([*acked, *(f"c-{number}" for number in range(FOREIGN))])
-    seen = await seen_by(arguments(python_clients, cluster, "bob", "read", "auditors", str(len(expected))))
-    assert (sorted(seen["values"]), seen["errors"]) == (expected, [])
+    first = (await in_a_group(cluster, "bob")).split()
+    assert len(first) == NATIVE_SHARE
+    left = str(len(expected) - NATIVE_SHARE)
+    seen = await seen_by(arguments(python_clients, cluster, "bob", "read", "auditors", left))
+    assert (sorted([*first, *seen["values"]]), seen["errors"]) == (expected, [])
     assert sorted(await read_natively(cluster, "bob", len(expected))) == expected
     # Nobody may do more than that.
     for user, groups in (("bob", ["GROUP_AUTHORIZATION_FAILED"]), ("mallory", ["GROUP_AUTHORIZATION_FAILED"])):
@@ -148,6 +167,15 @@ async def test_three_users_and_a_leader_that_dies(python_clients: Path, cluster:
         assert await is_refused(cluster, user)
     seen = await seen_by(arguments(python_clients, cluster, "mallory", "read", "auditors", "1"))
     assert seen == {"values": [], "errors": ["GROUP_AUTHORIZATION_FAILED"]}
+    assert "AUTHORIZATION_FAILED" in await in_a_group(cluster, "mallory", code=1)
+    # Nodes may look at each other; who may not describe the cluster may not look at them.
+    async with native(cluster, "admin") as client:
+        status = await client.order(StatusRequest(), StatusResponse)
+        assert [(each.broker_id, each.error) for each in status.brokers] == [(1, ""), (2, ""), (3, "")]
+    async with native(cluster, "mallory") as client:
+        with pytest.raises(ApiError) as refused:
+            await client.order(StatusRequest(), StatusResponse)
+        assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     async with native(cluster, "mallory") as client:
         assert (await client.metadata()).topics == ()
         (created,) = await client.create_topics([NewTopic("mine", 1, 1)])
