@@ -18,7 +18,7 @@ from kafkalite.log.flushing import Flusher
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import AbortedTransaction
 from kafkalite.log.local_log import LocalLog
-from kafkalite.log.producer_state import PreparedAppend, ProducerEntry, ProducerStates
+from kafkalite.log.producer_state import CompletedTransaction, PreparedAppend, ProducerEntry, ProducerStates
 from kafkalite.log.reading import ReadInfo, aborted_transactions, offset_for_timestamp, read_batches, sound_prefix
 from kafkalite.log.recovery import LogParts, load_snapshot, replay
 from kafkalite.log.retention import SegmentFacts, segments_to_delete
@@ -245,6 +245,8 @@ class PartitionLog:
                 segment = local.segments[-1]
                 is_new, count = place_for(config, segment, batches, bases, first, append_time)
                 if is_new:
+                    if first and prepared is not None:  # the snapshot at the segment's end has what the segment has
+                        self._note_ended(self._producers.apply_until(prepared, bases[first]))
                     segment = self._roll(bases[first])
                 before = segment.size
                 newest = local.write(batches, bases, buffers, first, first + count, append_time, interval)
@@ -257,15 +259,20 @@ class PartitionLog:
             if self.log_end_offset > start:  # an earlier segment took its part: all or nothing
                 with local.io("undoing an append"):
                     self._cut_to(start)
+                    self._reload_producers()
             raise self.storage_error("append", error) from error
         if prepared is not None:
-            for done, stable in self._producers.apply(prepared):
-                entry = AbortedTransaction(done.producer_id, done.first_offset, done.last_offset, stable)
-                local.segments[local.segment_number(done.last_offset)].add_aborted(entry)
+            self._note_ended(self._producers.apply(prepared))
         flusher = self._flusher
         if flusher.unflushed_since_ms is None:
             flusher.unflushed_since_ms = self._now_ms()
         return AppendInfo(bases[0], self.log_end_offset - 1, max_timestamp, append_time, len(batches), total)
+
+    def _note_ended(self, aborted: list[tuple[CompletedTransaction, int]]) -> None:
+        local = self._local
+        for done, stable in aborted:
+            entry = AbortedTransaction(done.producer_id, done.first_offset, done.last_offset, stable)
+            local.segments[local.segment_number(done.last_offset)].add_aborted(entry)
 
     def _roll(self, base_offset: int) -> Segment:
         """Close the active segment and begin the next. Raises OSError."""

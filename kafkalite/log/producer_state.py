@@ -93,9 +93,11 @@ class CompletedTransaction:
 class PreparedAppend:
     """The entries as they will be once the append is in the log."""
 
-    __slots__ = ("completed", "entries", "started")
+    __slots__ = ("batches", "completed", "entries", "started")
 
     def __init__(self) -> None:
+        #: What was prepared, in order: header, base offset, marker.
+        self.batches: list[tuple[BatchHeader, int, EndTransactionMarker | None]] = []
         self.entries: dict[int, ProducerEntry] = {}
         self.started: list[tuple[int, int]] = []
         self.completed: list[CompletedTransaction] = []
@@ -170,6 +172,7 @@ class ProducerStates:
                 _check_sequence(entry, header)
             self._add_batch(prepared, entry, header, base_offset, replicated=replicated)
         prepared.entries[header.producer_id] = entry
+        prepared.batches.append((header, base_offset, marker))
 
     @staticmethod
     def _add_batch(
@@ -229,6 +232,24 @@ class ProducerStates:
             self._completed[done.first_offset] = done.last_offset
             if done.aborted:
                 aborted.append((done, next(iter(self._open), done.last_offset + 1)))
+        return aborted
+
+    def apply_until(self, prepared: PreparedAppend, offset: int) -> list[tuple[CompletedTransaction, int]]:
+        """The batches below `offset` are in the log, the others not yet: those stay in `prepared`. Returns as `apply`.
+
+        For the snapshot at a segment's end that an append goes beyond.
+        """
+        part, rest = PreparedAppend(), PreparedAppend()
+        batches = prepared.batches
+        for header, base, marker in batches:
+            if base < offset:
+                self.prepare(part, header, base, marker, from_client=False, replicated=True)
+        aborted = self.apply(part)
+        for header, base, marker in batches:
+            if base >= offset:
+                self.prepare(rest, header, base, marker, from_client=False, replicated=True)
+        prepared.batches, prepared.entries = rest.batches, rest.entries
+        prepared.started, prepared.completed = rest.started, rest.completed
         return aborted
 
     # --- what readers may see -------------------------------------------------------------------

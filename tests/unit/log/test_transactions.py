@@ -48,6 +48,30 @@ def test_the_last_five_batches_of_a_producer_are_deduplicated_on_every_replica()
         assert log.log_end_offset == 8
 
 
+@pytest.mark.checklist("F25")
+def test_a_segment_that_ends_within_an_append_has_its_producers_in_the_snapshot() -> None:
+    """A follower's append holds many batches. What is behind the roll was once missing in the snapshot at the roll."""
+    leader = make_log(MemoryDisk())
+    for sequence in range(40):
+        write(leader, 7, sequence)
+        write(leader, 8, sequence, transactional=False)
+    end(leader, 7, commit=False)
+    write(leader, 9, 0)
+    disk = MemoryDisk()
+    follower = make_log(disk, segment_bytes=1024)
+    follower.append_as_follower(everything(leader))
+    assert follower.segment_count > 2
+    expected = {producer: entry.batches for producer, entry in leader.active_producers().items()}
+    again = reopen(disk, clean=False, recovery_point=follower.segments[-1].base_offset, segment_bytes=1024)
+    for log in (follower, again):
+        assert {producer: entry.batches for producer, entry in log.active_producers().items()} == expected
+        assert log.first_unstable_offset == leader.first_unstable_offset
+        assert log.aborted_transactions(0, 99) == leader.aborted_transactions(0, 99)
+        log.truncate_to(log.segments[2].base_offset)
+        cut = {number: entry.last_sequence for number, entry in log.active_producers().items()}
+        assert sum(last + 1 for last in cut.values()) == log.log_end_offset
+
+
 def test_an_older_epoch_is_fenced_and_a_newer_one_starts_at_zero() -> None:
     log = make_log(MemoryDisk())
     write(log, 7, 0, epoch=3)
