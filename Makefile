@@ -67,9 +67,10 @@ rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then
 	$(PY) -m bench.rolling --rounds 10
 	$(PY) -m bench.rolling --rounds 10 --old $(OLD)
 
-bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions
+bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partitions, a move
 	$(PY) -m bench.throughput
 	$(PY) -m bench.failover
+	$(PY) -m bench.moves
 	$(PY) -m bench.silence
 
 dist: $(VENV)/.complete ## wheel and sdist in dist/, and a clean environment that sees them serve

@@ -19,11 +19,15 @@ from kafkalite.rpc.messages import (
 )
 from kafkalite_cli.output import Output, client_options, connect, run_async
 
+#: Partitions and brokers are 32-bit on the wire; int() also refuses thousands of digits, in words for programmers.
+MAX_ID = 2**31 - 1
+
 
 def parse_partition(text: str) -> TopicPartition:
     """ "t-0". Raises click.BadParameter."""
     topic, dash, number = text.rpartition("-")
-    if not dash or not topic or not (number.isascii() and number.isdigit()):
+    is_number = number.isascii() and number.isdigit() and len(number) <= 10 and int(number) <= MAX_ID
+    if not dash or not topic or not is_number:
         raise click.BadParameter(f"{text!r} is not TOPIC-PARTITION")
     return TopicPartition(topic, int(number))
 
@@ -34,6 +38,8 @@ def parse_brokers(text: str, hint: str) -> tuple[BrokerId, ...]:
         brokers = tuple(BrokerId(int(each)) for each in text.split(","))
     except ValueError:
         raise click.BadParameter(f"{text!r} is not BROKER,…", param_hint=hint) from None
+    if not all(0 <= broker <= MAX_ID for broker in brokers):
+        raise click.BadParameter(f"{text!r}: not a broker id", param_hint=hint)
     if len(set(brokers)) != len(brokers):
         raise click.BadParameter(f"{text!r}: a broker twice", param_hint=hint)
     return brokers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import click
 
@@ -23,7 +23,7 @@ from kafkalite.rpc.messages import (
 )
 from kafkalite_cli.move_progress import show, watch
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
-from kafkalite_cli.partitions import parse_brokers, parse_partition, refuse
+from kafkalite_cli.partitions import MAX_ID, parse_brokers, parse_partition, refuse
 
 
 @click.group("reassign")
@@ -175,6 +175,10 @@ def _ids(brokers: Sequence[int]) -> str:
 # --- execute -------------------------------------------------------------------------------------
 
 
+def _is_id(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= MAX_ID
+
+
 def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """A plan file: Kafka's JSON. Raises click.BadParameter."""
 
@@ -182,12 +186,14 @@ def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         return click.BadParameter(f"{path}: {reason}", param_hint="PLAN")
 
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text(encoding="utf-8")
         value = json.loads(text)
     except OSError as error:
         raise bad(error.strerror or "cannot be read") from None
-    except ValueError as error:
-        raise bad(f"not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise bad(f"not JSON: {error}" if Path(path).stat().st_size else "the file is empty") from None
+    if isinstance(value, dict) and value.get("version", 1) != 1:
+        raise bad(f"version {value['version']!r} is not 1")
     items = value.get("partitions") if isinstance(value, dict) else None
     if not isinstance(items, list) or not items:
         raise bad("no partitions in it")
@@ -197,9 +203,9 @@ def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         if not isinstance(item, dict):
             raise bad(f"{where} is not an object")
         topic, number, replicas = item.get("topic"), item.get("partition"), item.get("replicas")
-        if not isinstance(topic, str) or not isinstance(number, int) or isinstance(number, bool):
+        if not isinstance(topic, str) or not topic.isprintable() or not _is_id(number):
             raise bad(f"{where}: topic or partition is missing")
-        if not isinstance(replicas, list) or not replicas or not all(type(each) is int for each in replicas):
+        if not isinstance(replicas, list) or not replicas or not all(map(_is_id, replicas)):
             raise bad(f"{where}: replicas is not a list of brokers")
         partition = TopicPartition(topic, number)
         if partition in targets:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
+from itertools import takewhile
 
+import click
 import pytest
 
 from kafkalite.config import load
 from kafkalite.rpc.messages import by_kind
 from kafkalite_cli.docs import PAGES, ROOT, rpc_api
+from kafkalite_cli.main import cli
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
@@ -32,3 +37,46 @@ def test_links_between_pages_lead_somewhere() -> None:
         for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             if "://" not in target:
                 assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+#: Ends a command's own arguments.
+_SHELL = ("|", ">", "&")
+
+
+def commands(page: str) -> Iterator[list[str]]:
+    """Arguments of each `kafkalite` in the page's blocks of code, pipes taken apart."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        for line in block.replace("\\\n", " ").splitlines():
+            if re.match(r"(\$ )?(.* \| )?kafkalite ", line):
+                words = shlex.split(line.removeprefix("$ "), comments=True)
+                yield list(takewhile(lambda word: word not in _SHELL, words[words.index("kafkalite") + 1 :]))
+
+
+def parse(arguments: list[str]) -> list[str]:
+    """The path of the command; all of its arguments are taken, none is carried out. Raises click.UsageError."""
+    command: click.Command = cli
+    context = click.Context(cli)
+    path: list[str] = []
+    while isinstance(command, click.Group):
+        path.append(arguments[len(path)])
+        found = command.get_command(context, path[-1])
+        assert found is not None, arguments
+        command = found
+    command.make_context(path[-1], arguments[len(path) :], parent=context)
+    return path
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))])
+def test_every_command_in_a_block_exists_with_its_options(page: str) -> None:
+    for arguments in commands(page):
+        if arguments != ["--version"]:
+            parse(arguments)
+
+
+def test_each_verb_about_partitions_is_shown() -> None:
+    shown = {" ".join(parse(arguments)) for arguments in commands("docs/partitions.md")}
+    verbs = {f"admin reassign {verb}" for verb in ("plan", "execute", "status", "list", "cancel")}
+    assert shown >= verbs | {f"admin {verb}" for verb in ("add-partitions", "remove-partitions", "elect")}
+    main = {" ".join(parse(arguments)) for arguments in commands("README.md")}
+    assert main >= {f"admin reassign {verb}" for verb in ("plan", "execute", "status")}

@@ -1,0 +1,131 @@
+"""Orders that are wrong: one line that says why, exit code 2, and nothing is changed. Against running nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.testing.processes import ProcessCluster
+from tests.cluster.running import QUICK, Outcome, create_topic, eye, kafkalite, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
+
+HUGE = 10**30
+GOOD = {"topic": "t", "partition": 1, "replicas": [3, 1]}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
+    """Three nodes, and a topic t with two partitions of two replicas."""
+    with ProcessCluster(tmp_path_factory.mktemp("bad-plans"), settings=QUICK) as made:
+        asyncio.run(create_topic(made, "t", assignment={0: (1, 2), 1: (2, 3)}))
+        yield made
+
+
+def standing(cluster: ProcessCluster) -> list[Any]:
+    """What an order could change: the topic, its states, orders, settings; with versions."""
+    with eye(cluster.zookeeper_connect) as zk:
+        paths = [
+            "/brokers/topics/t",
+            "/brokers/topics/u",
+            *(f"/brokers/topics/t/partitions/{number}/state" for number in (0, 1)),
+        ]
+        paths += ["/admin/reassign_partitions", "/config/brokers/<default>", "/admin/preferred_replica_election"]
+        return [(zk.text(path), stat and stat.version) for path in paths for stat in [zk.stat(path)]]
+
+
+def refused(cluster: ProcessCluster, *arguments: str) -> str:
+    """The one line."""
+    before = standing(cluster)
+    outcome: Outcome = kafkalite("admin", *arguments, bootstrap=cluster.bootstrap)
+    assert outcome.code == 2, outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith("kafkalite")
+    assert outcome.err.count("\n") == 1, outcome.err
+    assert standing(cluster) == before
+    return outcome.err
+
+
+def move(**wrong: Any) -> str:
+    """A plan with a good line and one that is good but for this."""
+    bad = {"topic": "t", "partition": 0, "replicas": [2, 3]} | wrong
+    return json.dumps({"version": 1, "partitions": [GOOD, bad]})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (move(replicas=[1, 9]), "t-0: brokers that are not alive: [9]; nothing was changed"),
+        (move(replicas=[1, 1]), "t-0: a broker twice in [1, 1]; nothing was changed"),
+        (move(replicas=[1, 2, 3]), "t-0 has 2 replicas, the order 3; nothing was changed"),
+        (move(partition=7), "there is no partition t-7; nothing was changed"),
+        (move(topic="no"), "there is no partition no-0; nothing was changed"),
+        (move(partition=1), "t-1 is there twice"),
+        (move(replicas=[]), "partitions[1]: replicas is not a list of brokers"),
+        (move(replicas=[1, HUGE]), "partitions[1]: replicas is not a list of brokers"),
+        (move(replicas=[1, -1]), "partitions[1]: replicas is not a list of brokers"),
+        (move(partition=HUGE), "partitions[1]: topic or partition is missing"),
+        (move(topic="two\nlines"), "partitions[1]: topic or partition is missing"),
+        ("", "the file is empty"),
+        ("moves: all", "not JSON: "),
+        ("[" * 100_000, "not JSON: "),
+        ("\udcff", "not JSON: "),
+        ("[]", "no partitions in it"),
+        ('{"version": 1, "partitions": []}', "no partitions in it"),
+        (json.dumps({"version": 2, "partitions": [GOOD]}), "version 2 is not 1"),
+    ],
+    ids=lambda value: value[:30] if "partitions[" in value or " " in value[:12] else None,
+)
+def test_a_bad_plan(cluster: ProcessCluster, tmp_path: Path, text: str, says: str) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_bytes(text.encode(errors="surrogateescape"))
+    # Limits belong to the order: those of a refused one are not written either.
+    assert says in refused(cluster, "reassign", "execute", str(plan), "--max-partitions", "1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("reassign", "execute", "no-such-file.json"), "No such file"),
+        (("reassign", "plan", "--brokers", "1,9"), "9"),
+        (("reassign", "plan", "--brokers", f"1,{HUGE}"), "not a broker id"),
+        (("reassign", "plan", "--brokers", "1,1"), "a broker twice"),
+        (("reassign", "plan", "--drain-broker", "1", "--topic", "no"), "there is no topic 'no'"),
+        (("reassign", "cancel", "t-9"), "t-9"),
+        (("reassign", "cancel", f"t-{HUGE}"), "is not TOPIC-PARTITION"),
+        (("elect", "--unclean", f"t-{HUGE}"), "is not TOPIC-PARTITION"),
+        (("add-partitions", "t", "--assignment", "1,9"), "9"),
+        (("add-partitions", "t", "--assignment", f"1,{HUGE}"), "not a broker id"),
+        (("add-partitions", "no", "--count", "1"), "there is no topic 'no'"),
+        (("remove-partitions", "t", "--count", "2"), "t"),
+    ],
+    ids=lambda value: " ".join(value)[:50] if isinstance(value, tuple) else "",
+)
+def test_a_bad_command(cluster: ProcessCluster, arguments: tuple[str, ...], says: str) -> None:
+    assert says in refused(cluster, *arguments)
+
+
+def test_a_second_order(cluster: ProcessCluster, tmp_path: Path) -> None:
+    """Refused while the first is under way, which goes on as it was."""
+    plan = tmp_path / "plan.json"
+    asyncio.run(create_topic(cluster, "u", assignment={0: (1, 2)}))
+    records = b"".join(b"%01000d\n" % number for number in range(300))
+    assert kafkalite("produce", "u", bootstrap=cluster.bootstrap, stdin=records).code == 0
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "u", "partition": 0, "replicas": [1, 3]}]}))
+    first = kafkalite("admin", "reassign", "execute", str(plan), "--throttle", "500", bootstrap=cluster.bootstrap)
+    assert first.code == 0, first
+    wait_until(lambda: under_way(cluster), "the first order's step")
+    plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "u", "partition": 0, "replicas": [2, 3]}]}))
+    line = refused(cluster, "reassign", "execute", str(plan), "--max-replicas", "1")
+    assert "u-0 is being reassigned already; nothing was changed (REASSIGNMENT_IN_PROGRESS)" in line
+    assert [each["target"] for each in under_way(cluster)] == [[1, 3]]
+
+
+def under_way(cluster: ProcessCluster) -> Any:
+    """The current batch."""
+    return kafkalite("admin", "reassign", "list", "--json", bootstrap=cluster.bootstrap).json["current_batch"]
