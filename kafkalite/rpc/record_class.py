@@ -19,7 +19,7 @@ def dataclass(*, frozen: Literal[True], slots: Literal[True]) -> Callable[[type]
     """The decorator. Fields have a plain default or none; there is no `__post_init__`."""
 
     def make(cls: type) -> type:
-        made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
+        made: type = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
         for name, method in _SHARED.items():
             if name not in cls.__dict__:
                 setattr(made, name, method)
@@ -76,7 +76,7 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(f'{field.name}={value!r}' for field, value in pairs)})"
 
 
-def _eq(self: Any, other: object) -> bool:
+def _eq(self: Any, other: object) -> Any:
     if other.__class__ is not self.__class__:
         return NotImplemented
     return _values_of(self) == _values_of(other)
