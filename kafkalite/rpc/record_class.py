@@ -16,7 +16,7 @@ _MISSING = dataclasses.MISSING
 
 
 def dataclass(*, frozen: Literal[True], slots: Literal[True]) -> Callable[[type], type]:
-    """The decorator. Fields have a plain default or none; there is no `__post_init__`."""
+    """The decorator. Fields have a plain default or none and all compare; there is no `__post_init__`."""
 
     def make(cls: type) -> type:
         made: type = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots)(cls)
@@ -39,7 +39,8 @@ def _compiled_init(cls: type) -> Callable[..., None]:
     scope: dict[str, Any] = {}
     parameters, body = ["self"], []
     for field in dataclasses.fields(cls):
-        assert field.init and field.default_factory is _MISSING and not hasattr(cls, "__post_init__"), cls
+        assert field.init and field.compare and field.default_factory is _MISSING, f"{cls}: not understood: {field}"
+        assert not hasattr(cls, "__post_init__"), cls
         # the slot itself: assignment is forbidden, and object.__setattr__ takes several times as long
         scope[f"_set_{field.name}"] = getattr(cls, field.name).__set__
         if field.default is _MISSING:
@@ -72,8 +73,8 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _repr(self: Any) -> str:
-    pairs = zip(dataclasses.fields(self), _values_of(self), strict=True)
-    return f"{type(self).__qualname__}({', '.join(f'{field.name}={value!r}' for field, value in pairs)})"
+    shown = [field.name for field in dataclasses.fields(self) if field.repr]  # secrets are not
+    return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
 
 def _eq(self: Any, other: object) -> Any:

@@ -26,10 +26,10 @@ def classes(decorator: Callable[[type], type]) -> tuple[type, type, type]:
         a: int
 
     class Three:
-        """Two of them with defaults."""
+        """Two of them with defaults, one of these a secret."""
 
         a: int
-        b: str = "x"
+        b: str = dataclasses.field(default="x", repr=False)
         c: tuple[int, ...] = ()
 
     return decorator(Empty), decorator(One), decorator(Three)
