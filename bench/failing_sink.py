@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from pyspark_kafkalite.clients import shared
 from pyspark_kafkalite.options import write_options
-from pyspark_kafkalite.rows import row_shape
+from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.source import KafkaliteDataSource
 from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
 

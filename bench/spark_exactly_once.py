@@ -32,6 +32,8 @@ from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 ROOT = Path(__file__).resolve().parents[1]
+#: Where Spark's processes find the packages.
+PATHS = os.pathsep.join(str(ROOT / part) for part in (".", "cli", "spark"))
 PARTITIONS = 3
 SETTINGS = {
     "zookeeper.session.timeout.ms": 2_000,
@@ -78,11 +80,16 @@ async def create(cluster: ProcessCluster, *topics: str) -> None:
 
 def fill(cluster: ProcessCluster, topic: str, records: int) -> None:
     """Numbers from 0, spread over the partitions."""
+    append(cluster.bootstrap, topic, range(records))
+
+
+def append(bootstrap: Sequence[str], topic: str, numbers: range) -> None:
+    """These numbers, spread over the partitions."""
     now = time.time_ns() // 1_000_000
-    with BlockingClient(",".join(cluster.bootstrap)) as client:
+    with BlockingClient(",".join(bootstrap)) as client:
         for partition in range(PARTITIONS):
             builder = RecordBatchBuilder()
-            for number in range(partition, records, PARTITIONS):
+            for number in numbers[partition::PARTITIONS]:
                 builder.append(b"%d" % number, b"%d" % number, (), now)  # older ones would be deleted meanwhile
             client.produce_raw(TopicPartition(topic, partition), builder.build())
 
@@ -138,7 +145,7 @@ def run(
             "flags": str(flags),
             "nodes": json.dumps({node: process.pid for node, process in cluster.nodes.items()}),
         }
-        code, said = _drive(plan)
+        code, said = drive_apart("bench.spark_exactly_once", plan)
         for node, process in cluster.nodes.items():
             if not process.running:
                 process.kill()  # takes its remains away
@@ -162,13 +169,13 @@ def run(
     )
 
 
-def _drive(plan: dict[str, object]) -> tuple[int, str]:
-    """One life of the driver: its exit code and what it said. Its processes are a group that ends with it."""
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(str(ROOT / part) for part in (".", "cli", "spark")))
+def drive_apart(module: str, plan: dict[str, object]) -> tuple[int, str]:
+    """One life of the driver, `module --drive`: its exit code and what it said. Its processes are a group that ends with
+    it."""
     driver = subprocess.Popen(
-        [sys.executable, "-m", "bench.spark_exactly_once", "--drive", json.dumps(plan)],
+        [sys.executable, "-m", module, "--drive", json.dumps(plan)],
         cwd=ROOT,
-        env=environment,
+        env=dict(os.environ, PYTHONPATH=PATHS),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -241,10 +248,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--batches", type=int, default=12)
     parser.add_argument("--short", action="store_true", help="the accidents of the test")
     parser.add_argument("--only", choices=("exactly-once", "at-least-once"))
+    parser.add_argument("--twins", action="store_true", help="speculative attempts instead: bench.spark_twins")
     parser.add_argument("--drive", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.drive:
         return drive(json.loads(given.drive))
+    if given.twins:
+        from bench import spark_twins
+
+        return spark_twins.main(["--records", str(given.records)])
     failed = False
     with (
         tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as scratch,

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
 from kafkalite.errors import ConfigError
+from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
 
 _MAX = 2**63 - 1
 
-#: Kafka's names: TLS or not, SASL or not.
-PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 CLIENT_AUTH = ("none", "requested", "required")
-SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 def _key(

@@ -43,6 +43,11 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+#: Kafka's names: TLS or not, SASL or not. (Here because clients need them without the configuration of a broker.)
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
     """The durable state of a partition: the value of its state znode plus that znode's version.

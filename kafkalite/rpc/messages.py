@@ -14,8 +14,8 @@ Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from dataclasses import field
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from kafkalite.model import (
     NO_BROKER_EPOCH,
@@ -31,6 +31,11 @@ from kafkalite.model import (
     ProducerId,
     TopicId,
 )
+
+if TYPE_CHECKING:  # it is the same to type checkers
+    from dataclasses import dataclass
+else:
+    from kafkalite.rpc.record_class import dataclass
 
 #: Highest message version this software speaks; negotiated by Hello as the lower of the two sides.
 PROTOCOL_VERSION = 1

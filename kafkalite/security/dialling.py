@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkalite.config import PROTOCOLS, SASL_MECHANISMS
 from kafkalite.errors import ConfigError
+from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
 
 if TYPE_CHECKING:
     from kafkalite.security.sasl import ClientCredentials

@@ -10,19 +10,19 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.model import TopicPartition
-from kafkalite.rpc.messages import (
-    AbortedTransaction,
-    EndTxnGroupResponse,
-    ListedOffset,
-    MetadataResponse,
-    ProducedPartition,
-    TransactionMember,
-)
 from pyspark_kafkalite.options import ClientOptions
 
 if TYPE_CHECKING:
     from kafkalite.client.transactions import GroupVersion
+    from kafkalite.model import TopicPartition
+    from kafkalite.rpc.messages import (
+        AbortedTransaction,
+        EndTxnGroupResponse,
+        ListedOffset,
+        MetadataResponse,
+        ProducedPartition,
+        TransactionMember,
+    )
 
 
 class Fetched(Protocol):

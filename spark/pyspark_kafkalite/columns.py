@@ -1,5 +1,6 @@
 """The columns of a topic's rows: those of Spark's own Kafka source, names, types and order.
 
+Spark's planning processes need them, each time anew, and no Arrow: its types of these columns are in `arrow_types`.
 Source: Spark's KafkaRecordToRowConverter (spark-sql-kafka-0-10).
 """
 
@@ -7,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -22,18 +22,17 @@ from pyspark.sql.types import (
 
 from pyspark_kafkalite.options import OptionError
 
-HEADER_ARROW = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 HEADERS_SPARK = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
 
-_TYPES: dict[str, tuple[DataType, pa.DataType]] = {
-    "key": (BinaryType(), pa.binary()),
-    "value": (BinaryType(), pa.binary()),
-    "topic": (StringType(), pa.string()),
-    "partition": (IntegerType(), pa.int32()),
-    "offset": (LongType(), pa.int64()),
-    "timestamp": (TimestampType(), pa.timestamp("us", tz="UTC")),
-    "timestampType": (IntegerType(), pa.int32()),
-    "headers": (HEADERS_SPARK, pa.list_(HEADER_ARROW)),
+_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": HEADERS_SPARK,
 }
 
 
@@ -45,15 +44,11 @@ class Column:
     name: str
     nullable: bool = True
 
-    @property
-    def arrow_type(self) -> pa.DataType:
-        return _TYPES[self.field][1]
-
 
 def spark_schema(*, include_headers: bool) -> StructType:
     """The schema of the source; `headers` only when asked for, as Spark's Kafka source does it."""
     names = [name for name in _TYPES if include_headers or name != "headers"]
-    return StructType([StructField(name, _TYPES[name][0]) for name in names])
+    return StructType([StructField(name, _TYPES[name]) for name in names])
 
 
 def columns_of(schema: StructType) -> tuple[Column, ...]:
@@ -68,7 +63,7 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
         known = by_lower.get(field.name.lower())
         if known is None:
             raise OptionError(f"the schema asks for column {field.name!r}; the columns are {', '.join(_TYPES)}")
-        expected = _TYPES[known][0]
+        expected = _TYPES[known]
         # the simple string leaves nullability aside
         if field.dataType.simpleString() != expected.simpleString():
             raise OptionError(
@@ -77,8 +72,3 @@ def columns_of(schema: StructType) -> tuple[Column, ...]:
             )
         columns.append(Column(known, field.name, field.nullable))
     return tuple(columns)
-
-
-def arrow_schema(columns: tuple[Column, ...]) -> pa.Schema:
-    """The Arrow schema that Spark compares ours with, nullability included."""
-    return pa.schema([pa.field(column.name, column.arrow_type, column.nullable) for column in columns])

@@ -20,8 +20,9 @@ from kafkalite.errors import ApiError
 from kafkalite.record.compression import decompress
 from pyspark_kafkalite import varints
 from pyspark_kafkalite.arrays import no_bytes, numbers, repeated
+from pyspark_kafkalite.arrow_types import HEADER_ARROW, arrow_schema
 from pyspark_kafkalite.batches import BatchSpan, CorruptRecords
-from pyspark_kafkalite.columns import HEADER_ARROW, Column, arrow_schema
+from pyspark_kafkalite.columns import Column
 
 Buffer = bytes | bytearray | memoryview
 Longs = npt.NDArray[np.int64]

@@ -4,6 +4,8 @@ A transaction belongs to a group (the query) and to an attempt. Nothing of it is
 driver's one request commits exactly the attempts that Spark's commit coordinator let through; what else the group has
 open (failed attempts, speculative twins, what a dead driver left) is aborted in the same step. A version (a batch) that
 is decided stays so: an attempt that comes later writes nothing, a commit that comes later only rolls forward.
+
+What only tasks need (`sending`, and with it Arrow) is imported there: the driver commits in a process of its own.
 """
 
 from __future__ import annotations
@@ -19,13 +21,12 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.rpc.messages import TransactionMember
 from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.options import WriteOptions
-from pyspark_kafkalite.sending import RowWriter, WriteFailed
 from pyspark_kafkalite.writer import TaskWritten
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_kafkalite.rows import RowShape
+    from pyspark_kafkalite.row_shape import RowShape
 
 log = logging.getLogger("pyspark_kafkalite")
 
@@ -65,6 +66,8 @@ class Attempt:
 
 def streaming_attempt(options: WriteOptions, context: Any) -> Attempt:
     """Of a task of a micro-batch, from Spark's TaskContext. Raises WriteFailed when Spark does not tell."""
+    from pyspark_kafkalite.sending import WriteFailed
+
     query = _property(context, "sql.streaming.queryId")
     batch = _property(context, "streaming.sql.batchId")
     if not query or not batch or not batch.isdigit():
@@ -78,6 +81,8 @@ def streaming_attempt(options: WriteOptions, context: Any) -> Attempt:
 
 def batch_attempt(version: GroupVersion, context: Any) -> Attempt:
     """Of a task of a batch write."""
+    from pyspark_kafkalite.sending import WriteFailed
+
     if context is None:
         raise WriteFailed("deliveryGuarantee=exactly-once works in Spark's tasks only")
     return Attempt(version, context.partitionId(), context.attemptNumber())
@@ -96,6 +101,8 @@ def write_prepared(
     Raises:
         BadRow, WriteFailed: as RowWriter; the transaction is aborted then.
     """
+    from pyspark_kafkalite.sending import RowWriter, WriteFailed
+
     rest: Iterator[pa.RecordBatch] = iter(batches)
     first = next((batch for batch in rest if batch.num_rows), None)
     if first is None:

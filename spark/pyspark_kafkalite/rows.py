@@ -1,4 +1,4 @@
-"""The rows that the sink takes: which columns, of which types, and where each row goes.
+"""The rows that the sink takes, and where each goes.
 
 Source: Spark's KafkaWriter and KafkaRowWriter.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,60 +15,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import StructType
 
 from kafkalite.errors import KafkaliteError
-from pyspark_kafkalite.columns import HEADER_ARROW, HEADERS_SPARK
+from pyspark_kafkalite.arrow_types import HEADER_ARROW
 from pyspark_kafkalite.encode import Rows, lengths
-from pyspark_kafkalite.options import OptionError
 from pyspark_kafkalite.partitioner import Partitioner
-
-_ACCEPTED: dict[str, tuple[str, ...]] = {
-    "key": ("string", "binary"),
-    "value": ("string", "binary"),
-    "topic": ("string",),
-    "partition": ("int",),
-    "headers": (HEADERS_SPARK.simpleString(),),
-}
+from pyspark_kafkalite.row_shape import RowShape
 
 
 class BadRow(KafkaliteError):
     """A row cannot be written: no topic, no such partition. The message tells which."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowShape:
-    """Positions of the sink's columns in the rows, by name; columns that the sink does not know are left aside."""
-
-    positions: Mapping[str, int]
-
-
-def row_shape(schema: StructType, topic: str | None) -> RowShape:
-    """Check what a query wants to write.
-
-    Raises:
-        OptionError: no value, no topic, a type that cannot be written.
-    """
-    positions: dict[str, int] = {}
-    for position, column in enumerate(schema.fields):
-        name = column.name.lower()
-        if name not in _ACCEPTED:
-            continue
-        if name in positions:
-            raise OptionError(f"there are two columns called {name}")
-        kind = column.dataType.simpleString()
-        if kind not in _ACCEPTED[name]:
-            raise OptionError(
-                f"column {column.name} must be {' or '.join(_ACCEPTED[name])} to be written, it is {kind}"
-            )
-        positions[name] = position
-    if "value" not in positions:
-        raise OptionError(
-            "there is no column value (string or binary); name the one to write, as in selectExpr('... AS value')"
-        )
-    if topic is None and "topic" not in positions:
-        raise OptionError("no topic to write to: give the option topic or a column topic")
-    return RowShape(positions)
 
 
 @dataclass(slots=True)

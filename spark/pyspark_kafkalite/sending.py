@@ -19,7 +19,8 @@ from kafkalite.rpc.messages import TransactionMember
 from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.encode import EncodedBatch, encode
 from pyspark_kafkalite.options import WriteOptions
-from pyspark_kafkalite.rows import BadRow, PartitionCounts, Router, RowShape
+from pyspark_kafkalite.row_shape import RowShape
+from pyspark_kafkalite.rows import BadRow, PartitionCounts, Router
 
 #: What is still to be sent, in order, by partition.
 _Queues = dict[TopicPartition, deque[EncodedBatch]]

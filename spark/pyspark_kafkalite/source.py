@@ -40,7 +40,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
         return KafkaliteReader(read_options(self.options, streaming=False), columns_of(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> KafkaliteWriter:
-        from pyspark_kafkalite.rows import row_shape
+        from pyspark_kafkalite.row_shape import row_shape
         from pyspark_kafkalite.writer import KafkaliteWriter
 
         if overwrite:
@@ -55,7 +55,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
         return KafkaliteStreamReader(read_options(self.options, streaming=True), columns_of(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> KafkaliteStreamWriter:
-        from pyspark_kafkalite.rows import row_shape
+        from pyspark_kafkalite.row_shape import row_shape
         from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
 
         # overwrite is output mode complete: every batch appends the whole result, as in Spark's Kafka sink

@@ -13,7 +13,7 @@ from pyspark_kafkalite.writer import TaskWritten
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_kafkalite.rows import RowShape
+    from pyspark_kafkalite.row_shape import RowShape
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamWriter

@@ -16,7 +16,7 @@ from pyspark_kafkalite.options import WriteOptions
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pyspark_kafkalite.rows import RowShape
+    from pyspark_kafkalite.row_shape import RowShape
 
 log = logging.getLogger("pyspark_kafkalite")
 

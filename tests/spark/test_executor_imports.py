@@ -1,4 +1,5 @@
-"""What an executor imports to read a partition and to write one, over real sockets, in an interpreter of its own."""
+"""What Spark's processes import of ours: executors to read a partition and to write one, over real sockets, and those on the
+driver that only plan; each in an interpreter of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.options import read_options, write_options
 from pyspark_kafkalite.reader import KafkaliteReader
-from pyspark_kafkalite.rows import row_shape
+from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.writer import KafkaliteWriter
 
 READ = "rows = sum(batch.num_rows for batch in task.read(work))"
@@ -65,3 +66,28 @@ def test_a_task_imports_nothing_of_the_server(served, what: str, other_half: set
     rows, *modules = done.stdout.decode().split()
     assert int(rows) == 2
     assert (SERVER | other_half).isdisjoint(modules)
+
+
+#: What Spark's planning processes do with a source; they bring less than a worker.
+PLAN = """
+import sys
+import pyspark.sql.datasource, pyspark.sql.types
+before = set(sys.modules)
+from pyspark_kafkalite import KafkaliteDataSource
+
+source = KafkaliteDataSource({"kafkalite.bootstrap.servers": "h:1", "subscribe": "t", "topic": "t"})
+schema = source.schema()
+source.reader(schema)
+source.writer(schema, False)
+source.streamWriter(schema, False)
+print(*sorted(set(sys.modules) - before))
+"""
+
+
+def test_planning_imports_no_arrow_no_messages_and_not_what_tasks_do() -> None:
+    """Spark starts several such processes per job."""
+    done = subprocess.run([sys.executable, "-c", PLAN], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    modules = set(done.stdout.decode().split())
+    assert "pyspark_kafkalite.stream_writer" in modules
+    assert {"pyarrow", "numpy", "msgpack", "kafkalite.rpc.messages", "pyspark_kafkalite.sending"}.isdisjoint(modules)

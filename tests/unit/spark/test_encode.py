@@ -12,7 +12,7 @@ from kafkalite.record.batch import parse_header
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
 from pyspark_kafkalite import varints
-from pyspark_kafkalite.columns import HEADER_ARROW
+from pyspark_kafkalite.arrow_types import HEADER_ARROW
 from pyspark_kafkalite.encode import Rows, encode
 
 blobs = st.one_of(st.none(), st.binary(max_size=100))

@@ -20,7 +20,7 @@ from kafkalite.rpc.answers import RpcTimeout
 from kafkalite.rpc.messages import EndTxnGroupResponse, TransactionMember
 from pyspark_kafkalite.exactly_once import CommitFailed
 from pyspark_kafkalite.options import OptionError, write_options
-from pyspark_kafkalite.rows import row_shape
+from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.sending import WriteFailed
 from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
 from pyspark_kafkalite.writer import KafkaliteWriter

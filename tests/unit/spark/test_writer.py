@@ -13,9 +13,11 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.record.batch import parse_header
 from kafkalite.rpc.messages import ProducedPartition
-from pyspark_kafkalite.columns import HEADER_ARROW, HEADERS_SPARK
+from pyspark_kafkalite.arrow_types import HEADER_ARROW
+from pyspark_kafkalite.columns import HEADERS_SPARK
 from pyspark_kafkalite.options import OptionError, write_options
-from pyspark_kafkalite.rows import BadRow, batches_of, row_shape
+from pyspark_kafkalite.row_shape import row_shape
+from pyspark_kafkalite.rows import BadRow, batches_of
 from pyspark_kafkalite.sending import WriteFailed
 from pyspark_kafkalite.source import KafkaliteDataSource
 from pyspark_kafkalite.writer import KafkaliteWriter

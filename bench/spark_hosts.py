@@ -1,0 +1,96 @@
+"""A Spark standalone cluster of one machine, each worker with an address of its own (127.0.0.1, 127.0.0.2, …; Linux).
+
+Spark runs no speculative twin on the host of the attempt it doubles, so neither local mode nor local-cluster ever does:
+workers of theirs are all of one host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+#: For the master to be up and each worker to be known to it.
+START_S = 90
+_FLAGS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
+
+
+@contextlib.contextmanager
+def spark_hosts(directory: Path, workers: int, paths: str) -> Iterator[str]:
+    """The master's address, for `SparkSession.builder.master`, while the cluster runs. Workers have one core and 1 GiB.
+
+    Args:
+        paths: the PYTHONPATH of executors.
+    """
+    import pyspark
+
+    from pyspark_kafkalite.java import java_home
+
+    home = str(Path(pyspark.__file__).parent)
+    own = {
+        **os.environ,
+        "JAVA_HOME": java_home(),
+        "SPARK_HOME": home,
+        "PYTHONPATH": paths,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": _FLAGS,
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(name: str, host: str, *arguments: str) -> Path:
+        log = directory / f"{name}.log"
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                [f"{home}/bin/spark-class", *arguments, "--host", host, "--webui-port", "0"],
+                env={**own, "SPARK_LOCAL_IP": host},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # its executors are of its group
+            )
+        running.append(process)
+        return log
+
+    try:
+        log = start("master", "127.0.0.1", "org.apache.spark.deploy.master.Master", "--port", "0")
+        port = _said(log, r"service 'sparkMaster' on port (\d+)")
+        address = f"spark://127.0.0.1:{port}"
+        logs = []
+        for number in range(1, workers + 1):
+            size = ("--cores", "1", "--memory", "1g", "--work-dir", str(directory / f"work-{number}"))
+            worker = "org.apache.spark.deploy.worker.Worker"
+            logs.append(start(f"worker-{number}", f"127.0.0.{number}", worker, address, *size))
+        for log in logs:
+            _said(log, "(Successfully registered) with master")
+        yield address
+    finally:
+        _stop(running)
+
+
+def _said(log: Path, pattern: str) -> str:
+    """What the first group of the pattern matched in the log, as soon as it does. Raises TimeoutError."""
+    until = time.monotonic() + START_S
+    while time.monotonic() < until:
+        if found := re.search(pattern, log.read_text(errors="replace")):
+            return found.group(1)
+        time.sleep(0.1)
+    raise TimeoutError(f"{log.stem} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+
+
+def _stop(running: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Workers take their executors with them when they are asked to end; who does not listen is killed."""
+    for process in running:
+        process.terminate()
+    for process in running:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

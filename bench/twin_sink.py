@@ -1,0 +1,110 @@
+"""The kafkalite sink whose second partition Spark must double: `bench.spark_twins`.
+
+Its attempts wait for each other, by files in the directory `notes`: both have sent half of their rows before either goes
+on, and in even batches the twin ends first, in odd ones the attempt that was first. Whatever the other would still do, it
+does after that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_kafkalite.options import write_options
+from pyspark_kafkalite.row_shape import row_shape
+from pyspark_kafkalite.source import KafkaliteDataSource
+from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
+from pyspark_kafkalite.writer import KafkaliteWriter
+
+DOUBLED = 1
+#: For Spark to see that a task is slow and for its twin to start, on a busy machine.
+PATIENCE_S = 90
+
+
+class TwinDataSource(KafkaliteDataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "twin_kafkalite"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> TwinStreamWriter:
+        return TwinStreamWriter(self.options["notes"], *_given(self.options, schema, streaming=True))
+
+    def writer(self, schema: Any, overwrite: bool) -> TwinWriter:
+        return TwinWriter(self.options["notes"], self.options["batch"], *_given(self.options, schema, streaming=False))
+
+
+def _given(options: Any, schema: Any, *, streaming: bool) -> tuple[Any, Any]:
+    ours = write_options({k: v for k, v in options.items() if k not in ("notes", "batch")}, streaming=streaming)
+    return ours, row_shape(schema, ours.topic)
+
+
+class TwinStreamWriter(KafkaliteStreamWriter):
+    def __init__(self, notes: str, *given: Any) -> None:
+        super().__init__(*given)
+        self._notes = notes
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        from pyspark import TaskContext
+
+        scene = Scene(self._notes, int(TaskContext.get().getLocalProperty("streaming.sql.batchId")))
+        written = super().write(scene.played(iterator))
+        scene.note(scene.role, "wrote")
+        return written
+
+
+class TwinWriter(KafkaliteWriter):
+    def __init__(self, notes: str, batch: str, *given: Any) -> None:
+        super().__init__(*given)
+        self._notes = notes
+        self._batch = int(batch)
+
+    def write(self, iterator: Iterator[Any]) -> Any:
+        scene = Scene(self._notes, self._batch)
+        written = super().write(scene.played(iterator))
+        scene.note(scene.role, "wrote")
+        return written
+
+
+class Scene:
+    """One attempt of a task of a batch."""
+
+    def __init__(self, notes: str, batch: int) -> None:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        self._notes = Path(notes)
+        self._batch = batch
+        self._is_played = context.partitionId() == DOUBLED
+        self.role = "twin" if context.attemptNumber() else "first"
+        self._other = "first" if context.attemptNumber() else "twin"
+        self._ends_first = "first" if batch % 2 else "twin"
+
+    def note(self, who: str, what: str) -> None:
+        if self._is_played:
+            self._path(who, what).touch()
+
+    def _path(self, who: str, what: str) -> Path:
+        return self._notes / f"{self._batch}-{who}-{what}"
+
+    def _wait(self, who: str, what: str) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while not self._path(who, what).exists():
+            if time.monotonic() > until:
+                raise TimeoutError(f"batch {self._batch}: {self.role} waits for {who} to have {what} in vain")
+            time.sleep(0.02)
+
+    def played(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows, with the waits after half of each batch."""
+        for rows in batches:
+            middle = rows.num_rows // 2
+            yield rows.slice(0, middle)
+            if middle and self._is_played:  # the sink has sent what it took before it asks for more
+                self.note(self.role, "half")
+                self._wait(self._other, "half")
+                if self.role != self._ends_first:
+                    self._wait(self._ends_first, "wrote")
+            yield rows.slice(middle)
