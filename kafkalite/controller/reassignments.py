@@ -250,6 +250,7 @@ class _Partition:
             self.live,
             max_replicas=advance.limits.replicas,
             min_insync_replicas=minimum,
+            most_replicas=max(len(move.origin), len(move.target)) + advance.limits.replicas,
         )
         if step == self.replicas:
             return None

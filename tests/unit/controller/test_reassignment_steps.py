@@ -43,6 +43,22 @@ def test_vectors(vector: dict[str, object]) -> None:
     assert steps == vector["steps"]
 
 
+@pytest.mark.checklist(73)
+def test_what_a_replaced_order_has_left_goes_before_more_comes() -> None:
+    """5,1,2 -> 3,... was under way (3 is there) when 4,2,1 was ordered: with 4 as well there would be two beside the three."""
+    final, current = brokers([4, 2, 1]), brokers([5, 3, 2, 1])
+    live = brokers([1, 2, 3, 4, 5])
+
+    def step(isr: list[int], minimum: int = 1) -> list[int]:
+        found = next_step(
+            final, current, brokers(isr), live, max_replicas=1, min_insync_replicas=minimum, most_replicas=4
+        )
+        return sorted(found)
+
+    assert step([5, 1, 2]) == [1, 2, 5], "who is not in sync goes first"
+    assert step([5], 2) == [1, 2, 3, 4, 5], "too few are in sync: what is missing comes over the cap"
+
+
 replica_lists = st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True)
 
 
