@@ -41,11 +41,13 @@ class Load:
     """The process that talks to librdkafka (bench/librdkafka_load.py)."""
 
     def __init__(self, python: Path) -> None:
+        self._asked = ""
         command = [*DIE_WITH_PARENT, str(python), str(ROOT / "bench" / "librdkafka_load.py")]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def send(self, name: str, *arguments: Any) -> None:
         assert self._process.stdin is not None
+        self._asked = f"{name} {arguments}"
         self._process.stdin.write(json.dumps([name, *arguments]) + "\n")
         self._process.stdin.flush()
 
@@ -53,7 +55,7 @@ class Load:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError("the load generator failed; see its traceback above")
+            raise RuntimeError(f"the load generator failed; see its traceback above. It was asked {self._asked}")
         return json.loads(line)
 
     def ask(self, name: str, *arguments: Any) -> Any:

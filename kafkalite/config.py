@@ -16,6 +16,11 @@ from kafkalite.errors import ConfigError
 
 _MAX = 2**63 - 1
 
+#: Kafka's names: TLS or not, SASL or not.
+PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+CLIENT_AUTH = ("none", "requested", "required")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
 
 def _key(
     default: Any,
@@ -24,10 +29,12 @@ def _key(
     low: int | None = None,
     high: int | None = None,
     choices: tuple[str, ...] = (),
+    secret: bool = False,
     dynamic: bool = False,
 ) -> Any:
-    meta = {"doc": doc, "low": low, "high": high, "choices": choices, "dynamic": dynamic}
-    return field(default=default, metadata=meta)
+    """`secret`: the value is shown nowhere: not in a repr, an error, DescribeConfigs or a page."""
+    meta = {"doc": doc, "low": low, "high": high, "choices": choices, "secret": secret, "dynamic": dynamic}
+    return field(default=default, metadata=meta, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,15 @@ class BrokerConfig:
     rpc_max_frame_bytes: int = _key(134_217_728, "largest frame on the RPC listener", low=1024)
     connections_max_idle_ms: int = _key(600_000, "an idle connection is closed after", low=1)
 
+    max_connections_per_ip: int = _key(2**31 - 1, "open connections from one address, per listener", low=0)
+    max_connections_per_ip_overrides: str = _key("", "other limits for some addresses: HOST:COUNT,HOST:COUNT")
+
+    authorizer_enabled: bool = _key(False, "refuse what no ACL in ZooKeeper allows")
+    super_users: str = _key("", "who may do everything: User:NAME;User:NAME")
+    allow_everyone_if_no_acl_found: bool = _key(False, "a resource that no ACL is about is open to all")
+    quota_window_num: int = _key(11, "windows over which a client's rate is taken", low=2, high=3600)
+    quota_window_size_seconds: int = _key(1, "length of such a window", low=1, high=3600)
+
     controller_socket_timeout_ms: int = _key(
         30_000, "a command that is not answered for so long raises an alert", low=1
     )
@@ -148,6 +164,48 @@ class BrokerConfig:
     group_initial_rebalance_delay_ms: int = _key(3_000, "wait for more members of a new group", low=0)
     group_min_session_timeout_ms: int = _key(6_000, "shortest session timeout", low=1)
     group_max_session_timeout_ms: int = _key(1_800_000, "longest session timeout", low=1)
+
+    listener_security_protocol: str = _key("PLAINTEXT", "of the Kafka listener", choices=PROTOCOLS)
+    rpc_security_protocol: str = _key("PLAINTEXT", "of the RPC listener: nodes and native clients", choices=PROTOCOLS)
+    http_security_protocol: str = _key("PLAINTEXT", "of the HTTP listener", choices=("PLAINTEXT", "SSL"))
+    ssl_keystore_location: str = _key("", "PEM file: this node's certificate, its chain and its key")
+    ssl_truststore_location: str = _key("", "PEM file: the authorities that are trusted; empty: the system's")
+    ssl_key_password: str = _key("", "of the key, if it is encrypted; file:PATH reads it from a file", secret=True)
+    ssl_client_auth: str = _key(
+        "none", "certificates of clients, on the Kafka and the RPC listener", choices=CLIENT_AUTH
+    )
+    http_ssl_client_auth: str = _key("none", "certificates of clients, on the HTTP listener", choices=CLIENT_AUTH)
+    ssl_endpoint_identification_algorithm: str = _key(
+        "https", "whoever dials checks the host in the certificate; empty: not", choices=("https", "")
+    )
+    ssl_principal_mapping_rules: str = _key("DEFAULT", "from a certificate's subject to a user's name, as in Kafka")
+    sasl_enabled_mechanisms: tuple[str, ...] = _key(
+        ("SCRAM-SHA-256", "SCRAM-SHA-512"), "what clients may authenticate with: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"
+    )
+    sasl_plain_users_location: str = _key("", "file of NAME=PASSWORD lines: the users of PLAIN; read again on change")
+    sasl_mechanism_inter_broker_protocol: str = _key(
+        "SCRAM-SHA-512", "how nodes authenticate to each other", choices=SASL_MECHANISMS
+    )
+    inter_broker_username: str = _key("", "this node's user, where SASL is used between nodes")
+    inter_broker_password: str = _key("", "its password; file:PATH reads it from a file", secret=True)
+    broker_principals: str = _key(
+        "", "principals that may act as nodes, `User:a;User:CN=b`; this node's own always may"
+    )
+    security_transition: str = _key(
+        "",
+        "on the way from plain text: accept takes plain text and security, dials in plain text; offer takes both, dials"
+        " with security; empty: neither (docs/security.md)",
+        choices=("", "accept", "offer"),
+    )
+    connections_max_reauth_ms: int = _key(0, "a client authenticates again after so long (KIP-368); 0 never", low=0)
+    connection_failed_authentication_delay_ms: int = _key(
+        100, "a failed authentication is answered so late", low=0, high=10_000
+    )
+    zookeeper_auth: str = _key("", "USER:PASSWORD for digest; file:PATH reads it from a file", secret=True)
+    zookeeper_set_acl: bool = _key(False, "znodes are created so that only zookeeper.auth may change them")
+    zookeeper_ssl_client_enable: bool = _key(False, "TLS to ZooKeeper")
+    zookeeper_ssl_truststore_location: str = _key("", "PEM file: who signs ZooKeeper's certificate; empty: the system")
+    zookeeper_ssl_keystore_location: str = _key("", "PEM file: our certificate and key for ZooKeeper")
 
     topic: TopicConfig = TopicConfig()
 
@@ -195,7 +253,8 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
             if not value or not all(isinstance(part, str) and part for part in value):
                 raise ValueError
     except (KeyError, TypeError, ValueError):
-        raise ConfigError(f"{key}: {value!r} is not a {getattr(kind, '__name__', 'list')}") from None
+        shown = "the value" if meta["secret"] else repr(value)
+        raise ConfigError(f"{key}: {shown} is not a {getattr(kind, '__name__', 'list')}") from None
     return value
 
 
@@ -251,7 +310,43 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
         )
     if len(set(config.log_dirs)) != len(config.log_dirs):
         raise ConfigError("log.dirs: the same directory twice")
+    _check_security(config)
     return config, warnings
+
+
+def is_secured(config: BrokerConfig) -> bool:
+    """Whether any listener asks for more than plain text."""
+    protocols = (config.listener_security_protocol, config.rpc_security_protocol, config.http_security_protocol)
+    return any(protocol != "PLAINTEXT" for protocol in protocols)
+
+
+def _check_security(config: BrokerConfig) -> None:
+    """Raises ConfigError."""
+    by_key = {
+        "listener.security.protocol": config.listener_security_protocol,
+        "rpc.security.protocol": config.rpc_security_protocol,
+        "http.security.protocol": config.http_security_protocol,
+    }
+    for key, protocol in by_key.items():
+        if protocol.endswith("SSL") and not config.ssl_keystore_location:
+            raise ConfigError(f"{key} is {protocol}: ssl.keystore.location is missing")
+        if not protocol.startswith("SASL"):
+            continue
+        unknown = [name for name in config.sasl_enabled_mechanisms if name not in SASL_MECHANISMS]
+        if unknown:
+            raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is none of {', '.join(SASL_MECHANISMS)}")
+        if "PLAIN" in config.sasl_enabled_mechanisms and not config.sasl_plain_users_location:
+            raise ConfigError("sasl.enabled.mechanisms: PLAIN needs sasl.plain.users.location")
+        if config.sasl_mechanism_inter_broker_protocol not in config.sasl_enabled_mechanisms:
+            raise ConfigError("sasl.mechanism.inter.broker.protocol is none of sasl.enabled.mechanisms")
+        if not (config.inter_broker_username and config.inter_broker_password):
+            raise ConfigError(f"{key} is {protocol}: inter.broker.username or inter.broker.password is missing")
+    if config.rpc_security_protocol == "SSL" and config.ssl_client_auth == "none":
+        raise ConfigError(
+            "rpc.security.protocol is SSL: nodes know each other by their certificates, ask for them (ssl.client.auth)"
+        )
+    if config.zookeeper_set_acl and not config.zookeeper_auth:
+        raise ConfigError("zookeeper.set.acl needs zookeeper.auth")
 
 
 def is_dynamic(key: str) -> bool:
@@ -311,11 +406,12 @@ def parse_limit(value: str) -> int | None:
     return int(text) if 1 <= int(text) < 2**31 else None
 
 
-def _flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """TOML's nested tables as one, keys joined by dots."""
     flat: dict[str, Any] = {}
     for name, value in table.items():
         if isinstance(value, Mapping):
-            flat |= _flatten(value, f"{prefix}{name}.")
+            flat |= flatten(value, f"{prefix}{name}.")
         else:
             flat[f"{prefix}{name}"] = value
     return flat
@@ -326,7 +422,7 @@ def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
     settings: dict[str, Any] = {}
     if text is not None:
         try:
-            settings |= _flatten(tomllib.loads(text))
+            settings |= flatten(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"configuration file: {error}") from None
     known = BROKER_KEYS.keys() | TOPIC_KEYS.keys() | ALIASES.keys()

@@ -6,6 +6,7 @@
       CoordinatorError    ZooKeeper said no, or nothing (see kafkalite.coordination.coordinator)
       StorageError        a file operation failed; carries the directory (KIP-18)
       ConfigError         the configuration is wrong; the message names the key
+      AuthenticationFailed  the peer is not who it says it is: close that connection
 
 An AssertionError is a bug in kafkalite: it is never caught, the process exits.
 """
@@ -103,6 +104,9 @@ class ErrorCode(IntEnum):
     UNSTABLE_OFFSET_COMMIT = 88
     THROTTLING_QUOTA_EXCEEDED = 89
     PRODUCER_FENCED = 90
+    RESOURCE_NOT_FOUND = 91
+    DUPLICATE_RESOURCE = 92
+    UNACCEPTABLE_CREDENTIAL = 93
     INVALID_UPDATE_VERSION = 95
     UNKNOWN_TOPIC_ID = 100
     INCONSISTENT_TOPIC_ID = 103
@@ -125,6 +129,10 @@ class ConfigError(KafkaliteError):
 
 class StartupRefused(KafkaliteError):
     """This node must not start: foreign data directory, id in use. The message says why."""
+
+
+class AuthenticationFailed(KafkaliteError):
+    """The peer has not proved who it is. The text is for our log, never for the peer, and holds no secret."""
 
 
 class StorageError(KafkaliteError):

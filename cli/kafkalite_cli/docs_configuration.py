@@ -23,7 +23,7 @@ def _value(value: object) -> str:
 def _range(spec: dataclasses.Field[Any], kind: Any) -> str:
     meta = spec.metadata
     if meta["choices"]:
-        return ", ".join(meta["choices"])
+        return ", ".join(filter(None, meta["choices"]))
     low, high = meta["low"], meta["high"]
     if kind is not int or (low is None and high is None):
         return ""
@@ -33,6 +33,8 @@ def _range(spec: dataclasses.Field[Any], kind: Any) -> str:
 def _row(key: str, spec: dataclasses.Field[Any], kind: Any) -> str:
     also = ", ".join(f"`{alias}`" for alias, name in sorted(ALIASES.items()) if name == key)
     doc = spec.metadata["doc"] + (f" (also {also})" if also else "")
+    doc += " (secret)" if spec.metadata["secret"] else ""
+    doc = doc.replace("|", "\\|")
     name = "list" if kind not in (int, str, bool) else kind.__name__
     change = "yes" if is_dynamic(key) else ""
     return f"| `{key}` | {name} | {_value(spec.default)} | {_range(spec, kind)} | {change} | {doc} |"

@@ -9,7 +9,8 @@ import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 import structlog
@@ -17,6 +18,10 @@ import uvloop
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.bootstrap import DEFAULT_PORT, parse_bootstrap
+from kafkalite.errors import ConfigError
+
+if TYPE_CHECKING:
+    from kafkalite.security.dialling import ClientSecurity
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -39,16 +44,63 @@ def _bootstrap(ctx: click.Context, parameter: click.Parameter, value: str | None
     return value
 
 
+_CLIENT_CONFIG = "kafkalite.client_config"
+
+
+def _client_config(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    """Kept for `connect`: no command needs to know of it."""
+    if value is not None:
+        ctx.find_root().meta[_CLIENT_CONFIG] = value
+
+
+def client_config_option(command: F) -> F:
+    """--client-config."""
+    return click.option(
+        "--client-config",
+        metavar="FILE",
+        expose_value=False,
+        callback=_client_config,
+        help="TOML: security.protocol, ssl.*, sasl.* [env: KAFKALITE_CLIENT_CONFIG]",
+    )(command)
+
+
+def client_security() -> ClientSecurity | None:
+    """What the command's client shows and asks for. Raises ConfigError."""
+    context = click.get_current_context(silent=True)
+    named = context.find_root().meta.get(_CLIENT_CONFIG) if context is not None else None
+    path = named or os.environ.get("KAFKALITE_CLIENT_CONFIG")
+    if not path:
+        return None
+    import tomllib
+
+    from kafkalite.config import flatten
+    from kafkalite.security.dialling import ClientSecurity
+
+    try:
+        settings = flatten(tomllib.loads(Path(path).read_text(encoding="utf-8")))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from None
+    wrong = [key for key, value in settings.items() if not isinstance(value, str)]
+    if wrong:
+        raise ConfigError(f"{path}: {wrong[0]} is not text")
+    try:
+        return ClientSecurity.parse(settings)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
 def group_options(command: F) -> F:
-    """--bootstrap for a group: its verbs take it over."""
+    """--bootstrap and --client-config for a group: its verbs take them over."""
+    command = client_config_option(command)
     return click.option("--bootstrap", metavar="HOST:PORT,…", callback=_bootstrap, help="RPC addresses of some nodes.")(
         command
     )
 
 
 def client_options(command: F) -> F:
-    """--bootstrap, --timeout and --json."""
+    """--bootstrap, --client-config, --timeout and --json."""
     options = [
+        client_config_option,
         click.option(
             "--bootstrap",
             metavar="HOST:PORT,…",
@@ -77,7 +129,9 @@ def client_options(command: F) -> F:
 
 def connect(bootstrap: str, timeout_s: float) -> AsyncClient:
     """The client for a command."""
-    return AsyncClient.connect(bootstrap, client_id="kafkalite-cli", request_timeout_s=timeout_s)
+    return AsyncClient.connect(
+        bootstrap, client_id="kafkalite-cli", request_timeout_s=timeout_s, security=client_security()
+    )
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:

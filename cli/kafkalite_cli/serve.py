@@ -114,7 +114,7 @@ def serve(
         click.echo(f"kafkalite: {warning}", err=True)
     try:
         uvloop.run(_run(config))
-    except StartupRefused as error:
+    except (ConfigError, StartupRefused) as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(2)
     except (KafkaliteError, OSError) as error:
@@ -135,7 +135,7 @@ async def _run(config: configuration.BrokerConfig) -> None:
 
     gc.freeze()  # modules and classes stay
     gc.set_threshold(*_GC_THRESHOLDS)
-    node = Node(config, real_env())
+    node = Node(config, real_env(config=config))
     loop = asyncio.get_running_loop()
 
     def stop() -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import structlog
 
@@ -47,6 +48,9 @@ from kafkalite.rpc.messages import (
     NewTopic,
     TopicResult,
 )
+
+if TYPE_CHECKING:
+    from kafkalite.security.dialling import ClientSecurity
 
 _log = structlog.get_logger(__name__)
 
@@ -103,7 +107,7 @@ class AsyncClient:
         self._metadata_max_age_s = metadata_max_age_s
         self._connections: dict[Endpoint, RpcConnection] = {}
         self._dialing: dict[Endpoint, asyncio.Task[RpcConnection | KafkaliteError]] = {}
-        self._dial_failures: dict[Endpoint, tuple[int, float]] = {}
+        self._dial_failures: dict[Endpoint, tuple[int, float, str]] = {}
         #: Nodes that were late -> until when they are asked last.
         self._late: dict[Endpoint, float] = {}
         self._refreshing: asyncio.Task[KafkaliteError | None] | None = None
@@ -123,12 +127,21 @@ class AsyncClient:
         rng: random.Random | None = None,
         client_id: str = "kafkalite",
         request_timeout_s: float = 30.0,
+        security: ClientSecurity | None = None,
     ) -> AsyncClient:
-        """A client for these "host:port"s; the real network, clock and randomness by default. Raises ValueError."""
+        """A client for these "host:port"s; the real network, clock and randomness by default.
+
+        Raises ValueError for them, ConfigError for what `security` names.
+        """
+        network = network or RealNetwork()
+        if security is not None:
+            from kafkalite.rpc.authenticated import AuthenticatedNetwork  # only who uses it loads it
+
+            network = AuthenticatedNetwork(network, security.open(), os.urandom)
         text = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
         return cls(
             parse_bootstrap(text),
-            network=network or RealNetwork(),
+            network=network,
             clock=clock or RealClock(),
             rng=rng or random.Random(),
             client_id=client_id,
@@ -169,9 +182,9 @@ class AsyncClient:
             raise RpcNotSent("the client is closed")
         task = self._dialing.get(endpoint)
         if task is None:
-            _, not_before = self._dial_failures.get(endpoint, (0, float("-inf")))
+            _, not_before, why = self._dial_failures.get(endpoint, (0, float("-inf"), ""))
             if self.now() < not_before:
-                raise RpcNotSent(f"{endpoint}: could not connect a moment ago")
+                raise RpcNotSent(f"{endpoint}: could not connect a moment ago ({why})")
             task = self.supervisor.spawn(f"client.dial[{endpoint}]", self._dial(endpoint), Policy.ISOLATED)
             self._dialing[endpoint] = task
         outcome = await self._join(task)
@@ -196,8 +209,8 @@ class AsyncClient:
                 self._network, endpoint, hello, supervisor=self.supervisor, timeout_s=CONNECT_TIMEOUT_S
             )
         except (RpcError, ApiError) as error:
-            failures = self._dial_failures.get(endpoint, (0, 0.0))[0] + 1
-            self._dial_failures[endpoint] = (failures, self.now() + self.backoff.pause_s(failures))
+            failures = self._dial_failures.get(endpoint, (0, 0.0, ""))[0] + 1
+            self._dial_failures[endpoint] = (failures, self.now() + self.backoff.pause_s(failures), str(error))
             return error
         finally:
             del self._dialing[endpoint]

@@ -7,6 +7,7 @@ sequence is deduplicated by the broker, so it may be sent again after a lost ans
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import struct
@@ -14,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_view import ClusterView
@@ -63,6 +64,9 @@ from kafkalite.rpc.messages import (
     ProduceResponse,
 )
 
+if TYPE_CHECKING:
+    from kafkalite.security.dialling import ClientSecurity, Dialling
+
 READ_BYTES = 1024 * 1024
 MAX_FRAME_BYTES = 134_217_728
 #: One node's patience for a question that any node can answer.
@@ -92,6 +96,8 @@ class BlockingClientConfig:
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 3_000
     delivery_timeout_ms: int = 120_000
+    #: TLS, and who we are; None: plain text.
+    security: ClientSecurity | None = None
 
 
 class RawFetch(NamedTuple):
@@ -108,24 +114,48 @@ class RawFetch(NamedTuple):
 class BlockingConnection:
     """One connection; requests may be pipelined (`send`, then `receive` in the same order)."""
 
-    def __init__(self, endpoint: Endpoint, hello: HelloRequest, timeout_s: float) -> None:
+    def __init__(
+        self, endpoint: Endpoint, hello: HelloRequest, timeout_s: float, dialling: Dialling | None = None
+    ) -> None:
         self.endpoint = endpoint
         self.closed = False
         self._frames = FrameReader(max_frame_bytes=MAX_FRAME_BYTES)
         self._ready: list[Frame] = []
         self._next_id = 0
+        deadline = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
         except OSError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self.peer: HelloResponse = judge_hello(self.call(hello, (), time.monotonic() + timeout_s)[0])
+            if dialling is not None:
+                self._secure(dialling, deadline)
+            self.peer: HelloResponse = judge_hello(self.call(hello, (), deadline)[0])
         except RpcError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         finally:
             if not hasattr(self, "peer"):
                 self.close()
+
+    def _secure(self, dialling: Dialling, deadline: float) -> None:
+        """TLS, then SASL. Raises RpcError, ApiError."""
+        if dialling.tls is not None:
+            try:
+                self._socket = dialling.tls.context().wrap_socket(self._socket, server_hostname=self.endpoint.host)
+            except OSError as error:
+                raise RpcNotSent(f"{self.endpoint}: {error}") from None
+        if dialling.credentials is None:
+            return
+        from kafkalite.rpc.authenticated import SaslExchange  # only who uses it loads it
+
+        credentials = dialling.credentials
+        exchange = SaslExchange(credentials.mechanism, credentials.client(os.urandom))
+        while exchange.request is not None:
+            try:
+                exchange.answered(*self.call(exchange.request, (), deadline)[:1])
+            except ProtocolError as error:
+                raise RpcNotSent(f"{self.endpoint}: {error}") from None
 
     def send(self, message: Message, body: Iterable[bytes | memoryview], deadline: float) -> int:
         """Send a request; returns its correlation id. Raises RpcNotSent, RpcDisconnected."""
@@ -204,6 +234,7 @@ class BlockingClient:
     def __init__(self, config: BlockingClientConfig | str, *, rng: random.Random | None = None) -> None:
         self.config = BlockingClientConfig(config) if isinstance(config, str) else config
         self.view = ClusterView()
+        self._dialling = self.config.security.open() if self.config.security is not None else None
         self._bootstrap = parse_bootstrap(self.config.bootstrap)
         self._random = rng or random.Random()
         self._backoff = Backoff(self._random)
@@ -530,8 +561,13 @@ class BlockingClient:
         hello = HelloRequest(self.view.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id=self.config.client_id)
         timeout_s = min(self.config.connect_timeout_ms / 1000, max(0.001, deadline - time.monotonic()))
         try:
-            connection = BlockingConnection(endpoint, hello, timeout_s)
-        except (RpcNotSent, ApiError) as error:
+            connection = BlockingConnection(endpoint, hello, timeout_s, self._dialling)
+        except ApiError as error:
+            if error.code in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
+                raise  # no other node, and no later time, would believe us
+            self._unreachable.add(endpoint)
+            raise RpcNotSent(str(error)) from None
+        except RpcNotSent as error:
             self._unreachable.add(endpoint)
             raise RpcNotSent(str(error)) from None
         self._unreachable.discard(endpoint)

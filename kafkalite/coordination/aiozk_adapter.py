@@ -14,11 +14,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from kafkalite.config import BrokerConfig
 from kafkalite.coordination import zk_codec as codec
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
@@ -44,8 +46,11 @@ from kafkalite.coordination.watches import EventType, WatchKind, WatchTable
 from kafkalite.coordination.zk_connection import Pending, ZkConnection
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ProtocolError
+from kafkalite.errors import ConfigError, ProtocolError
 from kafkalite.model import Endpoint
+
+if TYPE_CHECKING:
+    from kafkalite.security.tls import ClientTls
 
 _log = structlog.get_logger(__name__)
 
@@ -62,6 +67,42 @@ _SECOND_LOOK_S = 0.05
 _CLOSE_PATIENCE_S = 2.0
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What ZooKeeper is shown, and asked for.
+
+    Args:
+        auth: (scheme, credentials), for example ("digest", b"user:password"); sent on every connection.
+        set_acl: what is created may be changed by that identity only.
+        tls: the server's port speaks TLS.
+    """
+
+    auth: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
+    set_acl: bool = False
+    tls: ClientTls | None = None
+
+
+def access_of(config: BrokerConfig) -> Access:
+    """As configured (`zookeeper.auth` and the like). Raises ConfigError."""
+    auth: tuple[tuple[str, bytes], ...] = ()
+    tls = None
+    if config.zookeeper_auth:
+        from kafkalite.security.files import reveal  # only who uses it loads it
+
+        credentials = reveal("zookeeper.auth", config.zookeeper_auth)
+        user, _, password = credentials.partition(":")
+        if not user or not password:
+            raise ConfigError("zookeeper.auth: not USER:PASSWORD")
+        auth = (("digest", credentials.encode()),)
+    if config.zookeeper_ssl_client_enable:
+        from kafkalite.security.tls import ClientTls, TlsFiles
+
+        files = TlsFiles(config.zookeeper_ssl_keystore_location, config.zookeeper_ssl_truststore_location)
+        tls = ClientTls(files, check_hostname=bool(config.ssl_endpoint_identification_algorithm))
+        tls.context()
+    return Access(auth, config.zookeeper_set_acl, tls)
+
+
 async def connect(
     connect_string: str,
     session_timeout_ms: int,
@@ -69,20 +110,20 @@ async def connect(
     clock: Clock,
     network: Network,
     rng: Random,
-    auth: Sequence[tuple[str, bytes]] = (),
+    access: Access = Access(),
 ) -> Coordinator:
     """Open a new session, and make the chroot if it is not there.
 
     Args:
         connect_string: "host:port,host:port/chroot".
-        auth: (scheme, credentials), for example ("digest", b"user:password"); sent on every connection.
+        access: identity, ACLs and TLS.
     Raises:
         NotSentError: nobody answered within the session timeout.
         AuthFailedError: the credentials were refused.
         ConfigError: the connect string is none.
     """
     servers, chroot = split_connect_string(connect_string)
-    session = ZkSession(servers, chroot, session_timeout_ms, clock=clock, network=network, rng=rng, auth=auth)
+    session = ZkSession(servers, chroot, session_timeout_ms, clock=clock, network=network, rng=rng, access=access)
     await session.open()
     return session
 
@@ -108,7 +149,7 @@ class ZkSession:
         clock: Clock,
         network: Network,
         rng: Random,
-        auth: Sequence[tuple[str, bytes]] = (),
+        access: Access = Access(),
     ) -> None:
         self._servers = tuple(servers)
         self._chroot = chroot
@@ -117,7 +158,10 @@ class ZkSession:
         self._clock = clock
         self._network = network
         self._rng = rng
-        self._auth = tuple(auth)
+        self._auth = access.auth
+        self._tls = access.tls
+        #: On paths with the chroot.
+        self._acl_of: codec.AclOf = self._creators_acl if access.set_acl else codec.open_acl
         self._session_id = 0
         self._password = b""
         self._state = SessionState.SUSPENDED
@@ -242,7 +286,7 @@ class ZkSession:
         return None
 
     async def _connect_to(self, server: Endpoint) -> ZkConnection:
-        reader, writer = await self._network.dial(server.host, server.port)
+        reader, writer = await self._network.dial(server.host, server.port, self._tls)
         connection = ZkConnection(reader, writer, on_reply=self._replied, on_event=self._notified)
         try:
             sent_at = self._clock.boottime()
@@ -416,6 +460,9 @@ class ZkSession:
     def _full(self, path: str) -> str:
         return path if not self._chroot else self._chroot if path == "/" else self._chroot + path
 
+    def _creators_acl(self, path: str) -> bytes:
+        return codec.creators_acl(path[len(self._chroot) :])
+
     def _full_op(self, op: Op) -> Op:
         if not self._chroot:
             return op
@@ -474,7 +521,8 @@ class ZkSession:
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
     ) -> tuple[str, Stat]:
         op = Create(self._full(path), data, ephemeral, sequential)
-        made, stat = await self._request(lambda xid: codec.create(xid, op), codec.decode_create)
+        acl = self._acl_of(op.path)
+        made, stat = await self._request(lambda xid: codec.create(xid, op, acl), codec.decode_create)
         return made[len(self._chroot) :], stat
 
     async def ensure_path(self, path: str) -> None:
@@ -491,11 +539,13 @@ class ZkSession:
 
     async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
         full = [self._full_op(op) for op in ops]
-        results: list[OpResult] = await self._request(lambda xid: codec.multi(xid, full), codec.decode_multi)
+        results: list[OpResult] = await self._request(
+            lambda xid: codec.multi(xid, full, self._acl_of), codec.decode_multi
+        )
         return self._without_chroot(results)
 
     async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | CoordinatorError]:
-        encoders = [_multi_encoder([self._full_op(op) for op in ops]) for ops in transactions]
+        encoders = [_multi_encoder([self._full_op(op) for op in ops], self._acl_of) for ops in transactions]
         results = await self._pipelined(encoders, codec.decode_multi, _MULTI_WINDOW)
         return [result if isinstance(result, CoordinatorError) else self._without_chroot(result) for result in results]
 
@@ -513,8 +563,8 @@ def _get_encoder(path: str) -> Callable[[int], bytes]:
     return lambda xid: codec.get(xid, path, watch=False)
 
 
-def _multi_encoder(ops: Sequence[Op]) -> Callable[[int], bytes]:
-    return lambda xid: codec.multi(xid, ops)
+def _multi_encoder(ops: Sequence[Op], acl_of: codec.AclOf) -> Callable[[int], bytes]:
+    return lambda xid: codec.multi(xid, ops, acl_of)
 
 
 async def _outcome(future: asyncio.Future[Any] | CoordinatorError) -> Any:

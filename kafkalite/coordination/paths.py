@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import quote, unquote
 
 from kafkalite.model import BrokerId, TopicPartition
 
@@ -21,10 +22,20 @@ RESTART_PARTITIONS = "/restart_partitions"
 RESTART_REQUEST_PREFIX = "/restart_partitions/req-"
 CONFIG_TOPICS = "/config/topics"
 CONFIG_BROKERS = "/config/brokers"
+CONFIG_USERS = "/config/users"
 CONFIG_CHANGES = "/config/changes"
 #: Create this one with sequential=True.
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+CONFIG_USERS = "/config/users"
+CONFIG_CLIENTS = "/config/clients"
+#: ACLs of literal patterns: /kafka-acl/TYPE/NAME; of prefixed ones under the second.
+ACL = "/kafka-acl"
+ACL_PREFIXED = "/kafka-acl-extended/prefixed"
+ACL_CHANGES = "/kafka-acl-changes"
+ACL_EXTENDED_CHANGES = "/kafka-acl-extended-changes"
+#: What a notification's name begins with, under either.
+ACL_CHANGE_NAME = "acl_changes_"
 #: The entity name of settings that hold for every broker.
 DEFAULT_ENTITY = "<default>"
 
@@ -124,6 +135,19 @@ def config_broker(broker_id: int | None) -> str:
 def config_entity(entity_type: str, entity_name: str) -> str:
     """The settings of any entity, as a change notification names it ("topics", "t")."""
     return f"/config/{entity_type}/{entity_name}"
+
+
+def sanitize(name: str) -> str:
+    """A user's or client's name as part of a path: Kafka's Sanitizer, which encodes like a URL."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def desanitize(name: str) -> str:
+    """The name again. Raises ValueError if it is not what `sanitize` makes."""
+    plain = unquote(name, errors="strict")
+    if sanitize(plain) != name:
+        raise ValueError(f"{name!r} is not encoded as Kafka does it")
+    return plain
 
 
 def parent(path: str) -> str:

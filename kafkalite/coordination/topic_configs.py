@@ -1,4 +1,4 @@
-"""The dynamic settings in ZooKeeper: those of topics and of brokers, read, followed and written (Kafka's layout).
+"""The dynamic settings in ZooKeeper: those of topics, brokers, users and clients, read, followed and written (Kafka's layout).
 
 Whoever changes the settings of an entity also leaves a notification under /config/changes; every node watches that
 one znode, so that its watches do not grow with the number of topics.
@@ -40,6 +40,10 @@ _log = structlog.get_logger(__name__)
 
 TOPICS = "topics"
 BROKERS = "brokers"
+#: Their SCRAM credentials and quotas. Names are encoded (paths.sanitize); a user's client is USER/clients/CLIENT.
+USERS = "users"
+CLIENTS = "clients"
+ENTITY_TYPES = (TOPICS, BROKERS, USERS, CLIENTS)
 
 #: A notification that every live node has long seen is removed by whoever finds it (Kafka's 15 minutes).
 _NOTIFICATION_LIFE_MS = 15 * 60 * 1000
@@ -58,7 +62,7 @@ class TopicConfigs:
     def __init__(self, on_change: OnChange, wall_ms: Callable[[], int]) -> None:
         self._on_change = on_change
         self._wall_ms = wall_ms
-        self._settings: dict[str, dict[str, dict[str, str]]] = {TOPICS: {}, BROKERS: {}}
+        self._settings: dict[str, dict[str, dict[str, str]]] = {each: {} for each in ENTITY_TYPES}
         self._last_change = -1
         #: Path -> what is wrong there; the settings read before stay in force. For `admin health`.
         self.malformed: dict[str, str] = {}
@@ -76,15 +80,33 @@ class TopicConfigs:
         name = paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
         return dict(self._settings[BROKERS].get(name, {}))
 
+    def user(self, name: str) -> dict[str, str]:
+        """A user's own settings; `name` as people write it."""
+        return dict(self._settings[USERS].get(paths.sanitize(name), {}))
+
     async def load(self, coordinator: Coordinator) -> None:
         """Read everything; tells what differs from before. Raises SessionExpiredError."""
         names = await self._children(coordinator, paths.CONFIG_CHANGES, None)
         # What is notified from here on is read again by `follow`.
         self._last_change = max((number for number, _ in _changes(names)), default=-1)
-        for entity_type in (TOPICS, BROKERS):
+        for entity_type in ENTITY_TYPES:
             entities = await self._children(coordinator, f"/config/{entity_type}", None)
+            if entity_type == USERS:
+                entities += await self._clients_of(coordinator, sorted(entities))
             known = self._settings[entity_type]
             await self._read(coordinator, entity_type, sorted({*entities, *known}))
+
+    async def _clients_of(self, coordinator: Coordinator, users: Sequence[str]) -> list[str]:
+        found: list[str] = []
+        for user in users:
+            try:
+                names, _ = await retrying(
+                    lambda user=user: coordinator.children(f"{paths.CONFIG_USERS}/{user}/{CLIENTS}")  # type: ignore[misc]
+                )
+            except NoNodeError:
+                continue
+            found += [f"{user}/{CLIENTS}/{name}" for name in names]
+        return found
 
     async def follow(self, coordinator: Coordinator) -> None:
         """Apply notifications until the session ends."""

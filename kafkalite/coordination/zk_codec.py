@@ -80,6 +80,27 @@ _EVENT = struct.Struct("!iii")
 #: world:anyone may do everything (Kafka's default), as the wire has it: a vector of one ACL.
 _OPEN_ACL = struct.pack("!iii5si6s", 1, 31, 5, b"world", 6, b"anyone")
 
+#: What only the identity of the connection may change, and anybody may read; and what nobody else may read either.
+_READABLE_ACL = struct.pack("!iii4si", 2, 31, 4, b"auth", 0) + struct.pack("!ii5si6s", 1, 5, b"world", 6, b"anyone")
+_PRIVATE_ACL = struct.pack("!iii4si", 1, 31, 4, b"auth", 0)
+#: Kafka's sensitive paths (ZkData): credentials, and settings that may hold secrets.
+_PRIVATE_PATHS = ("/config/users", "/config/brokers")
+
+#: The ACL of a znode to be created, from its path without the chroot.
+AclOf = Callable[[str], bytes]
+
+
+def open_acl(_path: str) -> bytes:
+    """Everybody may do everything (Kafka without zookeeper.set.acl)."""
+    return _OPEN_ACL
+
+
+def creators_acl(path: str) -> bytes:
+    """Only who has the identity of the connection that creates it may change it (zookeeper.set.acl)."""
+    is_private = any(path == each or path.startswith(each + "/") for each in _PRIVATE_PATHS)
+    return _PRIVATE_ACL if is_private else _READABLE_ACL
+
+
 _MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
 _MULTI_OP = {code: _MULTI_HEADER.pack(code, False, -1) for code in (_OP_CREATE, _OP_DELETE, _OP_SET, _OP_CHECK)}
 
@@ -200,9 +221,9 @@ def children(xid: int, path: str, *, watch: bool) -> bytes:
     return _with_flag(_OP_CHILDREN2, xid, path, watch)
 
 
-def create(xid: int, op: Create) -> bytes:
+def create(xid: int, op: Create, acl: bytes = _OPEN_ACL) -> bytes:
     """create2 (answered with a stat)."""
-    return _TWO_INTS.pack(xid, _OP_CREATE2) + _create_body(op)
+    return _TWO_INTS.pack(xid, _OP_CREATE2) + _create_body(op, acl)
 
 
 def set_data(xid: int, op: SetData) -> bytes:
@@ -221,7 +242,7 @@ def sync(xid: int, path: str) -> bytes:
     return frame
 
 
-def multi(xid: int, ops: Sequence[Op]) -> bytes:
+def multi(xid: int, ops: Sequence[Op], acl_of: AclOf = open_acl) -> bytes:
     """A transaction."""
     parts = [_TWO_INTS.pack(xid, _OP_MULTI)]
     append = parts.append
@@ -236,7 +257,7 @@ def multi(xid: int, ops: Sequence[Op]) -> bytes:
                 append(_INT.pack(version))
             case Create():
                 append(_MULTI_OP[_OP_CREATE])
-                append(_create_body(op))
+                append(_create_body(op, acl_of(op.path)))
             case Delete(path, version):
                 append(_MULTI_OP[_OP_DELETE])
                 append(_text(path))
@@ -245,9 +266,9 @@ def multi(xid: int, ops: Sequence[Op]) -> bytes:
     return b"".join(parts)
 
 
-def _create_body(op: Create) -> bytes:
+def _create_body(op: Create, acl: bytes) -> bytes:
     flags = (1 if op.ephemeral else 0) | (2 if op.sequential else 0)
-    return b"".join((_text(op.path), _INT.pack(len(op.data)), op.data, _OPEN_ACL, _INT.pack(flags)))
+    return b"".join((_text(op.path), _INT.pack(len(op.data)), op.data, acl, _INT.pack(flags)))
 
 
 def _set_body(op: SetData) -> bytes:

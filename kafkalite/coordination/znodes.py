@@ -652,12 +652,14 @@ def encode_config_change(entity_type: str, entity_name: str) -> bytes:
 
 
 def decode_config_change(data: bytes, path: str = "") -> tuple[str, str]:
-    """(entity type, entity name); versions 1 and 2. Raises ZnodeError."""
+    """(entity type, entity name); versions 1 and 2; users/U/clients/C is (users, U/clients/C). Raises ZnodeError."""
     reader = _read(data, path)
     if reader.version(1, 2) == 1:
         return reader.text("entity_type"), reader.text("entity_name")
     entity_type, separator, entity_name = reader.text("entity_path").partition("/")
-    if not separator or not entity_type or not entity_name or "/" in entity_name:
+    user, clients, client = entity_name.partition("/clients/")
+    is_nested = entity_type == "users" and bool(clients and user and client) and "/" not in user + client
+    if not separator or not entity_type or not entity_name or ("/" in entity_name and not is_nested):
         raise reader.fail("entity_path", "not <type>/<name>")
     return entity_type, entity_name
 

@@ -20,11 +20,13 @@ import structlog
 
 from kafkalite.env.lanes import Lane
 from kafkalite.env.seams import Buffer, Clock, ConnectionHandler, Disk, Env, Listener, Network
-from kafkalite.env.streams import open_stream, start_stream_server
+from kafkalite.env.streams import open_stream, stream_protocol
 from kafkalite.env.supervisor import Policy, Supervisor
 
 if TYPE_CHECKING:
+    from kafkalite.config import BrokerConfig
     from kafkalite.coordination.coordinator import Coordinator
+    from kafkalite.security.tls import ClientTls, ServerTls
 
 _log = structlog.get_logger(__name__)
 
@@ -83,12 +85,14 @@ class RealNetwork:
     def __init__(self, on_fatal: Callable[[BaseException], None] = _die) -> None:
         self._supervisor = Supervisor(on_fatal)
 
-    async def dial(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        reader, writer = await open_stream(host, port, STREAM_LIMIT_BYTES)
+    async def dial(
+        self, host: str, port: int, tls: ClientTls | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await open_stream(host, port, STREAM_LIMIT_BYTES, tls.context() if tls is not None else None)
         _no_delay(writer.transport)
         return reader, writer
 
-    async def listen(self, host: str, port: int, handler: ConnectionHandler) -> Listener:
+    async def listen(self, host: str, port: int, handler: ConnectionHandler, tls: ServerTls | None = None) -> Listener:
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
                 await handler(reader, writer)
@@ -99,11 +103,19 @@ class RealNetwork:
             _no_delay(writer.transport)
             self._supervisor.spawn("connection", serve(reader, writer), Policy.ISOLATED)
 
-        return RealListener(await start_stream_server(accepted, host, port, ACCEPTED_LIMIT_BYTES))
+        return await self.listen_protocol(host, port, lambda: stream_protocol(accepted, ACCEPTED_LIMIT_BYTES), tls)
 
-    async def listen_protocol(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
+    async def listen_protocol(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], tls: ServerTls | None = None
+    ) -> Listener:
         # asyncio's and uvloop's transports set TCP_NODELAY themselves.
-        return RealListener(await asyncio.get_running_loop().create_server(factory, host, port))
+        if tls is None:
+            return RealListener(await asyncio.get_running_loop().create_server(factory, host, port))
+        from kafkalite.env.handshakes import TlsListener  # only who uses TLS loads it
+
+        listener = TlsListener(tls, factory, self._supervisor)
+        await listener.start(host, port)
+        return listener
 
 
 def _no_delay(transport: asyncio.BaseTransport) -> None:
@@ -350,13 +362,16 @@ def real_env(
     *,
     connect_coordinator: Callable[[str, int], Awaitable[Coordinator]] | None = None,
     on_fatal: Callable[[BaseException], None] = _die,
+    config: BrokerConfig | None = None,
 ) -> Env:
     """The environment of a process on this machine.
 
     Args:
         connect_coordinator: opens one session; by default the aiozk adapter on this environment's own seams.
         on_fatal: told of an AssertionError in a connection handler.
+        config: says how to authenticate to ZooKeeper; None: not at all.
     """
+    access: list[object] = []
     clock: Clock = RealClock()
     network: Network = RealNetwork(on_fatal)
     disk: Disk = RealDisk()
@@ -365,8 +380,10 @@ def real_env(
     async def connect(connect_string: str, session_timeout_ms: int) -> Coordinator:
         # By name and late: `coordination` is above `env`, and tools that never connect need not load aiozk.
         adapter = importlib.import_module("kafkalite.coordination.aiozk_adapter")
+        if not access:
+            access.append(adapter.Access() if config is None else adapter.access_of(config))
         session: Coordinator = await adapter.connect(
-            connect_string, session_timeout_ms, clock=clock, network=network, rng=source
+            connect_string, session_timeout_ms, clock=clock, network=network, rng=source, access=access[0]
         )
         return session
 

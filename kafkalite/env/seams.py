@@ -7,6 +7,7 @@ Tasks are started through `kafkalite.env.supervisor.Supervisor` only.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kafkalite.coordination.coordinator import Coordinator
+    from kafkalite.security.tls import ClientTls, ServerTls
 
 Buffer = bytes | bytearray | memoryview
 
@@ -49,17 +51,21 @@ class Listener(Protocol):
 
 
 class Network(Protocol):
-    """TCP."""
+    """TCP, and TLS over it where `tls` is given. (A simulation may leave TLS out: nobody listens in.)"""
 
-    async def dial(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect. Raises OSError. The caller sets the deadline."""
+    async def dial(
+        self, host: str, port: int, tls: ClientTls | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect, and shake hands. Raises OSError (ssl.SSLError is one). The caller sets the deadline."""
         ...
 
-    async def listen(self, host: str, port: int, handler: ConnectionHandler) -> Listener:
+    async def listen(self, host: str, port: int, handler: ConnectionHandler, tls: ServerTls | None = None) -> Listener:
         """Accept connections and run `handler` for each as a task; port 0 picks a free one. Raises OSError."""
         ...
 
-    async def listen_protocol(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
+    async def listen_protocol(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], tls: ServerTls | None = None
+    ) -> Listener:
         """Accept connections, one protocol object each (for the Kafka listener's hot path). Raises OSError."""
         ...
 
@@ -165,3 +171,5 @@ class Env:
     random: random.Random
     #: Opens ONE new ZooKeeper session: (connect string with optional chroot, session timeout in ms).
     connect_coordinator: Callable[[str, int], Awaitable[Coordinator]]
+    #: So many bytes that nobody can foretell (nonces, salts); in a simulation, from its seed.
+    entropy: Callable[[int], bytes] = os.urandom

@@ -9,7 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import cast
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+#: A peer that does not answer the end of TLS is left after so long (seconds).
+_SHUTDOWN_S = 5.0
 
 
 class ChunkReader(asyncio.StreamReader):
@@ -121,20 +127,22 @@ class ChunkReader(asyncio.StreamReader):
 StreamsAccepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
-async def open_stream(host: str, port: int, limit: int) -> tuple[ChunkReader, asyncio.StreamWriter]:
-    """As asyncio.open_connection. Raises OSError."""
+async def open_stream(
+    host: str, port: int, limit: int, context: SSLContext | None = None
+) -> tuple[ChunkReader, asyncio.StreamWriter]:
+    """As asyncio.open_connection; TLS with a context. Raises OSError."""
     loop = asyncio.get_running_loop()
     reader = ChunkReader(limit)
     protocol = asyncio.StreamReaderProtocol(reader)
-    transport, _ = await loop.create_connection(lambda: protocol, host, port)
+    if context is None:
+        transport, _ = await loop.create_connection(lambda: protocol, host, port)
+    else:
+        transport, _ = await loop.create_connection(
+            lambda: protocol, host, port, ssl=context, server_hostname=host, ssl_shutdown_timeout=_SHUTDOWN_S
+        )
     return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
 
-async def start_stream_server(accepted: StreamsAccepted, host: str, port: int, limit: int) -> asyncio.Server:
-    """As asyncio.start_server. Raises OSError."""
-    loop = asyncio.get_running_loop()
-
-    def make() -> asyncio.StreamReaderProtocol:
-        return asyncio.StreamReaderProtocol(ChunkReader(limit), accepted)
-
-    return await loop.create_server(make, host, port)
+def stream_protocol(accepted: StreamsAccepted, limit: int) -> asyncio.StreamReaderProtocol:
+    """A connection's protocol, as asyncio.start_server makes them."""
+    return asyncio.StreamReaderProtocol(ChunkReader(limit), accepted)

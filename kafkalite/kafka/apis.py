@@ -26,9 +26,11 @@ OFFERED = {
     "AddPartitionsToTxn": (0, 5), "AddOffsetsToTxn": (0, 4), "EndTxn": (0, 4), "WriteTxnMarkers": (0, 1),
     "TxnOffsetCommit": (0, 4), "DescribeConfigs": (0, 4), "AlterConfigs": (0, 2), "CreatePartitions": (0, 3),
     "DeleteGroups": (0, 2), "IncrementalAlterConfigs": (0, 1), "OffsetDelete": (0, 0), "DescribeCluster": (0, 1), "DescribeLogDirs": (0, 4),
-    "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0), "ListTransactions": (0, 1), "AlterReplicaLogDirs": (0, 2),
-    "ElectLeaders": (0, 2), "AlterPartitionReassignments": (0, 0), "ListPartitionReassignments": (0, 0),
-    "DescribeTopicPartitions": (0, 0),
+    "DescribeAcls": (0, 3), "CreateAcls": (0, 3), "DeleteAcls": (0, 3), "DescribeClientQuotas": (0, 1),
+    "AlterClientQuotas": (0, 1), "DescribeProducers": (0, 0), "DescribeTransactions": (0, 0), "ListTransactions": (0, 1),
+    "SaslHandshake": (0, 1), "SaslAuthenticate": (0, 2), "DescribeUserScramCredentials": (0, 0),
+    "AlterUserScramCredentials": (0, 0), "AlterReplicaLogDirs": (0, 2), "ElectLeaders": (0, 2),
+    "AlterPartitionReassignments": (0, 0), "ListPartitionReassignments": (0, 0), "DescribeTopicPartitions": (0, 0),
 }  # fmt: skip
 
 #: Versions that are advertised and refused: librdkafka turns compression off unless Produce begins at 0

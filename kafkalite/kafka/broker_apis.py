@@ -13,6 +13,8 @@ from kafkalite.kafka.handlers.data import DataHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
+from kafkalite.kafka.handlers.sasl import SaslHandlers
+from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
@@ -42,7 +44,9 @@ class KafkaSide:
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),
             **ConfigHandlers(services).table(),
+            **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups).table(),
+            **SaslHandlers(services).table(),
             **TransactionHandlers(services, self.groups, self.transactions, local).table(),
         }
         self.apis: dict[int, Api] = make_apis(handlers)

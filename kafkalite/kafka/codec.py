@@ -28,6 +28,9 @@ _FIXED = {
     "float64": "d", "uuid": "16s",
 }  # fmt: skip
 
+#: Fields whose values no log and no traceback shows.
+_SECRETS = frozenset({"auth_bytes", "salt", "salted_password"})
+
 Buffer = bytes | bytearray | memoryview
 Decoder = Callable[[memoryview], "tuple[Any, int]"]
 Encoder = Callable[[Any, bytearray, list[Buffer]], bytearray]
@@ -44,7 +47,8 @@ class WireStruct:
     _names: ClassVar[tuple[str, ...]] = ()
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._names)})"
+        shown = (f"{name}=…" if name in _SECRETS else f"{name}={getattr(self, name)!r}" for name in self._names)
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
@@ -23,6 +24,8 @@ from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
     from kafkalite.kafka.apis import Api
+    from kafkalite.kafka.authentication import Gate
+    from kafkalite.kafka.bills import Bill
     from kafkalite.kafka.listener import KafkaListener
 
 _log = structlog.get_logger(__name__)
@@ -43,11 +46,24 @@ _FLUSH_BYTES = 2**20
 _VECTOR_BYTES = 4096
 
 
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """What of a request is refused, one by one: topics, keys (groups or transactional ids), the cluster's settings."""
+
+    topics: frozenset[str] = frozenset()
+    keys: frozenset[str] = frozenset()
+    cluster: bool = False
+
+
+NOTHING_DENIED = Denied()
+
+
 class Request:
     """One request under way. Whoever handles it calls `respond` (or `respond_nothing`) exactly once."""
 
     __slots__ = (
-        "api", "began", "buffers", "client_id", "connection", "correlation_id", "is_answered", "returned", "version"
+        "api", "began", "bill", "buffers", "client_id", "connection", "correlation_id", "denied", "is_answered",
+        "returned", "version",
     )  # fmt: skip
 
     def __init__(
@@ -58,6 +74,9 @@ class Request:
         self.version = version
         self.correlation_id = correlation_id
         self.client_id = client_id
+        self.denied = NOTHING_DENIED
+        #: What it costs its client; None while no quota is set.
+        self.bill: Bill | None = None
         self.buffers: list[Buffer] = []
         self.is_answered = False
         #: Monotonic seconds: when the handler was called, and when it returned.
@@ -75,6 +94,8 @@ class Request:
     def respond(self, message: Any) -> None:
         """Answer in the request's own version."""
         assert self.api is not None
+        if self.bill is not None:
+            self.bill.settle(message)
         has_tags = self.version in self.api.flexible_responses
         w = bytearray(9 if has_tags else 8)
         chunks: list[Buffer] = []
@@ -102,6 +123,8 @@ class Request:
     def respond_nothing(self) -> None:
         """The client expects no answer (Produce with acks=0)."""
         assert not self.is_answered, "a request was answered twice"
+        if self.bill is not None:
+            self.bill.settle(None)
         self.is_answered = True
         self.connection.listener.timed(self)
         self.connection.answered(self)
@@ -115,6 +138,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer_host = ""
         self.peer = ""
         self.principal = ANONYMOUS
+        #: What keeps strangers out on a SASL listener; None: there is nothing to pass (any more).
+        self.gate: Gate | None = None
+        self.max_request_bytes = listener.max_request_bytes
         self.last_active = 0.0
         #: When the frame that is half received began to arrive; 0 if there is none.
         self.frame_began = 0.0
@@ -132,6 +158,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_write_paused = False
         self._is_reading_paused = False
         self._is_starved = False
+        self._is_muted = False
+        self._unmute_at = 0.0
 
     # --- the transport's calls ---
 
@@ -142,9 +170,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
         address = transport.get_extra_info("peername")
         if isinstance(address, tuple) and len(address) >= 2:
             self.peer_host, self.peer = str(address[0]), f"{address[0]}:{address[1]}"
-        if not self.listener.opened(self):
+        if not self.listener.opened(self, transport):
             self.is_closed = True
             transport.abort()
+
+    def admitted(self, principal: Principal, *, gate: Gate | None) -> None:
+        """Who is there has proved who they are. `gate` stays if they will have to again."""
+        self.principal = principal
+        self.gate = gate
+        self.max_request_bytes = self.listener.max_request_bytes
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
@@ -234,7 +268,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         limit = self.listener.max_in_flight
         try:
             while stop - start >= 4:
-                if len(self._waiting) >= limit or self._is_write_paused:
+                if len(self._waiting) >= limit or self._is_write_paused or self._is_muted:
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
@@ -258,7 +292,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _is_acceptable(self, view: memoryview, start: int, stop: int, size: int) -> bool:
         """Whether a frame may have this length; otherwise the connection is closed."""
-        if size < _HEAD_BYTES - 2 or size > self.listener.max_request_bytes:
+        if (size < _HEAD_BYTES - 2 and self.gate is None) or not 0 < size <= self.max_request_bytes:
             self.refuse("frame.length", f"a frame of {size} bytes")
             return False
         if size > MAX_OTHER_REQUEST_BYTES and stop - start >= 6 and int.from_bytes(view[start + 4 : start + 6]) != 0:
@@ -269,6 +303,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _frame(self, view: memoryview) -> None:
         """One request: header, body, handler."""
         try:
+            if self.gate is not None and not self.gate.admits(view):
+                return
             api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
             position = _HEAD_BYTES + max(0, id_bytes)
             if position > len(view):
@@ -303,13 +339,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         waiting = self._waiting
         while waiting and waiting[0].is_answered:
-            for buffer in waiting.popleft().buffers:
+            first = waiting.popleft()
+            for buffer in first.buffers:
                 self._out.append(buffer)
                 self._out_bytes += len(buffer)
+            if first.bill is not None and first.bill.throttle_ms:
+                self._mute(first.bill.throttle_ms)
         if not self._is_parsing and not self._is_flush_due:
             # Many requests may complete in this turn of the loop: write once, at its end.
             self._is_flush_due = True
             asyncio.get_running_loop().call_soon(self._flush_later)
+
+    def send_bare(self, token: bytes) -> None:
+        """An answer without a header (SASL after SaslHandshake v0), in turn."""
+        request = Request(self, None, 0, 0, "")
+        request.buffers = [len(token).to_bytes(4) + token]
+        self._waiting.append(request)
+        request.respond_nothing()
 
     def _flush_later(self) -> None:
         self._is_flush_due = False
@@ -341,6 +387,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.frame_began = 0.0  # from here on it is we who are slow
             self._transport.pause_reading()
 
+    def _mute(self, throttle_ms: int) -> None:
+        """Read nothing for so long: the client exceeds a quota, and was told in the answer just given (KIP-219)."""
+        until = self.listener.now() + throttle_ms / 1000
+        if until <= self._unmute_at:
+            return
+        self._unmute_at = until
+        if not self._is_muted:
+            self._is_muted = True
+            asyncio.get_running_loop().call_later(throttle_ms / 1000, self._unmute)
+        self._pause_reading()
+
+    def _unmute(self) -> None:
+        now = self.listener.now()
+        if self.is_closed:
+            return
+        if self._unmute_at > now:  # muted for longer meanwhile
+            asyncio.get_running_loop().call_later(self._unmute_at - now, self._unmute)
+            return
+        self._is_muted = False
+        self.last_active = now
+        self._resume()
+
     def starve(self) -> None:
         """The listener has no memory left for half received frames: read on when it has."""
         self._is_starved = True
@@ -354,7 +422,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _resume(self) -> None:
         """Start what was read ahead, then read on, if nothing forbids it any more."""
-        if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved:
+        if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
             return
         if len(self._waiting) >= self.listener.max_in_flight:
             return
@@ -368,8 +436,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether requests are under way."""
-        return bool(self._waiting)
+        """Whether requests are under way, or kept waiting by a quota."""
+        return bool(self._waiting) or self._is_muted
 
     def relax(self) -> None:
         """Give the memory of a drained buffer back; called when nothing has come for a while."""

@@ -1,6 +1,6 @@
 """The Kafka listener: accepts connections, hands requests to handlers, and keeps the limits that all connections share.
 
-Limits (keys of the configuration): connections (`max.connections`), bytes per request (`socket.request.max.bytes`),
+Limits (keys of the configuration): connections (`max.connections`, `max.connections.per.ip`), bytes per request (`socket.request.max.bytes`),
 requests under way per connection (`max.inflight.requests.per.connection`), memory of half received requests in all
 (`queued.max.request.bytes`), idle time (`connections.max.idle.ms`).
 """
@@ -10,21 +10,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Api, refusal
+from kafkalite.kafka.bills import EXEMPT, Bill
 from kafkalite.kafka.codec import encode
 from kafkalite.kafka.connection import KafkaConnection, Request
+from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.services import Services
 from kafkalite.model import Endpoint
 from kafkalite.telemetry.counters import Requests
+
+if TYPE_CHECKING:
+    from kafkalite.security.listener import ListenerSecurity
 
 _log = structlog.get_logger(__name__)
 
@@ -35,6 +40,8 @@ FRAME_DEADLINE_S = 60.0
 #: The same while others wait for the memory that it holds.
 MEMORY_GRACE_S = 1.0
 _SWEEP_S = 1.0
+#: The largest frame of a connection that has yet to authenticate.
+MAX_STRANGERS_BYTES = 64 * 1024
 _API_VERSIONS = 18
 
 
@@ -44,11 +51,17 @@ class KafkaListener:
     def __init__(self, services: Services, apis: Mapping[int, Api]) -> None:
         config = services.config
         self.services = services
+        self.security = services.security
         self.apis: dict[int, Api] = dict(apis)
         self.max_request_bytes = config.socket_request_max_bytes
         self.max_in_flight = config.max_inflight_requests_per_connection
         self.shared_bytes = SHARED_BYTES
         self.shared_view = memoryview(bytearray(SHARED_BYTES))
+        self._quotas = services.rights.quotas
+        access = services.rights.access
+        #: None: everybody may do everything.
+        self.guard = Guard(services, access) if access.authorizer is not None else None
+        self._per_ip = services.rights.connection_limits()
         self.connections: dict[KafkaConnection, None] = {}
         self.monotonic = services.clock.monotonic
         self.requests = Requests()
@@ -65,7 +78,8 @@ class KafkaListener:
 
     async def start(self, host: str, port: int) -> Endpoint:
         """Bind and serve. Raises OSError."""
-        self._listener = await self.services.network.listen_protocol(host, port, lambda: KafkaConnection(self))
+        tls = self.security.tls if self.security is not None else None
+        self._listener = await self.services.network.listen_protocol(host, port, lambda: KafkaConnection(self), tls)
         self.services.supervisor.spawn("kafka.sweep", self._sweep())
         return Endpoint(self._listener.host, self._listener.port)
 
@@ -82,17 +96,49 @@ class KafkaListener:
 
     # --- connections ---
 
-    def opened(self, connection: KafkaConnection) -> bool:
-        """A connection was accepted; False: there are too many."""
+    def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
+        """A connection was accepted; False: there are too many, or its certificate is nobody's."""
         if self._is_closing or len(self.connections) >= self.services.config.max_connections:
             _log.warning("kafka.connection_refused", reason="connections.max", peer=connection.peer)
             return False
+        if self._per_ip is not None and not self._per_ip.opened(connection.peer_host):
+            _log.warning("kafka.connection_refused", reason="max.connections.per.ip", peer=connection.peer)
+            return False
         connection.last_active = self.now()
+        if self.security is not None and not self._identify(connection, self.security, transport):
+            if self._per_ip is not None:
+                self._per_ip.closed(connection.peer_host)
+            return False
         self.connections[connection] = None
         return True
 
+    def _identify(
+        self, connection: KafkaConnection, security: ListenerSecurity, transport: asyncio.BaseTransport
+    ) -> bool:
+        """Who is there, as far as its certificate tells; on a SASL listener it has to tell by itself."""
+        if not security.uses_sasl:
+            try:
+                connection.principal = security.certified(transport.get_extra_info("ssl_object"))
+            except AuthenticationFailed as error:
+                security.refused(connection.peer, str(error))
+                return False
+            return True
+        from kafkalite.kafka.authentication import Gate  # only who uses SASL loads it
+
+        supervisor = self.services.supervisor
+        connection.gate = Gate(
+            connection,
+            security,
+            spawn=lambda name, work: supervisor.spawn(name, work, Policy.ISOLATED),
+            share=self.services.random.random(),
+        )
+        if not security.is_optional:
+            connection.max_request_bytes = min(self.max_request_bytes, MAX_STRANGERS_BYTES)
+        return True
+
     def closed(self, connection: KafkaConnection) -> None:
-        self.connections.pop(connection, None)
+        if self.connections.pop(connection, self) is None and self._per_ip is not None:
+            self._per_ip.closed(connection.peer_host)
 
     @property
     def has_ample_memory(self) -> bool:
@@ -143,6 +189,8 @@ class KafkaListener:
             for connection in list(self.connections):
                 if connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
                     connection.refuse("frame.slow", f"a request was not complete after {FRAME_DEADLINE_S:.0f} s")
+                elif connection.gate is not None and connection.gate.is_late(now):
+                    connection.refuse("authentication.slow", "no authentication in time")
                 elif now - connection.last_active < _SWEEP_S:
                     continue
                 elif now - connection.last_active > idle_s and not connection.is_busy:
@@ -168,8 +216,10 @@ class KafkaListener:
             request.respond(refusal(api, message, request.version, ErrorCode.UNSUPPORTED_VERSION, ""))
             return
         request.began = self.monotonic()
+        if self._quotas.is_active and api.name not in EXEMPT:
+            request.bill = Bill(self._quotas, self.services.clock, request.principal, request.client_id)
         try:
-            result = api.handler(request, message)
+            result = self._start(api, request, message)
         except ApiError as error:
             request.respond(refusal(api, message, request.version, error.code, str(error)))
             return
@@ -180,6 +230,21 @@ class KafkaListener:
             self.services.supervisor.spawn(f"kafka.{api.name}", self._finish(request, message, result), Policy.ISOLATED)
         else:
             request.respond(result)
+
+    def _start(self, api: Api, request: Request, message: Any) -> Any:
+        """Check what it needs, then call its handler. Raises ApiError."""
+        if self.guard is not None:
+            refused = self.guard.check(request, message)
+            if refused is not None:
+                if api.name == "Produce" and message.acks == 0:
+                    request.respond_nothing()
+                    request.connection.close()
+                    return None
+                return refused
+        result = api.handler(request, message)
+        if request.bill is not None:
+            request.bill.started()
+        return result
 
     def timed(self, request: Request) -> None:
         """A request has its answer: for the metrics."""

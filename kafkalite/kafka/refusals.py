@@ -215,10 +215,11 @@ def _add_partitions(message: Any, version: int, code: int, text: str) -> Any:
 
     if version >= 4:
         return response(
+            error_code=code,
             results_by_transaction=[
                 response.AddPartitionsToTxnResult(txn.transactional_id, topics(txn.topics))
                 for txn in message.transactions
-            ]
+            ],
         )
     return response(results_by_topic_v3_and_below=topics(message.v3_and_below_topics))
 
@@ -259,6 +260,42 @@ def _describe_transactions(message: Any, version: int, code: int, text: str) -> 
     state = wire.DescribeTransactionsResponse.TransactionState
     return wire.DescribeTransactionsResponse(
         transaction_states=[state(code, transactional_id) for transactional_id in message.transactional_ids]
+    )
+
+
+def _sasl_handshake(message: Any, version: int, code: int, text: str) -> Any:
+    return wire.SaslHandshakeResponse(error_code=code, mechanisms=())
+
+
+def _alter_users(message: Any, version: int, code: int, text: str) -> Any:
+    result = wire.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    names = dict.fromkeys(entry.name for entry in (*message.deletions, *message.upsertions))
+    return wire.AlterUserScramCredentialsResponse(results=[result(name, code, text or None) for name in names])
+
+
+def _create_acls(message: Any, version: int, code: int, text: str) -> Any:
+    result = wire.CreateAclsResponse.AclCreationResult
+    return wire.CreateAclsResponse(results=[result(code, text or None) for _ in message.creations])
+
+
+def _delete_acls(message: Any, version: int, code: int, text: str) -> Any:
+    result = wire.DeleteAclsResponse.DeleteAclsFilterResult
+    return wire.DeleteAclsResponse(filter_results=[result(code, text or None) for _ in message.filters])
+
+
+def _describe_client_quotas(message: Any, version: int, code: int, text: str) -> Any:
+    return wire.DescribeClientQuotasResponse(error_code=code, error_message=text or None, entries=None)
+
+
+def _alter_client_quotas(message: Any, version: int, code: int, text: str) -> Any:
+    response = wire.AlterClientQuotasResponse
+    return response(
+        entries=[
+            response.EntryData(
+                code, text or None, [response.EntityData(part.entity_type, part.entity_name) for part in entry.entity]
+            )
+            for entry in message.entries
+        ]
     )
 
 
@@ -304,7 +341,9 @@ _BY_API: dict[str, Refusal] = {
     "TxnOffsetCommit": _offset_commit, "OffsetFetch": _offset_fetch, "FindCoordinator": _find_coordinator,
     "DescribeGroups": _describe_groups, "DeleteGroups": _delete_groups, "AddPartitionsToTxn": _add_partitions,
     "WriteTxnMarkers": _write_markers, "DescribeProducers": _describe_producers,
-    "DescribeTransactions": _describe_transactions, "ElectLeaders": _elect_leaders,
+    "DescribeTransactions": _describe_transactions, "CreateAcls": _create_acls, "DeleteAcls": _delete_acls,
+    "DescribeClientQuotas": _describe_client_quotas, "AlterClientQuotas": _alter_client_quotas,
+    "SaslHandshake": _sasl_handshake, "AlterUserScramCredentials": _alter_users, "ElectLeaders": _elect_leaders,
     "AlterReplicaLogDirs": _alter_replica_log_dirs, "DescribeTopicPartitions": _describe_topic_partitions,
 }  # fmt: skip
 

@@ -7,15 +7,16 @@ coordinator live here, over partitions of internal topics.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.rpc.messages import (
     AlterReassignmentsRequest,
@@ -36,6 +37,13 @@ from kafkalite.rpc.messages import (
     ProducedPartition,
     TopicResult,
 )
+from kafkalite.security.access import Access, Subject
+from kafkalite.security.acl import Binding, Filter
+from kafkalite.security.connection_limits import ConnectionLimits
+from kafkalite.security.quotas import Entity, Quotas
+
+if TYPE_CHECKING:
+    from kafkalite.security.listener import ListenerSecurity
 
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
 FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
@@ -141,6 +149,35 @@ class Partitions(Protocol):
         ...
 
 
+class Rights(Protocol):
+    """Who may do what, and how fast."""
+
+    access: Access
+    quotas: Quotas
+
+    def connection_limits(self) -> ConnectionLimits | None:
+        """For one listener; None: no limit per address is set."""
+        ...
+
+    def describe_acls(self, wanted: Filter) -> list[Binding]:
+        """Raises ApiError SECURITY_DISABLED."""
+        ...
+
+    async def create_acls(self, subject: Subject, bindings: Sequence[Binding]) -> list[ApiError | None]:
+        """Errors by position; what is there already is none. Raises ApiError SECURITY_DISABLED."""
+        ...
+
+    async def delete_acls(self, subject: Subject, filters: Sequence[Filter]) -> list[list[Binding] | ApiError]:
+        """What each filter removed. Raises ApiError SECURITY_DISABLED."""
+        ...
+
+    async def alter_quotas(
+        self, subject: Subject, entity: Entity, changes: Mapping[str, float | None], *, validate_only: bool = False
+    ) -> None:
+        """Set limits, remove those whose value is None. Raises ApiError."""
+        ...
+
+
 class Services(Protocol):
     """Everything else of the node."""
 
@@ -148,6 +185,11 @@ class Services(Protocol):
     network: Network
     random: random.Random
     supervisor: Supervisor
+    #: What the listener asks of whoever connects; None: nothing.
+    security: ListenerSecurity | None
+    #: Bytes for salts and nonces.
+    entropy: Callable[[int], bytes]
+    rights: Rights
 
     @property
     def config(self) -> BrokerConfig:
@@ -209,6 +251,18 @@ class Services(Protocol):
 
     def log_dirs(self) -> list[LogDir]:
         """The directories of this node's logs and what is in them."""
+        ...
+
+    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to another node's Kafka listener, authenticated as this node. Raises OSError, ApiError."""
+        ...
+
+    async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
+        """User -> mechanism -> iterations, of these users (None: all) that have SCRAM credentials. Raises CoordinatorError."""
+        ...
+
+    async def alter_scram_user(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set a user's credentials (mechanism -> text as Kafka keeps it), delete where None. Raises CoordinatorError."""
         ...
 
     async def alter_replica_log_dirs(

@@ -10,7 +10,7 @@ from kafkalite.controller.partition_admin import PartitionAdmin
 from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.env.seams import Env
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.config_orders import ConfigOrders
@@ -19,8 +19,13 @@ from kafkalite.node.draining import Draining
 from kafkalite.node.group_api import GroupApi
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.overview import Overview
+from kafkalite.node.rights import NodeRights
+from kafkalite.node.rights_api import RightsApi
+from kafkalite.node.rpc_guard import RpcGuard
+from kafkalite.node.rpc_quotas import RpcQuotas
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
+from kafkalite.node.user_orders import UserOrders
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -28,6 +33,7 @@ from kafkalite.rpc.messages import (
     AddPartitionsRequest,
     AlterConfigsRequest,
     AlterReassignmentsRequest,
+    AlterUserRequest,
     CommittedOffsetsRequest,
     ControlledShutdownRequest,
     CreateTopicsRequest,
@@ -36,6 +42,7 @@ from kafkalite.rpc.messages import (
     DescribeClusterResponse,
     DescribeConfigsRequest,
     DescribeDisksRequest,
+    DescribeUsersRequest,
     DiskOnlineRequest,
     ElectLeadersRequest,
     HealthProblem,
@@ -81,9 +88,11 @@ class Host(Protocol):
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     config_orders: ConfigOrders
+    user_orders: UserOrders
     kafka: KafkaSide
     overview: Overview
     auto_create_topics: bool
+    rights: NodeRights
     started_ms: int
 
     @property
@@ -108,14 +117,25 @@ class Api:
         self._groups = GroupApi(lambda: host.kafka, host.metadata, host.env.clock)
 
     def handlers(self) -> Mapping[type[Message], Handler]:
-        """For RpcServer."""
+        """For RpcServer: behind the checks of who may, then of how fast."""
+        host = self._host
+        guard = RpcGuard(
+            host.rights.access,
+            lambda topic: not host.auto_create_topics or host.metadata.topic(topic) is not None,
+        )
+        quotas = RpcQuotas(host.rights.quotas, host.env.clock)
+        return quotas.limited(guard.guarded(self.all_handlers()))
+
+    def all_handlers(self) -> Mapping[type[Message], Handler]:
+        """By class of request, unguarded."""
         host = self._host
         return {
             **rpc_handlers.handlers(host.replicas),
             **self._transactions.handlers(),
+            **RightsApi(host.rights).handlers(),
             **self._groups.handlers(),
-            IsrChangedRequest: lambda request: Reply(host.controller.on_isr_changed(request.message)),  # type: ignore[arg-type]
-            ControlledShutdownRequest: _answer(host.controller.controlled_shutdown),
+            IsrChangedRequest: self._isr_changed,
+            ControlledShutdownRequest: self._controlled_shutdown,
             MetadataRequest: self._metadata,
             InitProducerIdRequest: self._init_producer_id,
             CreateTopicsRequest: _answer(host.orders.create_topics),
@@ -127,6 +147,8 @@ class Api:
             ListReassignmentsRequest: _answer(host.reassignment_admin.list),
             DescribeConfigsRequest: _answer(host.config_orders.describe),
             AlterConfigsRequest: _answer(host.config_orders.alter),
+            DescribeUsersRequest: _answer(host.user_orders.describe),
+            AlterUserRequest: _answer(host.user_orders.alter),
             DescribeClusterRequest: self._describe_cluster,
             HealthRequest: self._health,
             HistoryRequest: self._history,
@@ -137,6 +159,18 @@ class Api:
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
+
+    # --- from nodes to the controller ------------------------------------------
+
+    def _isr_changed(self, request: Request) -> Reply:
+        assert isinstance(request.message, IsrChangedRequest)
+        _only_from(request, request.message.broker_id)
+        return Reply(self._host.controller.on_isr_changed(request.message))
+
+    def _controlled_shutdown(self, request: Request) -> Awaitable[Reply]:
+        assert isinstance(request.message, ControlledShutdownRequest)
+        _only_from(request, request.message.broker_id)
+        return _replied(self._host.controller.controlled_shutdown(request.message))
 
     # --- metadata ------------------------------------------------------------
 
@@ -184,6 +218,17 @@ class Api:
         assert isinstance(message, HistoryRequest)
         events = self._host.history(message.subjects[:MAX_SUBJECTS])
         return Reply(HistoryResponse(self._host.identity()[0], self._host.started_ms, tuple(events)))
+
+
+def _only_from(request: Request, broker_id: BrokerId) -> None:
+    """Raises ApiError CLUSTER_AUTHORIZATION_FAILED."""
+    rpc_handlers.only_nodes(request)
+    if broker_id != request.peer.node_id:
+        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a message in the name of another broker")
+
+
+async def _replied(outcome: Awaitable[Message]) -> Reply:
+    return Reply(await outcome)
 
 
 def _answer(serve: Callable[[Any], Coroutine[Any, Any, Message]]) -> Handler:

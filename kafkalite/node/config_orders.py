@@ -5,7 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 
-from kafkalite.config import BrokerConfig, TopicConfig, check_dynamic, is_limit, parse_limit, topic_config
+from kafkalite.config import (
+    BROKER_KEYS,
+    BrokerConfig,
+    TopicConfig,
+    check_dynamic,
+    is_limit,
+    parse_limit,
+    topic_config,
+)
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
@@ -75,6 +83,8 @@ def _check(entity_type: str, key: str, value: str) -> None:
     elif is_limit(key):
         if parse_limit(value) is None:
             raise ConfigError(f"{key}: {value!r} is not an integer of at least 1")
+    elif key in BROKER_KEYS and BROKER_KEYS[key][0].metadata["secret"]:
+        raise ConfigError(f"{key}: a secret is not kept in ZooKeeper; configure it on the node")
     else:
         check_dynamic(key, value)
 

@@ -9,11 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 import h11
 
 from kafkalite.env.seams import Listener, Network
+
+if TYPE_CHECKING:
+    from kafkalite.security.tls import ServerTls
 
 #: A request must be complete within this time, and an idle connection ends after it.
 _DEADLINE_S = 10.0
@@ -40,15 +44,16 @@ Handler = Callable[[Query], "Page | Awaitable[Page]"]
 class HttpServer:
     """Serves GET and HEAD of fixed paths."""
 
-    def __init__(self, network: Network, pages: Mapping[str, Handler]) -> None:
+    def __init__(self, network: Network, pages: Mapping[str, Handler], tls: ServerTls | None = None) -> None:
         self._network = network
+        self._tls = tls
         self._pages = dict(pages)
         self._listener: Listener | None = None
         self._open = 0
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Bind. Raises OSError."""
-        self._listener = await self._network.listen(host, port, self._serve)
+        self._listener = await self._network.listen(host, port, self._serve, self._tls)
         return self._listener.host, self._listener.port
 
     async def close(self) -> None:

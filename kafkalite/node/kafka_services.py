@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths
-from kafkalite.coordination.coordinator import NotSentError
+from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone
+from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     BrokerId,
@@ -163,7 +163,42 @@ class NodeServices:
         self.network = node.env.network
         self.random = node.env.random
         self.supervisor = node.supervisor
+        self.security = node.security.kafka if node.security is not None else None
+        self.entropy = node.env.entropy
+        self.rights: Rights = node.rights
         self.partitions = NodePartitions(node.replicas, node.metadata)
+
+    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        dialling = self._node.security.to_kafka if self._node.security is not None else None
+        if dialling is None:
+            return await self.network.dial(host, port)
+        reader, writer = await self.network.dial(host, port, dialling.tls)
+        if dialling.credentials is not None:
+            from kafkalite.kafka.authenticate import authenticate  # only who uses SASL loads it
+
+            credentials = dialling.credentials
+            try:
+                await authenticate(reader, writer, credentials.mechanism, credentials.client(self.entropy))
+            except BaseException:
+                writer.transport.abort()
+                raise
+        return reader, writer
+
+    async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
+        from kafkalite.coordination.scram_users import list_users
+
+        return await list_users(self._session(), names)
+
+    async def alter_scram_user(self, name: str, changes: Mapping[str, str | None]) -> None:
+        from kafkalite.coordination.scram_users import alter_user
+
+        await alter_user(self._session(), name, changes)
+
+    def _session(self) -> Coordinator:
+        current = self._node.session.current
+        if current is None:
+            raise NotSentError("no session with ZooKeeper")
+        return current
 
     @property
     def broker_id(self) -> BrokerId:

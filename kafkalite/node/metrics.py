@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from kafkalite.controller.stats import FailoverPhases
 from kafkalite.coordination.coordinator import SessionState
+from kafkalite.security.quotas import Kind
 from kafkalite.telemetry.counters import Requests, Timing
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Spec:
 _RM = "kafka_server_replicamanager_"
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 _TOPICS = "kafka_server_brokertopicmetrics_"
+_AUTHORIZER = "kafka_server_authorizer_metrics_authorization_"
 _REQUESTS = "kafka_network_requestmetrics_"
 
 METRICS = (
@@ -94,6 +96,14 @@ METRICS = (
     Spec("kafka_server_sessionexpirelistener_zookeeperexpires", COUNTER, "Sessions that ended"),
     Spec("kafka_server_sessionexpirelistener_sessionstate", GAUGE, "1 for the state the session is in", ("state",)),
     Spec("kafkalite_session_lease_seconds", GAUGE, "How long ZooKeeper surely still holds our session"),
+    Spec(_AUTHORIZER + "allowed", COUNTER, "Requests allowed by ACLs"),
+    Spec(_AUTHORIZER + "denied", COUNTER, "Requests refused by ACLs", ("operation", "resource")),
+    Spec("kafka_server_produce_throttled", COUNTER, "Answers that told a producer to wait"),
+    Spec("kafka_server_produce_throttle_time_milliseconds", COUNTER, "Waits told to producers"),
+    Spec("kafka_server_fetch_throttled", COUNTER, "Answers that told a consumer to wait"),
+    Spec("kafka_server_fetch_throttle_time_milliseconds", COUNTER, "Waits told to consumers"),
+    Spec("kafka_server_request_throttled", COUNTER, "Answers that told a client to wait, for the time it took"),
+    Spec("kafka_server_request_throttle_time_milliseconds", COUNTER, "Waits told for that"),
     Spec("kafkalite_health_problems", GAUGE, "What this node sees wrong", ("what",)),
 )  # fmt: skip
 
@@ -143,6 +153,7 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield from self._logs()
         yield from self._requests()
         yield from self._controller()
+        yield from self._security()
         yield from self._session()
         problems: dict[str, int] = {}
         for problem in self._node.problems():
@@ -221,6 +232,20 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         groups, offsets = node.kafka.groups.count()
         yield single("kafka_coordinator_group_groupmetadatamanager_numgroups", groups)
         yield single("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
+
+    def _security(self) -> Iterator[Metric]:
+        access, quotas = self._node.rights.access, self._node.rights.quotas
+        yield single(_AUTHORIZER + "allowed", access.allowed)
+        yield labelled(
+            _AUTHORIZER + "denied",
+            (
+                ((operation.name, resource.name), count)
+                for (operation, resource), count in sorted(access.denials.items())
+            ),
+        )
+        for kind, name in ((Kind.PRODUCE, "produce"), (Kind.FETCH, "fetch"), (Kind.REQUEST, "request")):
+            yield single(f"kafka_server_{name}_throttled", quotas.throttled[kind])
+            yield single(f"kafka_server_{name}_throttle_time_milliseconds", quotas.throttled_ms[kind])
 
     def _controller(self) -> Iterator[Metric]:
         controller = self._node.controller

@@ -11,12 +11,12 @@ import asyncio
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.config import BrokerConfig, TopicConfig, topic_config, with_dynamic
+from kafkalite.config import BrokerConfig, TopicConfig, is_secured, topic_config, with_dynamic
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
@@ -24,7 +24,7 @@ from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination import registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.topic_configs import TOPICS, TopicConfigs
+from kafkalite.coordination.topic_configs import CLIENTS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
 from kafkalite.env.supervisor import Supervisor
@@ -43,8 +43,10 @@ from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.overview import Overview
 from kafkalite.node.producer_ids import ProducerIds
+from kafkalite.node.rights import NodeRights
 from kafkalite.node.status import StatusPages
 from kafkalite.node.topic_orders import TopicOrders
+from kafkalite.node.user_orders import UserOrders
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection
@@ -57,6 +59,9 @@ from kafkalite.rpc.messages import (
     Message,
 )
 from kafkalite.rpc.server import Identity, RpcServer
+
+if TYPE_CHECKING:
+    from kafkalite.security.node_security import NodeSecurity
 
 _log = structlog.get_logger(__name__)
 
@@ -84,7 +89,10 @@ class Node:
         #: As it is now; `static_config` is without what was changed since the start.
         self.config = config
         self.static_config = config
+        self.security = self._secure(config, env)
+        #: With the network of a client of the other nodes' RPC listeners.
         self.env = env
+        self.peer_env = self._peer_env(env)
         self.ready = asyncio.Event()
         self.stopping = False
         self.endpoints: dict[str, Endpoint] = {}
@@ -105,10 +113,33 @@ class Node:
 
     # --- parts -----------------------------------------------------------------
 
+    def _secure(self, config: BrokerConfig, env: Env) -> NodeSecurity | None:
+        """None: plain text everywhere; nothing of it is loaded then. Raises ConfigError."""
+        if not is_secured(config):
+            return None
+        from kafkalite.coordination.scram_users import credential
+        from kafkalite.security.node_security import NodeSecurity
+
+        return NodeSecurity(
+            config,
+            entropy=env.entropy,
+            now=env.clock.monotonic,
+            credentials=lambda mechanism, user: credential(self.configs.user(user), mechanism),
+        )
+
+    def _peer_env(self, env: Env) -> Env:
+        if self.security is None:
+            return env
+        from kafkalite.rpc.authenticated import AuthenticatedNetwork
+
+        return dataclasses.replace(env, network=AuthenticatedNetwork(env.network, self.security.to_rpc, env.entropy))
+
     def _build(self) -> None:
-        config, env = self.config, self.env
+        config, env, peer_env = self.config, self.env, self.peer_env
         self.supervisor = Supervisor(self._on_fatal)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
+        nodes = self.security.principals if self.security is not None else ()
+        self.rights = NodeRights(config, env.clock, self.session.wait, nodes)
         self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms)
         self.metadata = MetadataCache()
         self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
@@ -124,7 +155,7 @@ class Node:
         self.link = ControllerLink(self._call_controller, self.identity)
         self.replicas = ReplicaManager(
             config=config,
-            env=env,
+            env=peer_env,
             supervisor=self.supervisor,
             logs=self.logs,
             session=self.session,
@@ -140,7 +171,7 @@ class Node:
         self.logs.on_exchanged = self.replicas.hosted.exchanged
         self.controller = Controller(
             config=config,
-            env=env,
+            env=peer_env,
             supervisor=self.supervisor,
             identity=self.identity,
             cluster_id=lambda: self.cluster_id,
@@ -160,6 +191,7 @@ class Node:
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
         self.config_orders = ConfigOrders(self.session.wait, lambda: self.config)
+        self.user_orders = UserOrders(self.session.wait)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.overview = Overview(self, env.clock, self.peer_client)
         self.rpc = RpcServer(
@@ -168,20 +200,23 @@ class Node:
             config=config,
             identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
             handlers=Api(self).handlers(),
+            security=self.security.rpc if self.security is not None else None,
+            per_ip=self.rights.connection_limits(),
             monotonic=env.clock.monotonic,
         )
         self.kafka = KafkaSide(NodeServices(self))
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
         self.draining = Draining(
-            env=env,
+            env=peer_env,
             supervisor=self.supervisor,
             replicas=self.replicas,
             metadata=self.metadata,
             groups=self.kafka.groups,
             hello=lambda: HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="draining"),
         )
-        self.http = HttpServer(env.network, StatusPages(self).pages())
+        http_tls = self.security.http_tls if self.security is not None else None
+        self.http = HttpServer(env.network, StatusPages(self).pages(), http_tls)
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
         """This node's id and its present epoch (-1 while it is not registered)."""
@@ -206,7 +241,8 @@ class Node:
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""
         malformed = tuple(
-            HealthProblem("znode.malformed", 0, reason, path) for path, reason in sorted(self.configs.malformed.items())
+            HealthProblem("znode.malformed", 0, reason, path)
+            for path, reason in sorted({**self.configs.malformed, **self.rights.malformed}.items())
         )
         return (
             *self.replicas.problems(),
@@ -229,8 +265,8 @@ class Node:
         """A client of this very cluster, for what only the other nodes know; made when first needed."""
         if self._peers is None:
             self._peers = AsyncClient(
-                [self.endpoints["rpc"]],
-                network=self.env.network,
+                [self._told(self.endpoints["rpc"])],
+                network=self.peer_env.network,
                 clock=self.env.clock,
                 rng=self.env.random,
                 client_id=f"node-{self.broker_id}",
@@ -284,6 +320,7 @@ class Node:
         await self._in_session(registration.ensure_layout)
         self.cluster_id = await self._in_session(lambda session: registration.cluster_id(session, self.env.random))
         await self._in_session(self.configs.load)
+        await self._in_session(self.rights.load)
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
         self._dead_sessions = self._read_sessions()
         self.replicas.start()
@@ -323,6 +360,7 @@ class Node:
             if self._introduced is coordinator:
                 return
             await self.configs.load(coordinator)
+            await self.rights.load(coordinator)
             epoch = await registration.register_broker(
                 coordinator,
                 self.broker_id,
@@ -337,6 +375,7 @@ class Node:
             self._note_session(coordinator.session_id)
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
             self.supervisor.spawn("configs.follow", self.configs.follow(coordinator))
+            self.supervisor.spawn("security.follow", self.rights.follow(coordinator))
             self._candidacy = self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
 
     def _incumbent_watch(self) -> IncumbentWatch:
@@ -344,7 +383,7 @@ class Node:
         hello = HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="controller-watch")
         return IncumbentWatch(
             config=self.config,
-            env=self.env,
+            env=self.peer_env,
             supervisor=self.supervisor,
             session=self.session,
             metadata=self.metadata,
@@ -353,16 +392,20 @@ class Node:
         )
 
     def _description(self) -> BrokerZnode:
-        rpc = self.endpoints["rpc"]
-        kafka = self.endpoints.get("kafka", Endpoint(self.config.host, -1))
+        rpc = self._told(self.endpoints["rpc"])
+        kafka = self._told(self.endpoints.get("kafka", Endpoint(self.config.host, -1)))
         return BrokerZnode(
             host=kafka.host,
             port=kafka.port,
-            endpoints=(f"PLAINTEXT://{kafka}",) if kafka.port >= 0 else (),
+            endpoints=(f"{self.config.listener_security_protocol}://{kafka}",) if kafka.port >= 0 else (),
             rpc=rpc,
             rack=self.config.broker_rack or None,
             timestamp_ms=self.env.clock.wall_ms(),
         )
+
+    def _told(self, bound: Endpoint) -> Endpoint:
+        """What others dial. Certificates are for names: the name as configured, not the address it stands for."""
+        return bound if self.security is None else Endpoint(self.config.host, bound.port)
 
     async def _shut_down(self, *, controlled: bool) -> None:
         """Each step has a deadline and is logged; a step that fails does not keep the next from being done."""
@@ -411,6 +454,8 @@ class Node:
     def _config_changed(self, entity_type: str, name: str, settings: dict[str, str]) -> None:
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
+        elif entity_type in (USERS, CLIENTS):
+            self.rights.config_changed(entity_type, name, settings)
         else:
             self.controller.settings_changed()
             self._take_dynamic_config()
@@ -450,7 +495,7 @@ class Node:
             if connection is not None:
                 await connection.close()
             self._link_connection = connection = await RpcConnection.open(
-                self.env.network,
+                self.peer_env.network,
                 endpoint,
                 HelloRequest(self.cluster_id, self.broker_id, self.broker_epoch, client_id="controller-link"),
                 supervisor=self.supervisor,

@@ -36,17 +36,17 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         return Reply(await outcome)
 
     def leader_and_isr(request: Request) -> Awaitable[Reply]:
-        _only_nodes(request)
+        only_nodes(request)
         assert isinstance(request.message, LeaderAndIsrRequest)
         return answer(manager.leader_and_isr(request.message))
 
     def stop_replica(request: Request) -> Awaitable[Reply]:
-        _only_nodes(request)
+        only_nodes(request)
         assert isinstance(request.message, StopReplicaRequest)
         return answer(manager.stop_replica(request.message))
 
     def update_metadata(request: Request) -> Reply:
-        _only_nodes(request)
+        only_nodes(request)
         assert isinstance(request.message, UpdateMetadataRequest)
         return Reply(manager.update_metadata(request.message))
 
@@ -78,6 +78,7 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         return reply()
 
     def replica_fetch(request: Request) -> Reply | Awaitable[Reply]:
+        only_nodes(request)
         assert isinstance(request.message, ReplicaFetchRequest)
         if request.message.replica_id != request.peer.node_id:
             raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a replica fetch in the name of another broker")
@@ -90,6 +91,7 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         return reply()
 
     def replica_fetch_wake(request: Request) -> None:
+        only_nodes(request)
         assert isinstance(request.message, ReplicaFetchWake)
         manager.replica_fetch_wake(request.message)
 
@@ -114,7 +116,8 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
     }
 
 
-def _only_nodes(request: Request) -> None:
+def only_nodes(request: Request) -> None:
+    """Raises ApiError CLUSTER_AUTHORIZATION_FAILED. (With security on, the hello was taken from a node only: rpc.admission.)"""
     if request.peer.node_id < 0:
         raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node of the cluster may command")
 

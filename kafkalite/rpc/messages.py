@@ -14,7 +14,7 @@ Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from kafkalite.model import (
@@ -99,6 +99,29 @@ class HelloResponse(Message):
     node_id: BrokerId
     broker_epoch: BrokerEpoch
     version: int = PROTOCOL_VERSION
+
+
+@_kind(4)
+@dataclass(frozen=True, slots=True)
+class SaslAuthenticateRequest(Message):
+    """Before the hello, where the listener asks for it: the next message of a SASL exchange (RFC 4616, RFC 5802).
+
+    `mechanism` must be the same throughout.
+    """
+
+    mechanism: str
+    data: str = field(repr=False)
+
+
+@_kind(5)
+@dataclass(frozen=True, slots=True)
+class SaslAuthenticateResponse(Message):
+    """The server's next message. After an `error` the server closes the connection; once `is_complete`, say hello."""
+
+    error: int
+    message: str
+    data: str = field(repr=False)
+    is_complete: bool = False
 
 
 # --- controller -> broker ------------------------------------------------------------------------
@@ -378,7 +401,10 @@ class ProducedPartition:
 @_kind(31)
 @dataclass(frozen=True, slots=True)
 class ProduceResponse(Message):
+    """`throttle_ms`: a quota is exceeded; nothing more is read from the connection for so long."""
+
     partitions: tuple[ProducedPartition, ...]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,9 +449,10 @@ class FetchedPartition:
 @_kind(33)
 @dataclass(frozen=True, slots=True)
 class FetchResponse(Message):
-    """Body: record batches. The first batch may begin below `fetch_offset`."""
+    """Body: record batches. The first batch may begin below `fetch_offset`. `throttle_ms` as for ProduceResponse."""
 
     partitions: tuple[FetchedPartition, ...]
+    throttle_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -1080,6 +1107,113 @@ class HeartbeatResponse(Message):
     pass
 
 
+# --- security ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AclBinding:
+    """One entry of one pattern; numbers are Kafka's (ResourceType, PatternType, AclOperation, AclPermissionType)."""
+
+    resource_type: int
+    name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """None and ANY (1) match whatever; pattern type MATCH (2) asks for the patterns that cover a resource `name`."""
+
+    resource_type: int = 1
+    name: str | None = None
+    pattern_type: int = 1
+    principal: str | None = None
+    host: str | None = None
+    operation: int = 1
+    permission: int = 1
+
+
+@_kind(140)
+@dataclass(frozen=True, slots=True)
+class DescribeAclsRequest(Message):
+    filter: AclFilter
+
+
+@_kind(141)
+@dataclass(frozen=True, slots=True)
+class DescribeAclsResponse(Message):
+    error: int
+    message: str = ""
+    acls: tuple[AclBinding, ...] = ()
+
+
+@_kind(142)
+@dataclass(frozen=True, slots=True)
+class AlterAclsRequest(Message):
+    """Add these, or remove what the filters match (first). Safe to repeat."""
+
+    additions: tuple[AclBinding, ...] = ()
+    removals: tuple[AclFilter, ...] = ()
+
+
+@_kind(143)
+@dataclass(frozen=True, slots=True)
+class AlterAclsResponse(Message):
+    """`error` is the first there was; `removed` what the filters have removed."""
+
+    error: int
+    message: str = ""
+    removed: tuple[AclBinding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntity:
+    """A user, a client id, or a user's client. None: whatever; "": those who have no limit of their own."""
+
+    user: str | None = None
+    client_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaEntry:
+    """`limits`: producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage (of one core), each as text."""
+
+    entity: QuotaEntity
+    limits: dict[str, str]
+
+
+@_kind(144)
+@dataclass(frozen=True, slots=True)
+class DescribeQuotasRequest(Message):
+    """Everything that is set."""
+
+
+@_kind(145)
+@dataclass(frozen=True, slots=True)
+class DescribeQuotasResponse(Message):
+    error: int
+    message: str = ""
+    entries: tuple[QuotaEntry, ...] = ()
+
+
+@_kind(146)
+@dataclass(frozen=True, slots=True)
+class AlterQuotasRequest(Message):
+    entity: QuotaEntity
+    limits: dict[str, str]
+    deletions: tuple[str, ...] = ()
+
+
+@_kind(147)
+@dataclass(frozen=True, slots=True)
+class AlterQuotasResponse(Message):
+    error: int
+    message: str = ""
+
+
 # --- consumer groups -------------------------------------------------------------------------------
 
 
@@ -1402,3 +1536,46 @@ class StatusResponse(Message):
 
 
 __all__ = ["NO_BROKER_EPOCH", "PROTOCOL_VERSION", "Message", "by_kind", "response_kind"]
+
+
+# --- users ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class UserDescription:
+    """A user that has SCRAM credentials: mechanism -> iterations."""
+
+    name: str
+    mechanisms: dict[str, int]
+
+
+@_kind(160)
+@dataclass(frozen=True, slots=True)
+class DescribeUsersRequest(Message):
+    """Who has SCRAM credentials. No names: everybody."""
+
+    names: tuple[str, ...] = ()
+
+
+@_kind(161)
+@dataclass(frozen=True, slots=True)
+class DescribeUsersResponse(Message):
+    error: int
+    message: str
+    users: tuple[UserDescription, ...] = ()
+
+
+@_kind(162)
+@dataclass(frozen=True, slots=True)
+class AlterUserRequest(Message):
+    """Set a user's credentials; "" deletes. A credential is Kafka's text (salt, keys, iterations), never a password."""
+
+    name: str
+    credentials: dict[str, str] = field(repr=False)
+
+
+@_kind(163)
+@dataclass(frozen=True, slots=True)
+class AlterUserResponse(Message):
+    error: int
+    message: str

@@ -13,6 +13,7 @@ import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -21,6 +22,7 @@ from kafkalite.env.seams import Buffer, Listener, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint
+from kafkalite.rpc.admission import Admission
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import (
     CLIENT_HEADER_BYTES,
@@ -39,11 +41,18 @@ from kafkalite.rpc.messages import (
     HelloRequest,
     HelloResponse,
     Message,
+    ProduceRequest,
     ReplicaFetchRequest,
+    ReplicaFetchWake,
+    SaslAuthenticateRequest,
     by_kind,
 )
+from kafkalite.security.connection_limits import ConnectionLimits
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.telemetry.counters import Requests
+
+if TYPE_CHECKING:
+    from kafkalite.security.listener import ListenerSecurity
 
 _log = structlog.get_logger(__name__)
 
@@ -84,6 +93,11 @@ class Peer:
     address: str
     principal: Principal = ANONYMOUS
 
+    @property
+    def client_host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
+
 
 @dataclass(slots=True)
 class Request:
@@ -94,12 +108,20 @@ class Request:
     peer: Peer
 
 
+#: A reply with this message is no answer; it can still mute the connection.
+SILENCE = Message()
+
+
 @dataclass(slots=True)
 class Reply:
-    """One answer. The buffers of `body` must not change until they are written."""
+    """One answer. The buffers of `body` must not change until they are written.
+
+    `throttle_ms`: nothing more is read from the connection for so long after it.
+    """
 
     message: Message
     body: Sequence[Buffer] = ()
+    throttle_ms: int = 0
 
 
 #: Called in arrival order; None is no answer. A future may be cancelled when its connection is gone (check
@@ -113,6 +135,8 @@ class RpcServer:
     Args:
         identity: asked at each hello.
         handlers: by class of request.
+        security: what is asked of whoever connects; None: nothing.
+        per_ip: the limit of connections per address, if there is one.
         monotonic: seconds; requests are timed if it is given.
     """
 
@@ -124,16 +148,20 @@ class RpcServer:
         config: BrokerConfig,
         identity: Callable[[], Identity],
         handlers: Mapping[type[Message], Handler],
+        security: ListenerSecurity | None = None,
+        per_ip: ConnectionLimits | None = None,
         monotonic: Callable[[], float] | None = None,
     ) -> None:
         self.monotonic = monotonic
         self.requests = Requests()
         self.network = network
+        self.security = security
         self.supervisor = supervisor
         self.config = config
         self.max_connections = config.max_connections
         self.identity = identity
         self.handlers = dict(handlers)
+        self._per_ip = per_ip
         self.memory = RequestMemory(config.queued_max_request_bytes)
         self.connections: dict[int, _Connection] = {}
         self._next_connection = 0
@@ -143,7 +171,8 @@ class RpcServer:
 
     async def start(self, host: str, port: int) -> Endpoint:
         """Listen; returns the address as bound (port 0 picks a free one). Raises OSError."""
-        self._listener = await self.network.listen(host, port, self._accept)
+        tls = self.security.tls if self.security is not None else None
+        self._listener = await self.network.listen(host, port, self._accept, tls)
         self._sweeper = self.supervisor.spawn("rpc.sweeper", self._sweep())
         return Endpoint(self._listener.host, self._listener.port)
 
@@ -164,14 +193,24 @@ class RpcServer:
                 _log.warning("rpc.refused", peer=address, reason="max.connections reached")
             writer.transport.abort()
             return
+        host = address.rpartition(":")[0]
+        if self._per_ip is not None and not self._per_ip.opened(host):
+            _log.warning("rpc.refused", peer=address, reason="max.connections.per.ip reached")
+            writer.transport.abort()
+            return
         number = self._next_connection
         self._next_connection += 1
         connection = _Connection(self, reader, writer, address)
         self.connections[number] = connection
         # Supervised, so that a bug in a handler is told and costs this connection only.
         task = self.supervisor.spawn(f"rpc.connection[{address}]", connection.run(), Policy.ISOLATED)
-        task.add_done_callback(lambda _: self.connections.pop(number, None))
+        task.add_done_callback(lambda _: self._ended(number, host))
         await connection.ended
+
+    def _ended(self, number: int, host: str) -> None:
+        self.connections.pop(number, None)
+        if self._per_ip is not None:
+            self._per_ip.closed(host)
 
     async def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
@@ -220,6 +259,7 @@ class _Connection:
         self.server = server
         self.peer = Peer(BrokerId(-1), NO_BROKER_EPOCH, "", address)
         self.greeted = False
+        self._admission = None if server.security is None else Admission(server.security, address)
         self._reader = reader
         self._writer = writer
         self._frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
@@ -230,6 +270,8 @@ class _Connection:
         self._flush_due = False
         #: Set whenever a request is answered: a reader that waits for room looks again.
         self._progress: asyncio.Future[None] | None = None
+        #: Nothing is read or begun before this moment: a quota is exceeded.
+        self._muted_until = 0.0
         self._charged = 0
         self._incomplete = 0
         now = self._loop.time()
@@ -243,7 +285,11 @@ class _Connection:
 
     async def run(self) -> None:
         try:
+            if self._admission is not None:
+                self._admission.look_at_certificate(self._writer)
             while not self._closed:
+                if self._muted_until:
+                    await self._stay_mute()
                 memory = self.server.memory
                 if not memory.has_room:
                     await memory.wait_for_room(self, in_frame=self._incomplete > 0)
@@ -273,10 +319,15 @@ class _Connection:
             if self._closed:
                 return
             if not self.greeted:
-                self._greet(frame)
+                if self._admission is not None and frame.kind == SaslAuthenticateRequest.kind:
+                    await self._authenticate(self._admission, frame)
+                else:
+                    self._greet(frame)
                 continue
             cls = by_kind.get(frame.kind)
             is_fetch = cls in _FETCHES
+            if self._muted_until:
+                await self._stay_mute()
             if self._peer_is_slow() or self._is_full(is_fetch=is_fetch):  # else no coroutine for each request
                 await self._wait_until_may_dispatch(is_fetch=is_fetch)
                 if self._closed:
@@ -287,6 +338,16 @@ class _Connection:
                 self._flush()
                 await asyncio.sleep(0)
         self._flush()
+
+    async def _stay_mute(self) -> None:
+        """What is answered goes out; what is asked waits."""
+        self._flush()
+        while not self._closed and (left := self._muted_until - self._loop.time()) > 0:
+            self._frame_since = None  # it is we who are slow
+            await asyncio.sleep(min(left, SWEEP_INTERVAL_S))
+            self._last_active = self._loop.time()
+        self._muted_until = 0.0
+        self._note_incomplete()
 
     async def _wait_until_may_dispatch(self, *, is_fetch: bool) -> None:
         while not self._closed:
@@ -321,13 +382,32 @@ class _Connection:
 
     # --- one frame ---------------------------------------------------------------------------
 
+    async def _authenticate(self, admission: Admission, frame: Frame) -> None:
+        answer = admission.step(frame)
+        if answer.error:
+            await asyncio.sleep(admission.security.failed_delay_s)
+        self._writer.writelines(encode_frame(frame.correlation_id, answer))
+        self._uncharge(frame.size)
+        if answer.error:
+            self.shut("authentication failed", quietly=True)  # the admission has told why
+
     def _greet(self, frame: Frame) -> None:
         if frame.kind != HelloRequest.kind:
             raise ProtocolError("the first frame is not a hello")
+        admission = self._admission
+        if admission is not None and not admission.is_enough:
+            refusal = ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), "authenticate first")
+            self._writer.writelines(encode_frame(frame.correlation_id, refusal))
+            self._uncharge(frame.size)
+            admission.security.refused(self.peer.address, "no authentication")
+            self.shut("no authentication", quietly=True)
+            return
         hello = from_fields(HelloRequest, frame.fields)
         assert isinstance(hello, HelloRequest)
         own = self.server.identity()
         error, message = _judge(hello, own)
+        if not error and admission is not None and not admission.admits(hello.node_id):
+            error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{admission.principal} is no node"
         answer = HelloResponse(
             int(error),
             message,
@@ -341,7 +421,8 @@ class _Connection:
         if error:
             self.shut(f"hello of {hello.client_id or hello.node_id} refused: {message}")
             return
-        self.peer = Peer(hello.node_id, hello.broker_epoch, hello.client_id[:256], self.peer.address)
+        principal = ANONYMOUS if admission is None else admission.principal
+        self.peer = Peer(hello.node_id, hello.broker_epoch, hello.client_id[:256], self.peer.address, principal)
         self._frames.max_frame_bytes = self.server.config.rpc_max_frame_bytes
         self._frames.max_header_bytes = NODE_HEADER_BYTES if hello.node_id >= 0 else CLIENT_HEADER_BYTES
         self.greeted = True
@@ -368,7 +449,8 @@ class _Connection:
         try:
             outcome = handler(Request(message, frame.body, self.peer))
         except ApiError as error:
-            outcome = _refusal(error)
+            # Who expects no answer would take a refusal for a breach of the protocol.
+            outcome = None if _is_one_way(message) else _refusal(error)
         if monotonic is not None:
             slot.returned = monotonic()
         if outcome is None or isinstance(outcome, Reply):
@@ -427,7 +509,11 @@ class _Connection:
             released += slot.size
             self._fetches -= slot.is_fetch
             if slot.reply is not None:
-                buffers += encode_frame(slot.correlation_id, slot.reply.message, slot.reply.body)
+                if slot.reply.message is not SILENCE:
+                    buffers += encode_frame(slot.correlation_id, slot.reply.message, slot.reply.body)
+                if slot.reply.throttle_ms:
+                    until = self._loop.time() + slot.reply.throttle_ms / 1000
+                    self._muted_until = max(self._muted_until, until)
         if released:
             self._uncharge(released)
             self._last_active = self._loop.time()
@@ -507,6 +593,10 @@ class _Connection:
             self._writer.transport.abort()
         else:
             self._writer.close()
+
+
+def _is_one_way(message: Message) -> bool:
+    return isinstance(message, ReplicaFetchWake) or (isinstance(message, ProduceRequest) and message.acks == 0)
 
 
 def _refusal(error: ApiError) -> Reply:

@@ -7,9 +7,10 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.config import BrokerConfig, topic_config, with_dynamic
+from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -28,6 +29,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.node.rights import NodeRights
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.rpc.messages import (
@@ -56,6 +58,9 @@ from kafkalite.rpc.messages import (
     TopicMetadata,
     TopicResult,
 )
+
+if TYPE_CHECKING:
+    from kafkalite.security.listener import ListenerSecurity
 
 _EPOCH = LeaderEpoch(0)
 
@@ -182,14 +187,17 @@ class MemoryPartitions:
         answers: list[FetchedPartition] = []
         buffers: list[Buffer] = []
         for wanted in request.partitions:
-            answer, mine = self._read_one(wanted, request.isolation)
+            left = request.max_bytes - sum(map(len, buffers))
+            answer, mine = self._read_one(wanted, request.isolation, min(left, wanted.max_bytes))
             answers.append(answer)
             buffers += mine
         size = sum(map(len, buffers))
         is_final = size >= request.min_bytes or any(answer.error for answer in answers)
         return tuple(answers), buffers, is_final
 
-    def _read_one(self, wanted: FetchPartition, isolation: int) -> tuple[FetchedPartition, list[Buffer]]:
+    def _read_one(
+        self, wanted: FetchPartition, isolation: int, max_bytes: int
+    ) -> tuple[FetchedPartition, list[Buffer]]:
         log = self.logs.get(TopicPartition(wanted.topic, wanted.partition))
         if log is None:
             code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -198,7 +206,7 @@ class MemoryPartitions:
         if not start <= wanted.fetch_offset <= end:
             code = int(ErrorCode.OFFSET_OUT_OF_RANGE)
             return FetchedPartition(wanted.topic, wanted.partition, code, end, stable, start, 0), []
-        mine = log.read(wanted.fetch_offset, wanted.max_bytes, stable if isolation else end)
+        mine = log.read(wanted.fetch_offset, max_bytes, stable if isolation else end)
         aborted = tuple(
             AbortedTransaction(ProducerId(producer_id), Offset(first))
             for producer_id, first, last in log.aborted
@@ -281,6 +289,10 @@ class MemoryPartitions:
         ]
 
 
+async def _no_session() -> Coordinator:
+    raise NotSentError("no ZooKeeper here")
+
+
 class MemoryServices:
     """See the module. Set `kafka_endpoint` once the listener is bound."""
 
@@ -289,7 +301,12 @@ class MemoryServices:
         self.clock = clock
         self.network = network
         self.random = random.Random(1)
+        self.entropy: Callable[[int], bytes] = random.Random(2).randbytes
+        self.security: ListenerSecurity | None = None
+        #: User -> mechanism -> credential as text.
+        self.users: dict[str, dict[str, str]] = {}
         self.supervisor = supervisor
+        self.rights = NodeRights(config, clock, _no_session)
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}
@@ -299,6 +316,21 @@ class MemoryServices:
         self.answers: dict[Any, Any] = {}
         self._ids: dict[str, TopicId] = {}
         self._blocks = count()
+
+    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await self.network.dial(host, port)
+
+    async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
+        wanted = self.users if names is None else {name: self.users[name] for name in names if name in self.users}
+        return {
+            name: {mechanism: int(text.rpartition("=")[2]) for mechanism, text in held.items()}
+            for name, held in wanted.items()
+            if held
+        }
+
+    async def alter_scram_user(self, name: str, changes: Mapping[str, str | None]) -> None:
+        held = {**self.users.get(name, {}), **changes}
+        self.users[name] = {mechanism: text for mechanism, text in held.items() if text is not None}
 
     @property
     def broker_id(self) -> BrokerId:

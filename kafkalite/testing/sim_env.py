@@ -106,6 +106,7 @@ class SimWorld:
             disk=host.disk,
             random=self.random(f"program/{name}/{incarnation}"),
             connect_coordinator=self.zookeeper.connector(name),
+            entropy=self.random(f"entropy/{name}/{incarnation}").randbytes,
         )
 
     # --- running ---------------------------------------------------------------------------------

@@ -24,11 +24,14 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.env.seams import ConnectionHandler, Listener
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.testing.sim_loop import Process, SimLoop, current_process
+
+if TYPE_CHECKING:
+    from kafkalite.security.tls import ClientTls, ServerTls
 
 #: As kafkalite.env.real has it.
 STREAM_LIMIT_BYTES = 4 * 1024 * 1024
@@ -286,7 +289,9 @@ class HostNetwork:
         self._host = network.host(host)
         self._supervisors: dict[int, Supervisor] = {}
 
-    async def dial(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial(
+        self, host: str, port: int, tls: ClientTls | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         loop = self._network.loop
         reader = asyncio.StreamReader(limit=STREAM_LIMIT_BYTES, loop=loop)
         transport, protocol = await self._network.connect(
@@ -295,7 +300,7 @@ class HostNetwork:
         assert isinstance(protocol, asyncio.StreamReaderProtocol)
         return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
 
-    async def listen(self, host: str, port: int, handler: ConnectionHandler) -> Listener:
+    async def listen(self, host: str, port: int, handler: ConnectionHandler, tls: ServerTls | None = None) -> Listener:
         loop = self._network.loop
         supervisor = self._supervisor()
 
@@ -314,7 +319,9 @@ class HostNetwork:
 
         return await self.listen_protocol(host, port, factory)
 
-    async def listen_protocol(self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> Listener:
+    async def listen_protocol(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], tls: ServerTls | None = None
+    ) -> Listener:
         if self._resolve(host) != self._host.name:
             raise OSError(errno.EADDRNOTAVAIL, f"{host} is not an address of {self._host.name}")
         while port == 0 or port in self._host.listeners:

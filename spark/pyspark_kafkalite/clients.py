@@ -97,6 +97,8 @@ def connect(options: ClientOptions) -> LogClient:
     from kafkalite.client.blocking import BlockingClientConfig
     from kafkalite.client.group_offsets import OffsetsClient
 
-    config = BlockingClientConfig(",".join(options.bootstrap), options.client_id, options.request_timeout_ms)
+    config = BlockingClientConfig(
+        ",".join(options.bootstrap), options.client_id, options.request_timeout_ms, security=options.security
+    )
     client: LogClient = OffsetsClient(config)
     return client

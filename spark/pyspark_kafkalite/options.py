@@ -13,8 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkalite.errors import KafkaliteError
+from kafkalite.errors import ConfigError, KafkaliteError
 from kafkalite.model import TopicPartition
+from kafkalite.security.dialling import KEYS as SECURITY_KEYS
+from kafkalite.security.dialling import ClientSecurity
 from pyspark_kafkalite.offsets import EARLIEST, LATEST, AtTimestamp, Earliest, Latest, OffsetSpec, Specific, names
 
 
@@ -40,7 +42,7 @@ _PER_TRIGGER = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrig
 _CLIENT_KEYS = (
     "bootstrap.servers", "client.id", "group.id", "isolation.level", "check.crcs", "max.partition.fetch.bytes",
     "fetch.max.wait.ms", "request.timeout.ms", "delivery.timeout.ms", "acks", "compression.type", "batch.size",
-    "buffer.memory", "transaction.timeout.ms",
+    "buffer.memory", "transaction.timeout.ms", *SECURITY_KEYS,
 )  # fmt: skip
 
 #: Spark sets these by itself, with no harm meant.
@@ -76,6 +78,8 @@ class ClientOptions:
     bootstrap: tuple[str, ...]
     client_id: str = "spark-kafkalite"
     request_timeout_ms: int = 30_000
+    #: TLS, and who we are; None: plain text. Its repr shows no secret.
+    security: ClientSecurity | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +385,15 @@ class _Options:
             endpoints,
             self.client("client.id") or "spark-kafkalite",
             self.client_number("request.timeout.ms", 30_000),
+            self._security(),
         )
+
+    def _security(self) -> ClientSecurity | None:
+        given = {key: value for key in SECURITY_KEYS if (value := self.client(key)) is not None}
+        try:
+            return ClientSecurity.parse(given)
+        except ConfigError as error:
+            raise OptionError(f"kafkalite.{error}") from None
 
     def subscription(self) -> Subscription:
         strategies = ("assign", "subscribe", "subscribePattern")

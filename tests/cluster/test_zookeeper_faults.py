@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from kafkalite.coordination import aiozk_adapter
-from kafkalite.coordination.aiozk_adapter import ZkSession
+from kafkalite.coordination.aiozk_adapter import Access, ZkSession
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
     BadVersionError,
@@ -514,7 +514,7 @@ async def test_credentials_are_shown_on_every_connection(zookeeper: ZooKeeperFor
             clock=RealClock(),
             network=RealNetwork(),
             rng=env.random,
-            auth=[("digest", b"user:word")],
+            access=Access((("digest", b"user:word"),)),
         )
         assert (await known.get("/secret"))[0] == b"s"
         seen = states(known)
@@ -525,7 +525,12 @@ async def test_credentials_are_shown_on_every_connection(zookeeper: ZooKeeperFor
         await known.close()
         with pytest.raises(CoordinatorError):
             await aiozk_adapter.connect(
-                through, TIMEOUT_MS, clock=RealClock(), network=RealNetwork(), rng=env.random, auth=[("no-such", b"x")]
+                through,
+                TIMEOUT_MS,
+                clock=RealClock(),
+                network=RealNetwork(),
+                rng=env.random,
+                access=Access((("no-such", b"x"),)),
             )
 
 

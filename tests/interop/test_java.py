@@ -16,6 +16,7 @@ from kafkalite.rpc.messages import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.testing.apache_kafka import dump_log, dumped_batches, tool_command
 from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.support.principals import SECURE, by_client_id
 
 from .conftest import CLUSTER_SETTINGS, run_client, seen_by
 
@@ -285,3 +286,40 @@ async def test_the_dump_tool_reads_our_files(kafka_classes: str, python_clients:
     ):
         logs = sorted(file for file in survivor.glob(f"{topic}-*/*.log") if file.stat().st_size)
         assert re.search(found, dump_log(kafka_classes, logs, flag))
+
+
+async def test_acl_and_quota_tools(kafka_classes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """kafka-acls and kafka-configs on a secure cluster."""
+    by_client_id(monkeypatch)
+    settings = CLUSTER_SETTINGS | SECURE
+    properties = tmp_path / "root.properties"
+    properties.write_text("client.id=as-root\n")
+
+    async with LoopbackCluster(tmp_path, nodes=3, settings=settings) as running:
+        boot = ("--bootstrap-server", running.bootstrap, "--command-config", str(properties))
+
+        async def tool(main: str, *arguments: str) -> str:
+            return (await run_client(tool_command(kafka_classes, f"kafka.admin.{main}", *boot, *arguments))).decode()
+
+        who = ("--allow-principal", "User:bob", "--topic", "t-", "--group", "g-", "--resource-pattern-type", "prefixed")
+        await tool("AclCommand", "--add", "--consumer", *who)
+        for node in running.nodes.values():
+            authorizer = node.rights.access.authorizer
+            assert authorizer is not None
+            while len(authorizer.patterns()) < 2:
+                await asyncio.sleep(0.02)
+        listed = await tool("AclCommand", "--list", "--principal", "User:bob")
+        assert re.findall(r"operation=(\w+), permissionType=(\w+)", listed).count(("READ", "ALLOW")) == 2
+        await tool("AclCommand", "--remove", "--force", "--consumer", *who)
+        assert running.zookeeper.peek("/kafka-acl-extended/prefixed/Topic/t-") is None
+        quota = "producer_byte_rate=1024,request_percentage=12.5"
+        entity = ("--entity-type", "users", "--entity-name", "a b", "--entity-type", "clients", "--entity-default")
+        await tool("ConfigCommand", "--alter", "--add-config", quota, *entity)
+        for node in running.nodes.values():
+            while not node.rights.quotas.is_active:
+                await asyncio.sleep(0.02)
+        described = await tool("ConfigCommand", "--describe", *entity)
+        assert "producer_byte_rate=1024.0" in described and "request_percentage=12.5" in described
+        assert running.zookeeper.peek("/config/users/a%20b/clients/<default>") is not None
+        await tool("ConfigCommand", "--alter", "--delete-config", "producer_byte_rate,request_percentage", *entity)
+    assert not running.failures

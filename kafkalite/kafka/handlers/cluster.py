@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 from kafkalite.errors import ErrorCode, api_error
@@ -17,9 +17,14 @@ from kafkalite.kafka.schema import schemas
 from kafkalite.kafka.services import INTERNAL_TOPICS, Services
 from kafkalite.model import NO_LEADER
 from kafkalite.rpc.messages import Broker, CreateTopicsRequest, NewTopic, PartitionMetadata, TopicMetadata
+from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.requirements import KAFKA
 
 #: How long an answer waits for the first word of a controller.
 _CONTROLLER_WAIT_S = 1.0
+#: Nobody asked for them.
+_NO_OPERATIONS = -(2**31)
+_DESCRIBE_TOPIC, _CREATE_TOPIC = KAFKA["Metadata"]
 #: max.request.partition.size.limit
 _MAX_PARTITIONS_PER_PAGE = 2000
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -34,6 +39,7 @@ def is_topic_name(name: str) -> bool:
 class ClusterHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = services.rights.access
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -78,18 +84,24 @@ class ClusterHandlers:
     def _known(self, request: Request, message: Any) -> Any:
         asked = message.topics
         if asked is None or (request.version == 0 and not asked):
-            return self._metadata(None, [])
+            return self._metadata(request, message, None, [])
         if request.version < 12 and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
             raise api_error(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
         names: list[str] = []
+        denied = request.denied.topics
+        refused: list[Any] = []
         unknown_ids: list[bytes] = []
         for topic in asked:
-            if topic.topic_id == ZERO_UUID:
-                names.append(topic.name or "")
-                continue
-            name = self._services.topic_name(topic_ids.from_wire(topic.topic_id))
-            if name is None:
-                unknown_ids.append(topic.topic_id)
+            name = topic.name or ""
+            if topic.topic_id != ZERO_UUID:
+                known = self._services.topic_name(topic_ids.from_wire(topic.topic_id))
+                if known is None:
+                    unknown_ids.append(topic.topic_id)
+                    continue
+                name = known
+            if name in denied:
+                # Who may not describe it learns of it what he has told us: its name, or its id.
+                refused.append(_refused_topic(None if topic.topic_id != ZERO_UUID else name, topic.topic_id))
             else:
                 names.append(name)
         names = list(dict.fromkeys(names))
@@ -99,11 +111,24 @@ class ClusterHandlers:
                 for topic in self._services.metadata(names).topics
                 if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and is_topic_name(topic.topic)
             ]
+            uncreatable = self._access.denied(request, _CREATE_TOPIC, missing)
+            if uncreatable:
+                refused += [_refused_topic(name, ZERO_UUID) for name in missing if name in uncreatable]
+                names = [name for name in names if name not in uncreatable]
+                missing = [name for name in missing if name not in uncreatable]
             if missing:
-                return self._create_and_tell(names, missing, unknown_ids)
-        return self._metadata(names, unknown_ids)
+                return self._create_and_tell(request, message, names, missing, unknown_ids, refused)
+        return self._metadata(request, message, names, unknown_ids, refused)
 
-    async def _create_and_tell(self, names: list[str], missing: list[str], unknown_ids: list[bytes]) -> Any:
+    async def _create_and_tell(
+        self,
+        request: Request,
+        message: Any,
+        names: list[str],
+        missing: list[str],
+        unknown_ids: list[bytes],
+        refused: list[Any],
+    ) -> Any:
         config = self._services.config
         alive = len(self._services.metadata([]).brokers)
         created = await self._services.create_topics(
@@ -119,12 +144,15 @@ class ClusterHandlers:
             for result in created.topics
             if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
         }
-        return self._metadata(names, unknown_ids, errors, set(missing) - errors.keys())
+        return self._metadata(request, message, names, unknown_ids, refused, errors, set(missing) - errors.keys())
 
     def _metadata(
         self,
+        request: Request,
+        message: Any,
         names: list[str] | None,
         unknown_ids: list[bytes],
+        refused: Iterable[Any] = (),
         errors: dict[str, int] | None = None,
         created: set[str] | None = None,
     ) -> Any:
@@ -132,8 +160,15 @@ class ClusterHandlers:
         known = self._services.metadata(names)
         alive = {broker.broker_id for broker in known.brokers}
         topics = []
+        is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         for topic in known.topics:
+            if names is None and not is_visible(topic.topic):
+                continue
             answer = _topic(topic, alive)
+            if request.version >= 8 and message.include_topic_authorized_operations:
+                answer.topic_authorized_operations = self._access.authorized_operations(
+                    request, ResourceType.TOPIC, topic.topic
+                )
             if not is_topic_name(topic.topic):
                 answer.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
             elif errors and topic.topic in errors:
@@ -144,12 +179,21 @@ class ClusterHandlers:
             topics.append(answer)
         for topic_id in unknown_ids:
             topics.append(response.MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, topic_id))
-        return response(
+        topics += refused
+        answer = response(
             brokers=[_broker(broker) for broker in known.brokers],
             cluster_id=known.cluster_id,
             controller_id=known.controller_id,
             topics=topics,
         )
+        if 8 <= request.version <= 10 and message.include_cluster_authorized_operations:
+            answer.cluster_authorized_operations = self._cluster_operations(request)
+        return answer
+
+    def _cluster_operations(self, request: Request) -> int:
+        if not self._access.may(request, Operation.DESCRIBE, ResourceType.CLUSTER):
+            return 0
+        return self._access.authorized_operations(request, ResourceType.CLUSTER)
 
     def describe_cluster(self, request: Request, message: Any) -> Any:
         response = wire.DescribeClusterResponse
@@ -158,9 +202,13 @@ class ClusterHandlers:
                 error_code=int(ErrorCode.INVALID_REQUEST), error_message="there are no controller endpoints here"
             )
         known = self._services.metadata([])
+        operations = _NO_OPERATIONS
+        if message.include_cluster_authorized_operations:
+            operations = self._cluster_operations(request)
         return response(
             cluster_id=known.cluster_id,
             controller_id=known.controller_id,
+            cluster_authorized_operations=operations,
             brokers=[
                 response.DescribeClusterBroker(broker.broker_id, broker.kafka_host, broker.kafka_port, broker.rack)
                 for broker in known.brokers
@@ -173,23 +221,37 @@ class ClusterHandlers:
         cursor = message.cursor
         if cursor is not None and cursor.partition_index < 0:
             raise api_error(ErrorCode.INVALID_REQUEST, "a cursor at a negative partition")
-        asked = sorted({topic.name for topic in message.topics})
-        known = self._services.metadata(asked or None)
+        asked = {topic.name for topic in message.topics}
+        denied = request.denied.topics
+        known = self._services.metadata(sorted(asked - denied) if asked else None)
+        is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
+        code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        refused = [response.DescribeTopicPartitionsResponseTopic(code, name) for name in sorted(asked & denied)]
         alive = {broker.broker_id for broker in known.brokers}
         room = max(1, min(message.response_partition_limit, _MAX_PARTITIONS_PER_PAGE))
         topics: list[Any] = []
         for topic in known.topics:
-            if cursor is not None and topic.topic < cursor.topic_name:
+            if (cursor is not None and topic.topic < cursor.topic_name) or not (asked or is_visible(topic.topic)):
                 continue
             first = cursor.partition_index if cursor is not None and topic.topic == cursor.topic_name else 0
             partitions = [part for part in topic.partitions if part.partition >= first]
             if topics and not room:
-                return response(topics=topics, next_cursor=response.Cursor(topic.topic, 0))
-            topics.append(_topic_page(topic, partitions[:room], alive))
+                return response(topics=[*topics, *refused], next_cursor=response.Cursor(topic.topic, 0))
+            page = _topic_page(topic, partitions[:room], alive)
+            page.topic_authorized_operations = self._access.authorized_operations(
+                request, ResourceType.TOPIC, topic.topic
+            )
+            topics.append(page)
             if len(partitions) > room:
-                return response(topics=topics, next_cursor=response.Cursor(topic.topic, partitions[room].partition))
+                cursor = response.Cursor(topic.topic, partitions[room].partition)
+                return response(topics=[*topics, *refused], next_cursor=cursor)
             room -= len(partitions)
-        return response(topics=topics)
+        return response(topics=[*topics, *refused])
+
+
+def _refused_topic(name: str | None, topic_id: bytes) -> Any:
+    code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return wire.MetadataResponse.MetadataResponseTopic(code, name, topic_id, name in INTERNAL_TOPICS)
 
 
 def _broker(broker: Broker) -> Any:

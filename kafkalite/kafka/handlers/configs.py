@@ -58,6 +58,7 @@ class ConfigHandlers:
         results = []
         for resource in message.resources:
             try:
+                _check_resource(request, resource)
                 entries = await self._entries(resource, message)
             except ApiError as error:
                 results.append(result(int(error.code), str(error), resource.resource_type, resource.resource_name, ()))
@@ -139,8 +140,9 @@ class ConfigHandlers:
     def _listeners(self, wanted: set[str] | None) -> list[Any]:
         """Where this broker listens, under the keys by which Kafka's tools look for it."""
         known = self._services.metadata([]).brokers
+        protocol = self._services.config.listener_security_protocol
         mine = next((broker for broker in known if broker.broker_id == self._services.broker_id), None)
-        where = f"PLAINTEXT://{mine.kafka_host}:{mine.kafka_port}" if mine is not None else ""
+        where = f"{protocol}://{mine.kafka_host}:{mine.kafka_port}" if mine is not None else ""
         return [
             wire.DescribeConfigsResponse.DescribeConfigsResourceResult(
                 name=key, value=where, read_only=True, config_source=source, config_type=2
@@ -153,18 +155,19 @@ class ConfigHandlers:
 
     async def alter(self, request: Request, message: Any) -> Any:
         response = wire.AlterConfigsResponse
-        return await self._alter_all(message, response, _replace)
+        return await self._alter_all(request, message, response, _replace)
 
     async def alter_incrementally(self, request: Request, message: Any) -> Any:
         response = wire.IncrementalAlterConfigsResponse
-        return await self._alter_all(message, response, _increment)
+        return await self._alter_all(request, message, response, _increment)
 
-    async def _alter_all(self, message: Any, response: Any, change: Any) -> Any:
+    async def _alter_all(self, request: Request, message: Any, response: Any, change: Any) -> Any:
         result = response.AlterConfigsResourceResponse
         results = []
         for resource in message.resources:
             code, text = 0, None
             try:
+                _check_resource(request, resource)
                 await self._alter(resource, change, message.validate_only)
             except ApiError as error:
                 code, text = int(error.code), str(error)
@@ -247,6 +250,15 @@ def _limits(settings: Mapping[str, str], wanted: set[str] | None, message: Any) 
     ]
 
 
+def _check_resource(request: Request, resource: Any) -> None:
+    """Raises ApiError."""
+    if resource.resource_type == _TOPIC:
+        if resource.resource_name in request.denied.topics:
+            raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    elif request.denied.cluster:
+        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+
 def _replace(before: Mapping[str, str], changes: list[Any], base: TopicConfig) -> dict[str, str]:
     """AlterConfigs: what is not named goes back to its default."""
     return {ALIASES.get(entry.name, entry.name): _value(entry) for entry in changes}
@@ -304,17 +316,24 @@ def _entry(
 ) -> Any:
     response = wire.DescribeConfigsResponse
     source = values[0][0]
+    is_secret = spec.metadata["secret"]
     return response.DescribeConfigsResourceResult(
         name=key,
-        value=as_text(value),
+        value=None if is_secret else as_text(value),
         read_only=is_read_only,
         is_default=source == _SOURCE_DEFAULT,
         config_source=source,
-        is_sensitive=False,
-        synonyms=[response.DescribeConfigsSynonym(key, text, origin) for origin, text in values]
+        is_sensitive=is_secret,
+        synonyms=[response.DescribeConfigsSynonym(key, None if is_secret else text, origin) for origin, text in values]
         if message.include_synonyms
         else (),
-        config_type=7 if key in _LISTS else 5 if isinstance(value, int) and abs(value) >= 2**31 else _kind(value),
+        config_type=9
+        if is_secret
+        else 7
+        if key in _LISTS
+        else 5
+        if isinstance(value, int) and abs(value) >= 2**31
+        else _kind(value),
         documentation=spec.metadata["doc"] if message.include_documentation else None,
     )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from kafkalite.env.seams import Buffer
-from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka import topic_ids, wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.codec import encode
@@ -22,6 +23,7 @@ from kafkalite.rpc.messages import (
     ListOffsetsRequest,
     ProducedPartition,
 )
+from kafkalite.security.quotas import Kind
 
 _LENGTH_AND_MAGIC = struct.Struct(">8xi4xb").unpack_from
 _ATTRIBUTES = struct.Struct(">21xh").unpack_from
@@ -76,11 +78,16 @@ class DataHandlers:
         acks: int = message.acks
         accepted: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[tuple[str, int], ProducedPartition] = {}
+        denied = request.denied.topics
+        size = 0
         for topic in message.topic_data:
             name = topic.name
             for partition in topic.partition_data:
+                size += len(partition.records or b"")
                 if acks not in (-1, 0, 1):
                     error = ErrorCode.INVALID_REQUIRED_ACKS
+                elif name in denied:
+                    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 elif name in INTERNAL_TOPICS:
                     error = ErrorCode.INVALID_TOPIC_EXCEPTION
                 else:
@@ -90,6 +97,9 @@ class DataHandlers:
                     refused[key] = ProducedPartition(name, partition.index, int(error), Offset(-1))
                 else:
                     accepted.append((key, partition.records))
+
+        if request.bill is not None:
+            request.bill.count(Kind.PRODUCE, size)
 
         def done(results: tuple[ProducedPartition, ...]) -> None:
             self._produced(request, message, acks, refused, results)
@@ -114,7 +124,8 @@ class DataHandlers:
             if failed:
                 request.connection.close()
             return
-        if len(results) == 1 and not refused and not results[0].error and request.version >= _PREBUILT_FROM:
+        is_simple = len(results) == 1 and not refused and not results[0].error and request.bill is None
+        if is_simple and request.version >= _PREBUILT_FROM:
             # What most requests of most clients are: one batch for one partition.
             self._produced_one(request, results[0])
             return
@@ -167,7 +178,7 @@ class DataHandlers:
         for topic in message.topics:
             name = self._services.topic_name(topic_ids.from_wire(topic.topic_id)) if uses_ids else topic.topic
             topics.append((topic, name))
-            if name is not None:
+            if name is not None and name not in request.denied.topics:
                 for partition in topic.partitions:
                     asked.append(
                         FetchPartition(
@@ -179,10 +190,24 @@ class DataHandlers:
                         )
                     )
         isolation = message.isolation_level
+        bill = request.bill
+        max_bytes = min(message.max_bytes, self._services.config.fetch_max_bytes)
+        most = bill.most_at_once(Kind.FETCH) if bill is not None else None
+        if most is not None:
+            max_bytes = min(max_bytes, most)
 
         def done(results: tuple[FetchedPartition, ...], buffers: list[Buffer]) -> None:
-            if not request.connection.is_closed:
-                request.respond(_fetched(topics, isolation, results, buffers))
+            if request.connection.is_closed:
+                return
+            if bill is not None and buffers:
+                size = sum(map(len, buffers))
+                if bill.count(Kind.FETCH, size) and most is not None and size <= most:
+                    # Nothing now, the same again after the wait (KIP-219): so nothing was used up either. One batch
+                    # that is more than the quota of all windows is given all the same, or it would never be.
+                    bill.take_back(Kind.FETCH, size)
+                    results = tuple(replace(result, records_size=0, aborted=()) for result in results)
+                    buffers = []
+            request.respond(_fetched(topics, request.denied.topics, isolation, results, buffers))
 
         if not asked:
             done((), [])
@@ -191,7 +216,7 @@ class DataHandlers:
             FetchRequest(
                 max_wait_ms=max(0, message.max_wait_ms) if len(topics) == len(message.topics) else 0,
                 min_bytes=message.min_bytes,
-                max_bytes=min(message.max_bytes, self._services.config.fetch_max_bytes),
+                max_bytes=max_bytes,
                 partitions=tuple(asked),
                 isolation=isolation,
             ),
@@ -205,11 +230,12 @@ class DataHandlers:
         asked: list[ListOffsetsPartition] = []
         seen: set[tuple[str, int]] = set()
         duplicates: set[tuple[str, int]] = set()
+        denied = request.denied.topics
         for topic in message.topics:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
                 (duplicates if key in seen else seen).add(key)
-                if partition.timestamp != _LATEST_TIERED:
+                if partition.timestamp != _LATEST_TIERED and topic.name not in denied:
                     timestamp = partition.timestamp
                     asked.append(
                         ListOffsetsPartition(
@@ -229,7 +255,9 @@ class DataHandlers:
                 answer = response.ListOffsetsPartitionResponse(partition.partition_index)
                 key = (topic.name, partition.partition_index)
                 entry = by_key.get(key)
-                if key in duplicates:
+                if topic.name in denied:
+                    answer.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                elif key in duplicates:
                     answer.error_code = int(ErrorCode.INVALID_REQUEST)
                 elif entry is not None:
                     answer.error_code = entry.error
@@ -248,6 +276,7 @@ class DataHandlers:
         response = wire.OffsetForLeaderEpochResponse
 
         def answer(topic: str, partition: Any) -> Any:
+            _check_topic(request, topic)
             epoch, end = self._partitions.end_offset_for_epoch(
                 TopicPartition(topic, partition.partition), partition.current_leader_epoch, partition.leader_epoch
             )
@@ -274,6 +303,7 @@ class DataHandlers:
         result = response.DeleteRecordsPartitionResult
 
         def answer(topic: str, partition: Any) -> Any:
+            _check_topic(request, topic)
             before = self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
             return result(partition.partition_index, before, 0)
 
@@ -304,6 +334,11 @@ def _pieces_around(version: int, topic: str) -> tuple[bytes, bytes]:
     return before, after
 
 
+def _check_topic(request: Request, topic: str) -> None:
+    if topic in request.denied.topics:
+        raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
 def _or_error(attempt: Callable[[], Any], refusal: Callable[[int], Any]) -> Any:
     try:
         return attempt()
@@ -332,6 +367,7 @@ def split_buffers(sizes: Iterable[int], buffers: list[Buffer]) -> list[list[Buff
 
 def _fetched(
     topics: list[tuple[Any, str | None]],
+    denied: frozenset[str],
     isolation: int,
     results: tuple[FetchedPartition, ...],
     buffers: list[Buffer],
@@ -347,6 +383,8 @@ def _fetched(
             found = by_key.get((name, partition.partition)) if name is not None else None
             if found is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if name in denied:
+                    code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 partitions.append(partition_class(partition.partition, int(code), -1, records=b""))
                 continue
             result, mine = found

@@ -14,14 +14,18 @@ from kafkalite.kafka.groups.group import Group, GroupState, JoinAnswer, JoinRequ
 from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.kafka.services import Services
 from kafkalite.model import Offset, ProducerId, TopicPartition
+from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.requirements import KAFKA, Need, Scope
 
-_NO_OPERATIONS = -(2**31)
+_DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
+[_LIST_GROUP] = KAFKA["ListGroups"]
 
 
 class GroupHandlers:
     def __init__(self, services: Services, groups: GroupCoordinator) -> None:
         self._services = services
         self._groups = groups
+        self._access = services.rights.access
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -164,13 +168,14 @@ class GroupHandlers:
         expire_ms: int,
         answer: Callable[[CommitResults], Any],
     ) -> None:
-        unknown = self._unknown_partitions(message.topics)
+        refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        refused |= _denied_partitions(request, message.topics)
         now = self._services.clock.wall_ms()
         offsets: dict[TopicPartition, CommittedOffset] = {}
         for topic in message.topics:
             for partition in topic.partitions:
                 key = TopicPartition(topic.name, partition.partition_index)
-                if key not in unknown:
+                if key not in refused:
                     offsets[key] = CommittedOffset(
                         Offset(partition.committed_offset),
                         partition.committed_leader_epoch,
@@ -181,8 +186,7 @@ class GroupHandlers:
 
         def done(results: CommitResults) -> None:
             if not request.connection.is_closed:
-                results = results | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                request.respond(answer(results))
+                request.respond(answer({**results, **refused}))
 
         if not offsets:
             done({})
@@ -199,11 +203,15 @@ class GroupHandlers:
 
     def offset_fetch(self, request: Request, message: Any) -> Any:
         response = wire.OffsetFetchResponse
+        denied = request.denied
+        is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         if request.version < 8:
             offsets = self._groups.offsets_of(message.group_id)
             topics = _offset_topics(
                 offsets,
                 message.topics,
+                denied.topics,
+                is_visible,
                 message.require_stable,
                 response.OffsetFetchResponseTopic,
                 response.OffsetFetchResponsePartition,
@@ -211,6 +219,10 @@ class GroupHandlers:
             return response(topics=topics)
         groups = []
         for group in message.groups:
+            if group.group_id in denied.keys:
+                code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+                groups.append(response.OffsetFetchResponseGroup(group.group_id, (), code))
+                continue
             try:
                 offsets = self._groups.offsets_of(group.group_id)
             except ApiError as error:
@@ -219,6 +231,8 @@ class GroupHandlers:
             topics = _offset_topics(
                 offsets,
                 group.topics,
+                denied.topics,
+                is_visible,
                 message.require_stable,
                 response.OffsetFetchResponseTopics,
                 response.OffsetFetchResponsePartitions,
@@ -228,14 +242,15 @@ class GroupHandlers:
 
     async def offset_delete(self, request: Request, message: Any) -> Any:
         response = wire.OffsetDeleteResponse
-        unknown = self._unknown_partitions(message.topics)
+        refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        refused |= _denied_partitions(request, message.topics)
         wanted = [
             TopicPartition(topic.name, partition.partition_index)
             for topic in message.topics
             for partition in topic.partitions
         ]
-        results = await self._groups.delete_offsets(message.group_id, [key for key in wanted if key not in unknown])
-        results |= dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        results = await self._groups.delete_offsets(message.group_id, [key for key in wanted if key not in refused])
+        results |= refused
         return response(
             topics=[
                 response.OffsetDeleteResponseTopic(
@@ -258,13 +273,14 @@ class GroupHandlers:
         response = wire.ListGroupsResponse
         states = {state.lower() for state in message.states_filter}
         types = {kind.lower() for kind in message.types_filter}
+        is_visible = self._access.visible(request, _LIST_GROUP)
         if types and "classic" not in types:
             return response()
         return response(
             groups=[
                 response.ListedGroup(group.group_id, group.protocol_type or "", group.state.value, "classic")
                 for group in self._groups.groups()
-                if not states or group.state.value.lower() in states
+                if (not states or group.state.value.lower() in states) and is_visible(group.group_id)
             ]
         )
 
@@ -272,12 +288,20 @@ class GroupHandlers:
         response = wire.DescribeGroupsResponse.DescribedGroup
         groups = []
         for group_id in message.groups:
+            if group_id in request.denied.keys:
+                groups.append(response(int(ErrorCode.GROUP_AUTHORIZATION_FAILED), group_id))
+                continue
             try:
                 group = self._groups.describe(group_id)
             except ApiError as error:
                 groups.append(response(int(error.code), group_id))
                 continue
-            groups.append(_described(group, group_id))
+            described = _described(group, group_id)
+            if request.version >= 3 and message.include_authorized_operations:
+                described.authorized_operations = self._access.authorized_operations(
+                    request, ResourceType.GROUP, group_id
+                )
+            groups.append(described)
         return wire.DescribeGroupsResponse(groups=groups)
 
     async def delete_groups(self, request: Request, message: Any) -> Any:
@@ -286,11 +310,23 @@ class GroupHandlers:
         for group_id in message.groups_names:
             code = ErrorCode.NONE
             try:
+                if group_id in request.denied.keys:
+                    raise api_error(ErrorCode.GROUP_AUTHORIZATION_FAILED)
                 await self._groups.delete_group(group_id)
             except ApiError as error:
                 code = error.code
             results.append(result(group_id, int(code)))
         return wire.DeleteGroupsResponse(results=results)
+
+
+def _denied_partitions(request: Request, topics: Iterable[Any]) -> dict[TopicPartition, ErrorCode]:
+    denied = request.denied.topics
+    return {
+        TopicPartition(topic.name, partition.partition_index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for topic in topics
+        if topic.name in denied
+        for partition in topic.partitions
+    }
 
 
 def _joined(answer: JoinAnswer, version: int) -> Any:
@@ -330,12 +366,20 @@ def _committed(response: Any, kind: str, message: Any, results: CommitResults) -
 
 
 def _offset_topics(
-    offsets: GroupOffsets, asked: Any, require_stable: bool, topic_class: Any, partition_class: Any
+    offsets: GroupOffsets,
+    asked: Any,
+    denied: frozenset[str],
+    is_visible: Callable[[str], bool],
+    require_stable: bool,
+    topic_class: Any,
+    partition_class: Any,
 ) -> list[Any]:
-    """What is committed for the topics asked for (None: for everything)."""
+    """What is committed for the topics asked for (None: for everything that the client may see)."""
     wanted: dict[str, list[int]] = {}
     if asked is None:
         for key in sorted(offsets.committed):
+            if not is_visible(key.topic):
+                continue
             wanted.setdefault(key.topic, []).append(key.partition)
     else:
         for topic in asked:
@@ -345,6 +389,10 @@ def _offset_topics(
         partitions = []
         for index in indexes:
             key = TopicPartition(name, index)
+            if name in denied:
+                code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                partitions.append(partition_class(index, -1, -1, "", code))
+                continue
             if require_stable and offsets.is_unstable(key):
                 partitions.append(partition_class(index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
                 continue

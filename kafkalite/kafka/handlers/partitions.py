@@ -119,7 +119,12 @@ class PartitionHandlers:
             topics=[
                 response.TopicResponse(
                     topic.name,
-                    [self._producers(TopicPartition(topic.name, index)) for index in topic.partition_indexes],
+                    [
+                        response.PartitionResponse(index, int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "not authorized")
+                        if topic.name in request.denied.topics
+                        else self._producers(TopicPartition(topic.name, index))
+                        for index in topic.partition_indexes
+                    ],
                 )
                 for topic in message.topics
             ]

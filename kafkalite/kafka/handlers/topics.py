@@ -16,11 +16,17 @@ from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.kafka.services import Services
 from kafkalite.model import NO_LEADER, BrokerId
 from kafkalite.rpc.messages import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
+from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.requirements import Need, Scope
+
+_DESCRIBE_CONFIGS = Need(ResourceType.TOPIC, Operation.DESCRIBE_CONFIGS, Scope.HIDE)
+_DESCRIBE = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
 
 
 class TopicHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
+        self._access = services.rights.access
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -37,6 +43,8 @@ class TopicHandlers:
         orders: list[NewTopic] = []
         for topic in message.topics:
             problem = _new_topic_problem(topic, times[topic.name])
+            if topic.name in request.denied.topics and times[topic.name] == 1:
+                problem = ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."
             if problem is not None:
                 refused[topic.name] = TopicResult(topic.name, int(problem[0]), problem[1])
             else:
@@ -55,7 +63,10 @@ class TopicHandlers:
                         results[name] = TopicResult(
                             name, int(ErrorCode.REQUEST_TIMED_OUT), "created; its leaders are not known yet"
                         )
-        return wire.CreateTopicsResponse(topics=[_created(results[name]) for name in dict.fromkeys(times)])
+        is_told = self._access.visible(request, _DESCRIBE_CONFIGS)
+        return wire.CreateTopicsResponse(
+            topics=[_created(results[name], is_told=is_told(name)) for name in dict.fromkeys(times)]
+        )
 
     def _have_leaders(self, topics: list[str]) -> bool:
         return all(
@@ -79,6 +90,9 @@ class TopicHandlers:
         result_class = wire.DeleteTopicsResponse.DeletableTopicResult
         answers: list[Any] = []
         names: list[str] = []
+        denied = request.denied.topics
+        is_visible = self._access.visible(request, _DESCRIBE)
+        refused = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         for topic in message.topics if request.version >= 6 else ():
             name = topic.name
             if name is None:
@@ -88,6 +102,12 @@ class TopicHandlers:
                         result_class(None, topic.topic_id, int(ErrorCode.UNKNOWN_TOPIC_ID), "no such topic id")
                     )
                     continue
+                if not is_visible(name):
+                    answers.append(result_class(None, topic.topic_id, refused))
+                    continue
+                if name in denied:
+                    answers.append(result_class(name, topic.topic_id, refused))
+                    continue
             elif topic.topic_id != ZERO_UUID:
                 answers.append(
                     result_class(name, topic.topic_id, int(ErrorCode.INVALID_REQUEST), "name and id, one is enough")
@@ -95,6 +115,8 @@ class TopicHandlers:
                 continue
             names.append(name)
         names += message.topic_names
+        answers += [result_class(name, ZERO_UUID, refused) for name in dict.fromkeys(names) if name in denied]
+        names = [name for name in names if name not in denied]
         ids = {topic.topic: topic.topic_id for topic in self._services.metadata(names).topics} if names else {}
         deleted = []
         if names:
@@ -127,6 +149,10 @@ class TopicHandlers:
         for topic in message.topics:
             if times[topic.name] > 1:
                 answers.append(result_class(topic.name, int(ErrorCode.INVALID_REQUEST), "the topic is named twice"))
+                continue
+            if topic.name in request.denied.topics:
+                code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                answers.append(result_class(topic.name, code, "The topic authorization is failed."))
                 continue
             assignments = None
             if topic.assignments is not None:
@@ -173,7 +199,17 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _created(result: TopicResult) -> Any:
+def _created(result: TopicResult, *, is_told: bool) -> Any:
+    if not is_told:
+        # Kafka: how many partitions and replicas, and under which configuration, is for those who may describe that.
+        return wire.CreateTopicsResponse.CreatableTopicResult(
+            name=result.topic,
+            topic_id=topic_ids.to_wire(result.topic_id),
+            error_code=result.error,
+            error_message=(result.message or ErrorCode(result.error).name) if result.error else None,
+            topic_config_error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            configs=None,
+        )
     return wire.CreateTopicsResponse.CreatableTopicResult(
         name=result.topic,
         topic_id=topic_ids.to_wire(result.topic_id),

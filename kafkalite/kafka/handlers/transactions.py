@@ -15,8 +15,11 @@ from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka.transactions.markers import LocalMarkers, Marker
 from kafkalite.kafka.transactions.state import TransactionState
 from kafkalite.model import ProducerId, TopicPartition
+from kafkalite.security.requirements import KAFKA
 
 _GROUP, _TRANSACTION = 0, 1
+_, _DESCRIBE_TOPIC = KAFKA["DescribeTransactions"]
+[_LIST_TRANSACTION] = KAFKA["ListTransactions"]
 
 
 class TransactionHandlers:
@@ -31,6 +34,7 @@ class TransactionHandlers:
         self._groups = groups
         self._transactions = transactions
         self._markers = markers
+        self._access = services.rights.access
 
     def table(self) -> dict[str, Handler]:
         return {
@@ -48,12 +52,18 @@ class TransactionHandlers:
 
     async def find_coordinator(self, request: Request, message: Any) -> Any:
         response = wire.FindCoordinatorResponse
+        denied = request.denied.keys
+        group_or_transaction = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if denied and request.version < 4:
+            raise api_error(group_or_transaction[message.key_type])
         if request.version < 4:
             node_id, host, port = await self._coordinator(message.key_type, message.key)
             return response(0, 0, None, node_id, host, port)
         coordinators = []
         for key in message.coordinator_keys:
             try:
+                if key in denied:
+                    raise api_error(group_or_transaction[message.key_type])
                 node_id, host, port = await self._coordinator(message.key_type, key)
             except ApiError as error:
                 coordinators.append(response.Coordinator(key, -1, "", -1, int(error.code), str(error)))
@@ -85,6 +95,7 @@ class TransactionHandlers:
         response = wire.AddPartitionsToTxnResponse
         if request.version < 4:
             results = await self._add(
+                request.denied.topics,
                 message.v3_and_below_transactional_id,
                 message.v3_and_below_producer_id,
                 message.v3_and_below_producer_epoch,
@@ -96,6 +107,7 @@ class TransactionHandlers:
         answers = []
         for txn in message.transactions:
             results = await self._add(
+                request.denied.topics,
                 txn.transactional_id,
                 txn.producer_id,
                 txn.producer_epoch,
@@ -107,18 +119,29 @@ class TransactionHandlers:
         return response(results_by_transaction=answers)
 
     async def _add(
-        self, transactional_id: str, producer_id: int, epoch: int, topics: Any, *, verify_only: bool, is_old: bool
+        self,
+        denied: frozenset[str],
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        topics: Any,
+        *,
+        verify_only: bool,
+        is_old: bool,
     ) -> list[Any]:
         wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
         names = list(dict.fromkeys(topic.name for topic in topics))
         counts = {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
-        unknown = {key for key in wanted if not 0 <= key.partition < counts.get(key.topic, 0)}
+        refused: dict[TopicPartition, ErrorCode] = {}
+        for key in wanted:
+            if key.topic in denied:
+                refused[key] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif not 0 <= key.partition < counts.get(key.topic, 0):
+                refused[key] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         codes: dict[TopicPartition, int] = {}
-        if unknown:
+        if refused:
             # All or nothing: the others were not attempted.
-            for key in wanted:
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if key in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
-                codes[key] = int(code)
+            codes = {key: int(refused.get(key, ErrorCode.OPERATION_NOT_ATTEMPTED)) for key in wanted}
         else:
             try:
                 if verify_only:
@@ -170,6 +193,9 @@ class TransactionHandlers:
     # --- between nodes ---
 
     async def write_markers(self, request: Request, message: Any) -> Any:
+        security = self._services.security
+        if security is not None and not security.may_be_node(request.principal):
+            raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node writes markers")
         response = wire.WriteTxnMarkersResponse
         results = []
         for marker in message.markers:
@@ -209,14 +235,19 @@ class TransactionHandlers:
     def describe(self, request: Request, message: Any) -> Any:
         response = wire.DescribeTransactionsResponse
         states = []
+        is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
         for transactional_id in message.transactional_ids:
             try:
+                if transactional_id in request.denied.keys:
+                    raise api_error(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
                 known = self._transactions.describe(transactional_id)
             except ApiError as error:
                 states.append(response.TransactionState(int(error.code), transactional_id))
                 continue
             topics: dict[str, list[int]] = {}
             for partition in sorted(known.partitions):
+                if not is_visible(partition.topic):
+                    continue
                 topics.setdefault(partition.topic, []).append(partition.partition)
             states.append(
                 response.TransactionState(
@@ -238,6 +269,7 @@ class TransactionHandlers:
         wanted = set(message.state_filters)
         producers = set(message.producer_id_filters)
         now = self._services.clock.wall_ms()
+        is_visible = self._access.visible(request, _LIST_TRANSACTION)
         return response(
             unknown_state_filters=[name for name in message.state_filters if name not in names],
             transaction_states=[
@@ -245,6 +277,7 @@ class TransactionHandlers:
                 for known in self._transactions.transactions()
                 if (not wanted or known.state.wire_name in wanted)
                 and (not producers or known.producer_id in producers)
+                and is_visible(known.transactional_id)
                 and (message.duration_filter < 0 or 0 <= known.started_ms < now - message.duration_filter)
             ],
         )

@@ -19,9 +19,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from kafkalite.kafka.schema import admin, cluster, groups, log, records, transactions
+from kafkalite.kafka.schema import admin, cluster, groups, log, records, sasl, security, transactions
 
-TABLES = (log.TABLE, cluster.TABLE, admin.TABLE, groups.TABLE, transactions.TABLE, records.TABLE)
+TABLES = (
+    log.TABLE,
+    cluster.TABLE,
+    admin.TABLE,
+    groups.TABLE,
+    transactions.TABLE,
+    records.TABLE,
+    security.TABLE,
+    sasl.TABLE,
+)
 _NO_VERSIONS = range(0)
 _HIGHEST = 2**15
 

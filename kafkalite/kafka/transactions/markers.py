@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.kafka.codec import WireError, decode, encode
 from kafkalite.kafka.groups.coordinator import GroupCoordinator
@@ -133,7 +133,7 @@ class _Channel:
                 try:
                     async with asyncio.timeout(_TIMEOUT_S):
                         answers = await self._exchange([marker for marker, _ in work])
-                except (OSError, TimeoutError, WireError, EOFError, struct.error) as error:
+                except (OSError, TimeoutError, WireError, EOFError, ApiError, struct.error) as error:
                     self.disconnect()
                     for _, outcome in work:
                         if not outcome.done():
@@ -154,7 +154,7 @@ class _Channel:
 
     async def _exchange(self, markers: Sequence[Marker]) -> list[Errors]:
         if self._streams is None:
-            self._streams = await self._services.network.dial(*self.address)
+            self._streams = await self._services.dial_kafka(*self.address)
         reader, writer = self._streams
         self._correlation_id += 1
         head = wire.RequestHeader(_WRITE_TXN_MARKERS, _VERSION, self._correlation_id, "kafkalite")

@@ -10,7 +10,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.env.streams import ChunkReader, open_stream, start_stream_server
+from kafkalite.env.streams import ChunkReader, open_stream, stream_protocol
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
@@ -109,8 +109,10 @@ def test_megabytes_over_a_real_socket(new_loop: Callable[[], asyncio.AbstractEve
             writer.close()
 
         tasks: list[asyncio.Task[None]] = []
-        server = await start_stream_server(
-            lambda r, w: tasks.append(asyncio.ensure_future(echo(r, w))), "127.0.0.1", 0, 64 * 1024
+        server = await asyncio.get_running_loop().create_server(
+            lambda: stream_protocol(lambda r, w: tasks.append(asyncio.ensure_future(echo(r, w))), 64 * 1024),
+            "127.0.0.1",
+            0,
         )
         reader, writer = await open_stream("127.0.0.1", server.sockets[0].getsockname()[1], 64 * 1024)
         sent = bytes(range(256)) * 20_000

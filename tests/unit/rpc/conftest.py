@@ -16,6 +16,7 @@ from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages import HelloRequest, Message
 from kafkalite.rpc.server import Handler, Identity, RpcServer
+from kafkalite.security.listener import ListenerSecurity
 
 CLUSTER = "cluster-a"
 CLIENT = HelloRequest("", BrokerId(-1), BrokerEpoch(-1), client_id="test")
@@ -33,13 +34,16 @@ class Rig:
         self.connections: list[RpcConnection] = []
         self.writers: list[asyncio.StreamWriter] = []
 
-    async def serve(self, handlers: Mapping[type[Message], Handler], **config: Any) -> tuple[RpcServer, Endpoint]:
+    async def serve(
+        self, handlers: Mapping[type[Message], Handler], security: ListenerSecurity | None = None, **config: Any
+    ) -> tuple[RpcServer, Endpoint]:
         server = RpcServer(
             network=self.network,
             supervisor=self.supervisor,
             config=dataclasses.replace(BrokerConfig(), **config),
             identity=lambda: self.identity,
             handlers=handlers,
+            security=security,
         )
         self.servers.append(server)
         return server, await server.start("127.0.0.1", 0)

@@ -13,7 +13,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, Offset
 from kafkalite.rpc import server as server_module
 from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
-from kafkalite.rpc.framing import encode_frame
+from kafkalite.rpc.framing import FrameReader, encode_frame
 from kafkalite.rpc.messages import (
     DescribeClusterRequest,
     ErrorResponse,
@@ -24,13 +24,17 @@ from kafkalite.rpc.messages import (
     HelloRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    Message,
     MetadataRequest,
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
+    ReplicaFetchWake,
 )
 from kafkalite.rpc.server import Identity, Reply, Request
+
+from .conftest import CLIENT
 
 if TYPE_CHECKING:
     from tests.unit.rpc.conftest import Rig
@@ -174,6 +178,29 @@ async def test_no_answer_to_acks_0(rig: Rig) -> None:
     connection.oneway(ProduceRequest(0, 1000, (ProducePartition("t", 0, 3),)), [b"abc"])
     message, _ = await connection.call(produce(), [b"abcd"], timeout_s=5)
     assert cast(ProduceResponse, message).partitions[0].base_offset == 4
+
+
+@pytest.mark.parametrize(
+    "message", [ReplicaFetchWake(1), ProduceRequest(0, 1000, ())], ids=lambda each: type(each).__name__
+)
+async def test_a_refusal_of_what_has_no_answer_is_not_sent(rig: Rig, message: Message) -> None:
+    refused: list[Message] = []
+
+    def handler(request: Request) -> Reply:
+        refused.append(request.message)
+        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not you")
+
+    _, endpoint = await rig.serve({type(message): handler, HealthRequest: healthy})
+    reader, writer = await rig.dial(endpoint)
+    for number, each in enumerate((CLIENT, message, HealthRequest())):
+        writer.writelines(encode_frame(number, each))
+    frames = FrameReader(max_frame_bytes=1 << 20)
+    heard: list[int] = []
+    async with asyncio.timeout(5):
+        while 2 not in heard:
+            heard += [frame.correlation_id for frame in frames.feed(await reader.read(1 << 16))]
+    assert heard == [0, 2]
+    assert refused == [message]
 
 
 async def test_timeouts_leave_the_connection_usable(rig: Rig) -> None:

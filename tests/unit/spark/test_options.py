@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.model import TopicPartition as Tp
+from kafkalite.security.dialling import ClientSecurity
 from pyspark_kafkalite.offsets import AtTimestamp, Earliest, Latest, Specific
 from pyspark_kafkalite.options import OptionError, read_options, write_options
 
@@ -59,9 +60,26 @@ def test_offsets_and_their_precedence() -> None:
 def test_client_keys_work_under_kafka_s_prefix_too() -> None:
     assert not read(kafka__isolation__level="read_uncommitted").fetch.read_committed
     assert not read(kafkalite__isolation__level="read_uncommitted").fetch.read_committed
-    assert read(kafka__security__protocol="SSL").warnings == (
-        "kafka.security.protocol has no meaning for kafkalite and is ignored",
-    )
+    assert read(kafka__linger__ms="5").warnings == ("kafka.linger.ms has no meaning for kafkalite and is ignored",)
+
+
+def test_security() -> None:
+    assert read().client.security is None
+    given = {
+        "kafka__security__protocol": "SASL_SSL",
+        "kafkalite__ssl__truststore__location": "/ca.pem",
+        "kafkalite__sasl__mechanism": "PLAIN",
+        "kafkalite__sasl__username": "spark",
+        "kafkalite__sasl__password": "hush",
+    }
+    client = read(**given).client
+    assert client.security == ClientSecurity("SASL_SSL", "/ca.pem", "", "", True, "PLAIN", "spark", "hush")
+    assert "hush" not in repr(client)
+    assert hash(client) != hash(read().client)
+    with pytest.raises(OptionError, match=r"kafkalite\.security\.protocol"):
+        read(kafkalite__security__protocol="TLS")
+    with pytest.raises(OptionError, match=r"did you mean kafkalite\.sasl\.password"):
+        read(kafkalite__sasl__passwort="x")
     assert "maxOffsetsPerTrigger" in read(maxOffsetsPerTrigger="5").warnings[0]
 
 

@@ -1,0 +1,158 @@
+"""`kafkalite admin quotas list | set | delete`: how fast users and clients may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from kafkalite.rpc.messages import (
+    AlterQuotasRequest,
+    AlterQuotasResponse,
+    DescribeQuotasRequest,
+    DescribeQuotasResponse,
+    QuotaEntity,
+)
+from kafkalite.security.quotas import DEFAULT, Kind, parse_limit
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.partitions import refuse
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KEYS = [str(kind) for kind in Kind]
+
+
+@click.group("quotas")
+@group_options
+def quotas(bootstrap: str | None) -> None:
+    """How fast users and clients may be."""
+
+
+def entity_options(command: F) -> F:
+    """--user, --client-id and their defaults."""
+    options = [
+        click.option("--user", metavar="NAME", help="A user (the principal's name)."),
+        click.option("--user-default", is_flag=True, help="Every user without a quota of his own."),
+        click.option("--client-id", metavar="ID", help="A client id."),
+        click.option("--client-id-default", is_flag=True, help="Every client id without a quota of its own."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _entity(user: str | None, user_default: bool, client_id: str | None, client_id_default: bool) -> QuotaEntity:
+    """Raises click.UsageError."""
+    if (user is not None and user_default) or (client_id is not None and client_id_default):
+        raise click.UsageError("one, or all the others: not both")
+    if user == "" or client_id == "":
+        raise click.UsageError("an empty name")
+    found = QuotaEntity(DEFAULT if user_default else user, DEFAULT if client_id_default else client_id)
+    if found == QuotaEntity():
+        raise click.UsageError("give --user, --user-default, --client-id or --client-id-default")
+    return found
+
+
+def _name(name: str | None) -> str:
+    return "" if name is None else "<default>" if name == DEFAULT else name
+
+
+@quotas.command("list")
+@client_options
+def list_quotas(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Every quota that is set.
+
+    Example:
+
+    \b
+      kafkalite admin quotas list
+    """
+
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await client.order(DescribeQuotasRequest(), DescribeQuotasResponse, timeout_s=timeout_s)
+        refuse(answer.error, answer.message)
+        out = Output(as_json)
+        rows = [
+            (_name(entry.entity.user), _name(entry.entity.client_id), key, float(value))
+            for entry in answer.entries
+            for key, value in sorted(entry.limits.items())
+        ]
+        if as_json:
+            names = ("user", "client_id", "quota", "limit")
+            out.value({"quotas": [dict(zip(names, row, strict=True)) for row in rows]}, "")
+        out.table("", ("user", "client id", "quota", "limit"), rows)
+
+    run_async(work())
+
+
+@quotas.command("set")
+@click.argument("limits", nargs=-1, required=True, metavar="KEY=VALUE…")
+@entity_options
+@client_options
+def set_quota(
+    limits: tuple[str, ...],
+    user: str | None,
+    user_default: bool,
+    client_id: str | None,
+    client_id_default: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Set limits: producer_byte_rate, consumer_byte_rate (bytes/s), request_percentage.
+
+    Example:
+
+    \b
+      kafkalite admin quotas set producer_byte_rate=10485760 --user shop
+    """
+    entity = _entity(user, user_default, client_id, client_id_default)
+    found: dict[str, str] = {}
+    for limit in limits:
+        key, equals, value = limit.partition("=")
+        try:
+            parse_limit(key, value)
+        except ValueError:
+            equals = ""
+        found[key] = value
+        if not equals:
+            raise click.BadParameter(f"{limit!r} is not KEY=NUMBER; keys are {', '.join(_KEYS)}", param_hint="LIMITS")
+    _change(AlterQuotasRequest(entity, found), bootstrap, timeout_s, Output(as_json))
+
+
+@quotas.command("delete")
+@click.argument("keys", nargs=-1, required=True, type=click.Choice(_KEYS))
+@entity_options
+@client_options
+def delete(
+    keys: tuple[str, ...],
+    user: str | None,
+    user_default: bool,
+    client_id: str | None,
+    client_id_default: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Remove limits.
+
+    Example:
+
+    \b
+      kafkalite admin quotas delete producer_byte_rate --user shop
+    """
+    entity = _entity(user, user_default, client_id, client_id_default)
+    _change(AlterQuotasRequest(entity, {}, keys), bootstrap, timeout_s, Output(as_json))
+
+
+def _change(request: AlterQuotasRequest, bootstrap: str, timeout_s: float, out: Output) -> None:
+    async def work() -> None:
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await client.order(request, AlterQuotasResponse, timeout_s=timeout_s)
+        refuse(answer.error, answer.message)
+        told = {"user": request.entity.user, "client_id": request.entity.client_id}
+        out.value({**told, "set": request.limits, "deleted": list(request.deletions)}, "done")
+
+    run_async(work())

@@ -1,0 +1,201 @@
+"""`kafkalite admin users list | set | delete`: SCRAM credentials.
+
+Passwords come from the terminal, from stdin or from KAFKALITE_USER_PASSWORD, never from the command line (others may read
+it), and never leave this process: what is sent is the credential made of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import click
+
+from kafkalite.config import load
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.coordination.scram_users import alter_user, list_users
+from kafkalite.env.real import RealClock, RealNetwork
+from kafkalite.errors import ConfigError, ErrorCode, api_error
+from kafkalite.rpc.messages import (
+    AlterUserRequest,
+    AlterUserResponse,
+    DescribeUsersRequest,
+    DescribeUsersResponse,
+)
+from kafkalite.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, SALT_BYTES, make_credential
+from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
+from kafkalite_cli.partitions import refuse
+
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+_PASSWORD_VARIABLE = "KAFKALITE_USER_PASSWORD"
+_SESSION_TIMEOUT_MS = 10_000
+
+
+@click.group("users")
+@group_options
+def users(bootstrap: str | None) -> None:
+    """Users of SCRAM: who there is, their passwords."""
+
+
+def zookeeper_option(command: F) -> F:
+    """--zookeeper: for the first users, when no node runs yet."""
+    return click.option(
+        "--zookeeper",
+        metavar="HOST:PORT,…/chroot",
+        help="Go to ZooKeeper itself: for the nodes' own users, before any node runs. KAFKALITE_ZOOKEEPER_AUTH and"
+        " the like are heeded.",
+    )(command)
+
+
+async def _in_zookeeper(connect_string: str, work: Callable[[Coordinator], Awaitable[T]]) -> T:
+    from kafkalite.coordination import aiozk_adapter
+
+    config, _ = load(None, os.environ, {})
+    session = await aiozk_adapter.connect(
+        connect_string,
+        _SESSION_TIMEOUT_MS,
+        clock=RealClock(),
+        network=RealNetwork(),
+        rng=random.Random(),
+        access=aiozk_adapter.access_of(config),
+    )
+    try:
+        for path in (paths.CONFIG_USERS, paths.CONFIG_CHANGES):  # the first node is yet to make them
+            await session.ensure_path(path)
+        return await work(session)
+    finally:
+        await session.close()
+
+
+@users.command("list")
+@click.argument("names", nargs=-1)
+@zookeeper_option
+@client_options
+def list_(names: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Users that have SCRAM credentials.
+
+    Example:
+
+    \b
+      kafkalite admin users list
+    """
+
+    async def work() -> None:
+        if zookeeper is not None:
+            found = await _in_zookeeper(zookeeper, lambda session: list_users(session, names or None))
+        else:
+            async with connect(bootstrap, timeout_s) as client:
+                answer = await client.order(DescribeUsersRequest(names), DescribeUsersResponse, timeout_s=timeout_s)
+            refuse(answer.error, answer.message)
+            found = {user.name: user.mechanisms for user in answer.users}
+        out = Output(as_json)
+        if as_json:
+            out.value({"users": found}, "")
+        rows = [(name, kind, count) for name, held in sorted(found.items()) for kind, count in sorted(held.items())]
+        out.table("", ("user", "mechanism", "iterations"), rows)
+
+    run_async(work())
+
+
+def _alter(name: str, credentials: dict[str, str], zookeeper: str | None, bootstrap: str, timeout_s: float) -> None:
+    async def work() -> None:
+        if zookeeper is not None:
+            changes = {mechanism: text or None for mechanism, text in credentials.items()}
+            await _in_zookeeper(zookeeper, lambda session: alter_user(session, name, changes))
+            return
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await client.order(AlterUserRequest(name, credentials), AlterUserResponse, timeout_s=timeout_s)
+        refuse(answer.error, answer.message)
+
+    run_async(work())
+
+
+def _password() -> str:
+    """Raises ConfigError."""
+    password = os.environ.get(_PASSWORD_VARIABLE)
+    if password is None and sys.stdin.isatty():
+        password = str(click.prompt("password", hide_input=True, confirmation_prompt=True, err=True))
+    elif password is None:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise ConfigError(f"no password: it is read from stdin, or from {_PASSWORD_VARIABLE}")
+    return password
+
+
+@users.command("set")
+@click.argument("name")
+@click.option("--mechanism", "mechanisms", multiple=True, type=click.Choice(sorted(MECHANISMS)), help="[default: all]")
+@click.option("--iterations", type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS), default=8192, show_default=True)
+@zookeeper_option
+@client_options
+def set_(
+    name: str,
+    mechanisms: tuple[str, ...],
+    iterations: int,
+    zookeeper: str | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Make a user, or give it another password (one line on stdin).
+
+    Examples:
+
+    \b
+      kafkalite admin users set alice
+      kafkalite admin users set node --zookeeper zk1:2181
+    """
+    if not name:
+        raise click.UsageError("the name is empty")
+    password = _password()
+    wanted = mechanisms or tuple(sorted(MECHANISMS))
+    credentials = {
+        mechanism: make_credential(mechanism, password, os.urandom(SALT_BYTES), iterations).text()
+        for mechanism in wanted
+    }
+    _alter(name, credentials, zookeeper, bootstrap, timeout_s)
+    told = {"user": name, "mechanisms": list(credentials), "iterations": iterations}
+    Output(as_json).value(told, f"{name}: {', '.join(credentials)}")
+
+
+@users.command("delete")
+@click.argument("name")
+@click.option(
+    "--mechanism", "mechanisms", multiple=True, type=click.Choice(sorted(MECHANISMS)), help="[default: all it has]"
+)
+@zookeeper_option
+@client_options
+def delete(
+    name: str, mechanisms: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Take a user's credentials away. Connections that are open stay so.
+
+    Example:
+
+    \b
+      kafkalite admin users delete alice
+    """
+    held = dict.fromkeys(mechanisms or _held(name, zookeeper, bootstrap, timeout_s), "")
+    if not held:
+        raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{name!r} has no SCRAM credentials")
+    _alter(name, held, zookeeper, bootstrap, timeout_s)
+    Output(as_json).value({"user": name, "deleted": sorted(held)}, f"{name}: {', '.join(sorted(held))} deleted")
+
+
+def _held(name: str, zookeeper: str | None, bootstrap: str, timeout_s: float) -> list[str]:
+    async def work() -> list[str]:
+        if zookeeper is not None:
+            found = await _in_zookeeper(zookeeper, lambda session: list_users(session, [name]))
+            return sorted(found.get(name, {}))
+        async with connect(bootstrap, timeout_s) as client:
+            answer = await client.order(DescribeUsersRequest((name,)), DescribeUsersResponse, timeout_s=timeout_s)
+        refuse(answer.error, answer.message)
+        return sorted(answer.users[0].mechanisms) if answer.users else []
+
+    return run_async(work())

@@ -1,0 +1,128 @@
+"""ACLs as Kafka writes them into ZooKeeper: paths, JSON, notifications. Pure; see `kafkalite.coordination.znodes`.
+
+Sources: Kafka 3.9's ZkData (ZkAclStore, LiteralAclChangeStore, ExtendedAclChangeStore) and AclEntry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.znodes import ZnodeError
+from kafkalite.security.acl import OPERATIONS, Binding, Entry, Operation, Pattern, PatternType, Permission, ResourceType
+
+#: Name of a directory -> what it is about.
+RESOURCE_TYPES = {kind.title: kind for kind in OPERATIONS}
+_OPERATIONS = {operation.title.lower(): operation for operation in Operation if operation > Operation.ANY}
+_PERMISSIONS = {permission.title.lower(): permission for permission in Permission if permission > Permission.ANY}
+_TYPES_BY_NAME = {kind.name: kind for kind in OPERATIONS}
+_VERSION = 1
+
+
+def type_path(pattern_type: PatternType, resource_type: ResourceType) -> str:
+    """The parent of the patterns of one kind."""
+    root = paths.ACL_PREFIXED if pattern_type is PatternType.PREFIXED else paths.ACL
+    return f"{root}/{resource_type.title}"
+
+
+def pattern_path(pattern: Pattern) -> str:
+    """Where a pattern's entries are."""
+    return f"{type_path(pattern.pattern_type, pattern.resource_type)}/{pattern.name}"
+
+
+def encode_acls(entries: Iterable[Entry]) -> bytes:
+    """/kafka-acl/Topic/t"""
+    acls = [
+        {
+            "principal": entry.principal,
+            "permissionType": entry.permission.title,
+            "operation": entry.operation.title,
+            "host": entry.host,
+        }
+        for entry in sorted(entries)
+    ]
+    return json.dumps({"version": _VERSION, "acls": acls}, separators=(",", ":")).encode()
+
+
+def decode_acls(data: bytes, pattern: Pattern) -> frozenset[Entry]:
+    """A pattern's entries. Raises ZnodeError if anything in it means nothing: half a rule set may open what it should not."""
+    path = pattern_path(pattern)
+    if not data:
+        return frozenset()
+    value = _object(data, path)
+    acls = value.get("acls")
+    if not isinstance(acls, list):
+        raise ZnodeError(path, "acls: not a list")
+    entries = set()
+    for number, acl in enumerate(acls):
+        where = f"acls[{number}]"
+        if not isinstance(acl, dict):
+            raise ZnodeError(path, f"{where}: not a JSON object")
+        texts = []
+        for name in ("principal", "host", "operation", "permissionType"):
+            text = acl.get(name)
+            if not isinstance(text, str):
+                raise ZnodeError(path, f"{where}.{name}: not a string")
+            texts.append(text)
+        operation, permission = _OPERATIONS.get(texts[2].lower()), _PERMISSIONS.get(texts[3].lower())
+        if operation is None:
+            raise ZnodeError(path, f"{where}.operation: {texts[2]!r} is unknown")
+        if permission is None:
+            raise ZnodeError(path, f"{where}.permissionType: {texts[3]!r} is unknown")
+        entry = Entry(texts[0], texts[1], operation, permission)
+        if (problem := Binding(pattern, entry).problem()) is not None:
+            raise ZnodeError(path, f"{where}: {problem}")
+        entries.add(entry)
+    return frozenset(entries)
+
+
+def _object(data: bytes, path: str) -> dict[str, object]:
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        raise ZnodeError(path, "not JSON") from None
+    if not isinstance(value, dict):
+        raise ZnodeError(path, "not a JSON object")
+    if value.get("version") != _VERSION or isinstance(value["version"], bool):
+        raise ZnodeError(path, f"version {value.get('version')!r}, not {_VERSION}")
+    return value
+
+
+def change_prefix(pattern: Pattern) -> str:
+    """The path, short of its number, of the notification that a pattern's entries have changed."""
+    is_literal = pattern.pattern_type is PatternType.LITERAL
+    return f"{paths.ACL_CHANGES if is_literal else paths.ACL_EXTENDED_CHANGES}/{paths.ACL_CHANGE_NAME}"
+
+
+def encode_change(pattern: Pattern) -> bytes:
+    """What that notification holds."""
+    if pattern.pattern_type is PatternType.LITERAL:
+        return f"{pattern.resource_type.name}:{pattern.name}".encode()
+    value = {
+        "version": _VERSION,
+        "resourceType": pattern.resource_type.name,
+        "name": pattern.name,
+        "patternType": pattern.pattern_type.name,
+    }
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode_change(data: bytes, path: str) -> Pattern:
+    """The pattern to read again. Raises ZnodeError."""
+    if path.startswith(paths.ACL_CHANGES + "/"):
+        try:
+            kind, colon, name = data.decode().partition(":")
+        except UnicodeDecodeError:
+            raise ZnodeError(path, "not text") from None
+        pattern_type: PatternType | None = PatternType.LITERAL
+    else:
+        value = _object(data, path)
+        kind, name, colon = str(value.get("resourceType")), str(value.get("name", "")), ":"
+        pattern_type = {"PREFIXED": PatternType.PREFIXED, "LITERAL": PatternType.LITERAL}.get(
+            str(value.get("patternType")).upper()
+        )
+    resource_type = _TYPES_BY_NAME.get(kind.upper())
+    if resource_type is None or pattern_type is None or not colon or not name or "/" in name:
+        raise ZnodeError(path, "not a resource pattern")
+    return Pattern(resource_type, name, pattern_type)

@@ -1,0 +1,58 @@
+"""The SCRAM credentials of users in ZooKeeper: /config/users/NAME, as Kafka keeps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Coordinator, NoNodeError
+from kafkalite.coordination.retry import retrying
+from kafkalite.coordination.topic_configs import USERS, write_config
+from kafkalite.coordination.znodes import ZnodeError, decode_config
+from kafkalite.security.scram import MECHANISMS, ScramCredential
+
+_log = structlog.get_logger(__name__)
+
+
+async def list_users(coordinator: Coordinator, names: Sequence[str] | None) -> dict[str, dict[str, int]]:
+    """User -> mechanism -> iterations, of these users (None: all) that have credentials. Raises CoordinatorError."""
+    if names is None:
+        try:
+            encoded, _ = await retrying(lambda: coordinator.children(paths.CONFIG_USERS))
+        except NoNodeError:
+            return {}
+    else:
+        encoded = [paths.sanitize(name) for name in names]
+    where = [paths.config_entity(USERS, name) for name in encoded]
+    znodes = await retrying(lambda: coordinator.get_many(where))
+    found: dict[str, dict[str, int]] = {}
+    for name, path, znode in zip(encoded, where, znodes, strict=True):
+        try:
+            settings = {} if znode is None else decode_config(znode[0], path)
+            mechanisms = {
+                mechanism: ScramCredential.parse(mechanism, settings[mechanism]).iterations
+                for mechanism in MECHANISMS
+                if mechanism in settings
+            }
+            if mechanisms:
+                found[paths.desanitize(name)] = mechanisms
+        except (ZnodeError, ValueError) as error:
+            _log.error("znode.malformed", path=path, reason=str(error))
+    return found
+
+
+async def alter_user(coordinator: Coordinator, name: str, changes: Mapping[str, str | None]) -> None:
+    """Set credentials (mechanism -> text), delete where None; every node hears of it. Raises CoordinatorError, ZnodeError."""
+    await write_config(coordinator, USERS, paths.sanitize(name), changes)
+
+
+def credential(settings: Mapping[str, str], mechanism: str) -> ScramCredential | None:
+    """A user's credential for this mechanism; None if there is none that can be used."""
+    text = settings.get(mechanism)
+    try:
+        return ScramCredential.parse(mechanism, text) if text is not None else None
+    except ValueError as error:
+        _log.error("users.malformed", mechanism=mechanism, reason=str(error))
+        return None

@@ -1,0 +1,206 @@
+"""What a connection of a SASL listener may send until it has said who it is, and how it says so.
+
+Only a SASL listener's connections have a Gate; on all others there is none to pass.
+
+Sources: Kafka's SaslServerAuthenticator (states; what is refused), KIP-43 and KIP-152 (SaslHandshake v0 is followed by
+bare tokens, v1 by SaslAuthenticate), KIP-368 (re-authentication).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kafkalite.errors import AuthenticationFailed, ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.security.listener import ListenerSecurity
+from kafkalite.security.principal import Principal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from kafkalite.kafka.connection import KafkaConnection, Request
+    from kafkalite.security.sasl import SaslServer
+
+#: Who has not authenticated after so long (seconds) is closed.
+AUTHENTICATION_S = 10.0
+_API_KEY = struct.Struct(">h").unpack_from
+_API_VERSIONS, _HANDSHAKE, _AUTHENTICATE = 18, 17, 36
+_BEFORE = frozenset({_API_VERSIONS, _HANDSHAKE, _AUTHENTICATE})
+#: A session lives between this share of the limit and all of it (Kafka's 85 %), so that clients do not come back at once.
+_LIFETIME_SHARE = (0.85, 0.95)
+
+
+class _State(Enum):
+    START = "start"  # a handshake has to come
+    EXCHANGE = "exchange"  # SaslAuthenticate has to come
+    TOKENS = "tokens"  # bare tokens come, after SaslHandshake v0
+    OPEN = "open"  # authenticated
+    REFUSED = "refused"  # the answer is on its way, late; nothing is read any more
+
+
+class Gate:
+    """One connection's.
+
+    Args:
+        spawn: starts a task that outlives no node: (name, coroutine).
+        share: a number from 0 to 1, drawn for this connection.
+    """
+
+    def __init__(
+        self,
+        connection: KafkaConnection,
+        security: ListenerSecurity,
+        *,
+        spawn: Callable[[str, Any], object],
+        share: float,
+    ) -> None:
+        self._connection = connection
+        self._security = security
+        self._spawn = spawn
+        self._share = share
+        self._state = _State.START
+        self._is_optional = security.is_optional
+        self._exchange: SaslServer | None = None
+        self._mechanism = ""
+        self._principal: Principal | None = None
+        self._deadline = connection.listener.now() + AUTHENTICATION_S
+        #: When the session ends; None: it does not.
+        self._expires: float | None = None
+
+    # --- what comes ------------------------------------------------------------------------------
+
+    @property
+    def is_open(self) -> bool:
+        """Whether whoever is there has proved who they are."""
+        return self._principal is not None and self._state is not _State.REFUSED
+
+    def is_late(self, now: float) -> bool:
+        """Whether the time for authenticating is over."""
+        if self._is_optional and self._state is _State.START:
+            return False
+        return not self.is_open and self._state is not _State.REFUSED and now > self._deadline
+
+    def admits(self, frame: memoryview) -> bool:
+        """Whether this request may be looked at; otherwise it has been dealt with."""
+        if self._state is _State.REFUSED:
+            return False
+        if self._state is _State.TOKENS:
+            self._token(bytes(frame))
+            return False
+        (api_key,) = _API_KEY(frame)
+        if self._is_optional and self._state is _State.START:
+            return True
+        if self._principal is None and api_key not in _BEFORE:
+            self._illegal(f"API {api_key} before the authentication")
+            return False
+        if self._expires is not None and api_key not in _BEFORE and self._connection.listener.now() > self._expires:
+            self._illegal("the session has ended and was not renewed")
+            return False
+        return True
+
+    def _illegal(self, reason: str) -> None:
+        """As Kafka: no answer."""
+        self._security.refused(self._connection.peer, reason)
+        self._state = _State.REFUSED
+        self._connection.close()
+
+    # --- the exchange ----------------------------------------------------------------------------
+
+    def handshake(self, request: Request, message: Any) -> Any:
+        """SaslHandshake."""
+        response = wire.SaslHandshakeResponse
+        offered = self._security.mechanisms
+        if self._state not in (_State.START, _State.OPEN) or (self._state is _State.OPEN and not self._expires):
+            return response(int(ErrorCode.ILLEGAL_SASL_STATE), offered)
+        exchange = self._security.exchange(message.mechanism)
+        if exchange is None:
+            self._refuse(request, response(int(ErrorCode.UNSUPPORTED_SASL_MECHANISM), offered), "mechanism not offered")
+            return None
+        self._exchange = exchange
+        if self._principal is not None and message.mechanism != self._mechanism:
+            text = "another mechanism than before"
+            self._refuse(request, response(int(ErrorCode.ILLEGAL_SASL_STATE), offered), text)
+            return None
+        self._mechanism = message.mechanism
+        self._state = _State.EXCHANGE if request.version else _State.TOKENS
+        return response(0, offered)
+
+    def authenticate(self, request: Request, message: Any) -> Any:
+        """SaslAuthenticate."""
+        response = wire.SaslAuthenticateResponse
+        if self._state is not _State.EXCHANGE:
+            text = "SaslAuthenticate out of turn"
+            self._refuse(request, response(int(ErrorCode.ILLEGAL_SASL_STATE), text, b""), text)
+            return None
+        try:
+            data = self._step(bytes(message.auth_bytes))
+        except AuthenticationFailed as error:
+            text = f"Authentication failed: invalid credentials with SASL mechanism {self._mechanism}"
+            self._refuse(request, response(int(ErrorCode.SASL_AUTHENTICATION_FAILED), text, b""), str(error))
+            return None
+        return response(0, None, data, self._lifetime_ms())
+
+    def _step(self, data: bytes) -> bytes:
+        """Raises AuthenticationFailed."""
+        exchange = self._exchange
+        assert exchange is not None
+        answer = exchange.step(data)
+        if exchange.is_complete:
+            principal = Principal("User", exchange.user)
+            if self._principal not in (None, principal):
+                raise AuthenticationFailed("another user than before")
+            self._opened(principal)
+        return answer
+
+    def _opened(self, principal: Principal) -> None:
+        self._state = _State.OPEN
+        self._principal = principal
+        self._exchange = None
+        limit_ms = self._security.max_reauth_ms
+        if limit_ms:
+            low, high = _LIFETIME_SHARE
+            self._expires = self._connection.listener.now() + limit_ms / 1000 * (low + (high - low) * self._share)
+        self._connection.admitted(principal, gate=self if limit_ms else None)
+
+    def _lifetime_ms(self) -> int:
+        if self._expires is None or self._state is not _State.OPEN:
+            return 0
+        return max(0, round((self._expires - self._connection.listener.now()) * 1000))
+
+    def _token(self, token: bytes) -> None:
+        """A frame without a header, answered by one without."""
+        try:
+            answer = self._step(token)
+        except AuthenticationFailed as error:
+            self._tell(str(error))
+            self._state = _State.REFUSED
+            self._spawn("kafka.refusal", self._close_later())
+            return
+        self._connection.send_bare(answer)
+
+    # --- no --------------------------------------------------------------------------------------
+
+    def _tell(self, reason: str) -> None:
+        exchange = self._exchange
+        user = exchange.user if exchange is not None and exchange.is_known else ""
+        self._security.refused(self._connection.peer, reason, mechanism=self._mechanism, user=user)
+
+    def _refuse(self, request: Request, answer: Any, reason: str) -> None:
+        """Answer after a while, and close: guessing passwords shall take time."""
+        self._tell(reason)
+        self._state = _State.REFUSED
+        self._spawn("kafka.refusal", self._answer_later(request, answer))
+
+    async def _answer_later(self, request: Request, answer: Any) -> None:
+        await asyncio.sleep(self._security.failed_delay_s)
+        if not self._connection.is_closed:
+            request.respond(answer)
+            self._connection.close()
+
+    async def _close_later(self) -> None:
+        await asyncio.sleep(self._security.failed_delay_s)
+        self._connection.close()

@@ -1,0 +1,221 @@
+"""Checks each request of the Kafka listener against its row of `kafkalite.security.requirements`, before its handler.
+
+A need for the whole request refuses it here. What is refused one by one is noted in `request.denied`: the handler
+leaves it alone and answers with the code. What an answer lists is filtered by the handler, which knows the names.
+A cluster without an authorizer has no guard at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import topic_ids
+from kafkalite.kafka.apis import refusal
+from kafkalite.kafka.codec import ZERO_UUID
+from kafkalite.kafka.connection import Denied, Request
+from kafkalite.kafka.services import Services
+from kafkalite.security.access import Access
+from kafkalite.security.acl import CLUSTER_NAME, ResourceType
+from kafkalite.security.requirements import KAFKA, REFUSALS, Need, Scope
+
+#: (services, message, version) -> the names of the resources of one type that the request is about.
+Names = Callable[[Services, Any, int], Iterable[str]]
+
+_TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
+_CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+_TOPIC_RESOURCE = 2
+_GROUP_KEY, _TRANSACTION_KEY = 0, 1
+#: Clients show these, where the answer has room for a text.
+_TEXTS = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+}
+#: Byte 21 of a batch: its attributes; this bit of them says that it belongs to a transaction.
+_ATTRIBUTES = slice(21, 23)
+_IS_TRANSACTIONAL = 0x10
+
+
+def _of(attribute: str, name: str = "name") -> Names:
+    """The names of the structs in a list of the message."""
+
+    def names(services: Services, message: Any, version: int) -> Iterable[str]:
+        return [getattr(each, name) for each in getattr(message, attribute) or ()]
+
+    return names
+
+
+def _one(attribute: str) -> Names:
+    def names(services: Services, message: Any, version: int) -> Iterable[str]:
+        value = getattr(message, attribute)
+        return () if value is None else (value,)
+
+    return names
+
+
+def _listed(attribute: str) -> Names:
+    return lambda services, message, version: getattr(message, attribute)
+
+
+def _known_names(services: Services, topics: Iterable[Any], attribute: str) -> list[str]:
+    """Names of topics that are asked for by name or by id; ids that nobody knows have no name."""
+    names = []
+    for topic in topics:
+        if topic.topic_id == ZERO_UUID:
+            names.append(getattr(topic, attribute) or "")
+        elif (name := services.topic_name(topic_ids.from_wire(topic.topic_id))) is not None:
+            names.append(name)
+    return names
+
+
+def _produced_transaction(services: Services, message: Any, version: int) -> Iterable[str]:
+    """The transactional id, if there is any batch of a transaction; without an id such a batch is nobody's ("")."""
+    for topic in message.topic_data:
+        for partition in topic.partition_data:
+            attributes = bytes(partition.records[_ATTRIBUTES]) if partition.records else b""
+            if len(attributes) == 2 and int.from_bytes(attributes) & _IS_TRANSACTIONAL:
+                return (message.transactional_id or "",)
+    return ()
+
+
+def _offset_fetch_groups(services: Services, message: Any, version: int) -> Iterable[str]:
+    return [group.group_id for group in message.groups] if version >= 8 else (message.group_id,)
+
+
+def _offset_fetch_topics(services: Services, message: Any, version: int) -> Iterable[str]:
+    asked = [group.topics for group in message.groups] if version >= 8 else [message.topics]
+    return [topic.name for topics in asked for topic in topics or ()]
+
+
+def _coordinator_keys(key_type: int) -> Names:
+    def names(services: Services, message: Any, version: int) -> Iterable[str]:
+        if message.key_type != key_type:
+            return ()
+        keys: Iterable[str] = message.coordinator_keys if version >= 4 else (message.key,)
+        return keys
+
+    return names
+
+
+def _deleted_topics(services: Services, message: Any, version: int) -> Iterable[str]:
+    return _known_names(services, message.topics, "name") if version >= 6 else message.topic_names
+
+
+def _idempotence(services: Services, message: Any, version: int) -> Iterable[str]:
+    return (CLUSTER_NAME,) if message.transactional_id is None else ()
+
+
+def _config_topics(services: Services, message: Any, version: int) -> Iterable[str]:
+    return [each.resource_name for each in message.resources if each.resource_type == _TOPIC_RESOURCE]
+
+
+def _config_cluster(services: Services, message: Any, version: int) -> Iterable[str]:
+    return [CLUSTER_NAME for each in message.resources if each.resource_type != _TOPIC_RESOURCE]
+
+
+def _cluster(services: Services, message: Any, version: int) -> Iterable[str]:
+    return (CLUSTER_NAME,)
+
+
+#: Where each API names its resources, for the rows that do not name the cluster, a group_id or a transactional_id.
+_NAMES: dict[tuple[str, ResourceType], Names] = {
+    ("Produce", _TRANSACTION): _produced_transaction,
+    ("Produce", _TOPIC): _of("topic_data"),
+    ("Fetch", _TOPIC): lambda services, message, version: _known_names(services, message.topics, "topic"),
+    ("ListOffsets", _TOPIC): _of("topics"),
+    ("Metadata", _TOPIC): lambda services, message, version: _known_names(services, message.topics or (), "name"),
+    ("OffsetCommit", _TOPIC): _of("topics"),
+    ("OffsetFetch", _GROUP): _offset_fetch_groups,
+    ("OffsetFetch", _TOPIC): _offset_fetch_topics,
+    ("FindCoordinator", _GROUP): _coordinator_keys(_GROUP_KEY),
+    ("FindCoordinator", _TRANSACTION): _coordinator_keys(_TRANSACTION_KEY),
+    ("DescribeGroups", _GROUP): _listed("groups"),
+    ("CreateTopics", _TOPIC): _of("topics"),
+    ("DeleteTopics", _TOPIC): _deleted_topics,
+    ("DeleteRecords", _TOPIC): _of("topics"),
+    ("InitProducerId", _CLUSTER): _idempotence,
+    ("OffsetForLeaderEpoch", _TOPIC): _of("topics", "topic"),
+    ("AddPartitionsToTxn", _TRANSACTION): _one("v3_and_below_transactional_id"),
+    ("AddPartitionsToTxn", _TOPIC): _of("v3_and_below_topics"),
+    ("TxnOffsetCommit", _TOPIC): _of("topics"),
+    ("DescribeConfigs", _TOPIC): _config_topics,
+    ("DescribeConfigs", _CLUSTER): _config_cluster,
+    ("AlterConfigs", _TOPIC): _config_topics,
+    ("AlterConfigs", _CLUSTER): _config_cluster,
+    ("IncrementalAlterConfigs", _TOPIC): _config_topics,
+    ("IncrementalAlterConfigs", _CLUSTER): _config_cluster,
+    ("CreatePartitions", _TOPIC): _of("topics"),
+    ("DeleteGroups", _GROUP): _listed("groups_names"),
+    ("OffsetDelete", _TOPIC): _of("topics"),
+    ("DescribeProducers", _TOPIC): _of("topics"),
+    ("DescribeTransactions", _TRANSACTION): _listed("transactional_ids"),
+    ("DescribeTopicPartitions", _TOPIC): _of("topics"),
+}
+_DEFAULT_NAMES: dict[ResourceType, Names] = {
+    _CLUSTER: _cluster,
+    _GROUP: _one("group_id"),
+    _TRANSACTION: _one("transactional_id"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    need: Need
+    names: Names
+
+
+def _checks(api: str) -> tuple[_Check, ...] | None:
+    """A row with its names; None: there is no row. Silent needs, and topics to be created, are the handlers'."""
+    row = KAFKA.get(api)
+    if row is None:
+        return None
+    found: list[_Check] = []
+    for need in row:
+        is_first_of_type = all(check.need.resource_type is not need.resource_type for check in found)
+        if need.scope is Scope.HIDE or (api == "Metadata" and not is_first_of_type):
+            continue
+        names = _NAMES.get((api, need.resource_type)) or _DEFAULT_NAMES[need.resource_type]
+        found.append(_Check(need, names))
+    return tuple(found)
+
+
+class Guard:
+    """See the module."""
+
+    def __init__(self, services: Services, access: Access) -> None:
+        self._services = services
+        self._access = access
+        self._rows: dict[str, tuple[_Check, ...] | None] = {}
+
+    def check(self, request: Request, message: Any) -> Any:
+        """The answer that refuses the request; None: it may go on, apart from `request.denied`."""
+        api = request.api
+        assert api is not None
+        if api.name not in self._rows:
+            self._rows[api.name] = _checks(api.name)
+        row = self._rows[api.name]
+        if row is None:
+            return self._refusal(request, message, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        denied: dict[ResourceType, frozenset[str]] = {}
+        for check in row:
+            need = check.need
+            if request.version not in need.versions:
+                continue
+            names = self._access.denied(request, need, check.names(self._services, message, request.version))
+            if not names:
+                continue
+            if need.scope is Scope.WHOLE:
+                return self._refusal(request, message, REFUSALS[need.resource_type])
+            denied[need.resource_type] = names
+        if denied:
+            keys = denied.get(_GROUP, frozenset()) | denied.get(_TRANSACTION, frozenset())
+            request.denied = Denied(denied.get(_TOPIC, frozenset()), keys, _CLUSTER in denied)
+        return None
+
+    def _refusal(self, request: Request, message: Any, code: ErrorCode) -> Any:
+        assert request.api is not None
+        return refusal(request.api, message, request.version, code, _TEXTS[code])

@@ -1,0 +1,110 @@
+"""SaslHandshake, SaslAuthenticate, and the SCRAM users: DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.kafka.services import Services
+
+#: The numbers of KIP-554.
+_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+_NUMBERS = {name: number for number, name in _MECHANISMS.items()}
+_SALTED_BYTES = {1: 32, 2: 64}
+
+
+class SaslHandlers:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "SaslHandshake": self.handshake,
+            "SaslAuthenticate": self.authenticate,
+            "DescribeUserScramCredentials": self.describe_users,
+            "AlterUserScramCredentials": self.alter_users,
+        }
+
+    def handshake(self, request: Request, message: Any) -> Any:
+        gate = request.connection.gate
+        if gate is None:
+            return wire.SaslHandshakeResponse(int(ErrorCode.ILLEGAL_SASL_STATE), ())
+        return gate.handshake(request, message)
+
+    def authenticate(self, request: Request, message: Any) -> Any:
+        gate = request.connection.gate
+        if gate is None:
+            return wire.SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "not now, or not here", b"")
+        return gate.authenticate(request, message)
+
+    async def describe_users(self, request: Request, message: Any) -> Any:
+        response = wire.DescribeUserScramCredentialsResponse
+        result = response.DescribeUserScramCredentialsResult
+        names = [user.name for user in message.users or ()]
+        found = await self._services.scram_users(names or None)  # none named: all, as in Kafka
+        results = []
+        for name in dict.fromkeys(names or sorted(found)):
+            if names.count(name) > 1:
+                text = "the user is named more than once"
+                results.append(result(name, int(ErrorCode.DUPLICATE_RESOURCE), text, ()))
+            elif name not in found:
+                text = "the user has no SCRAM credentials"
+                results.append(result(name, int(ErrorCode.RESOURCE_NOT_FOUND), text, ()))
+            else:
+                infos = [
+                    response.CredentialInfo(_NUMBERS[mechanism], iterations)
+                    for mechanism, iterations in sorted(found[name].items())
+                ]
+                results.append(result(name, 0, None, infos))
+        return response(results=results)
+
+    async def alter_users(self, request: Request, message: Any) -> Any:
+        """All that is asked of one user, or nothing of it."""
+        response = wire.AlterUserScramCredentialsResponse
+        result = response.AlterUserScramCredentialsResult
+        results = []
+        for name in dict.fromkeys(entry.name for entry in (*message.deletions, *message.upsertions)):
+            deletions = [entry for entry in message.deletions if entry.name == name]
+            upsertions = [entry for entry in message.upsertions if entry.name == name]
+            code, text = self._judge(name, deletions, upsertions)
+            if not code:
+                code, text = await self._change(name, deletions, upsertions)
+            results.append(result(name, int(code), text or None))
+        return response(results=results)
+
+    def _judge(self, name: str, deletions: list[Any], upsertions: list[Any]) -> tuple[ErrorCode, str]:
+        from kafkalite.security.scram import MAX_ITERATIONS, MIN_ITERATIONS  # only who uses SCRAM loads it
+
+        numbers = [entry.mechanism for entry in (*deletions, *upsertions)]
+        if not name:
+            return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user name is empty"
+        if any(number not in _MECHANISMS for number in numbers):
+            return ErrorCode.UNSUPPORTED_SASL_MECHANISM, "neither SCRAM-SHA-256 nor SCRAM-SHA-512"
+        if len(set(numbers)) != len(numbers):
+            return ErrorCode.DUPLICATE_RESOURCE, "a mechanism is named more than once"
+        for entry in upsertions:
+            if not MIN_ITERATIONS <= entry.iterations <= MAX_ITERATIONS:
+                return ErrorCode.UNACCEPTABLE_CREDENTIAL, f"iterations: {MIN_ITERATIONS} to {MAX_ITERATIONS}"
+            if len(entry.salt) < 8 or len(entry.salted_password) != _SALTED_BYTES[entry.mechanism]:
+                return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salt or the salted password has a wrong length"
+        return ErrorCode.NONE, ""
+
+    async def _change(self, name: str, deletions: list[Any], upsertions: list[Any]) -> tuple[ErrorCode, str]:
+        from kafkalite.security.scram import credential_of
+
+        changes: dict[str, str | None] = {}
+        if deletions:
+            there = (await self._services.scram_users([name])).get(name, {})
+            for entry in deletions:
+                if _MECHANISMS[entry.mechanism] not in there:
+                    return ErrorCode.RESOURCE_NOT_FOUND, "the user has no such credential"
+                changes[_MECHANISMS[entry.mechanism]] = None
+        for entry in upsertions:
+            mechanism = _MECHANISMS[entry.mechanism]
+            credential = credential_of(mechanism, bytes(entry.salted_password), bytes(entry.salt), entry.iterations)
+            changes[mechanism] = credential.text()
+        await self._services.alter_scram_user(name, changes)
+        return ErrorCode.NONE, ""

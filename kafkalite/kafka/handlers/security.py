@@ -1,0 +1,205 @@
+"""DescribeAcls, CreateAcls, DeleteAcls, DescribeClientQuotas, AlterClientQuotas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka import wire
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.kafka.services import Services
+from kafkalite.security.acl import Binding, Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
+from kafkalite.security.quotas import DEFAULT, Entity
+
+E = TypeVar("E", bound=IntEnum)
+
+_USER, _CLIENT_ID = "user", "client-id"
+
+
+class SecurityHandlers:
+    def __init__(self, services: Services) -> None:
+        self._security = services.rights
+
+    def table(self) -> dict[str, Handler]:
+        return {
+            "DescribeAcls": self.describe_acls,
+            "CreateAcls": self.create_acls,
+            "DeleteAcls": self.delete_acls,
+            "DescribeClientQuotas": self.describe_quotas,
+            "AlterClientQuotas": self.alter_quotas,
+        }
+
+    # --- ACLs ---
+
+    def describe_acls(self, request: Request, message: Any) -> Any:
+        response = wire.DescribeAclsResponse
+        wanted = _filter(message)
+        if wanted.is_unknown():
+            raise api_error(ErrorCode.INVALID_REQUEST, "a filter of an unknown kind")
+        resources: dict[Pattern, list[Any]] = {}
+        for binding in self._security.describe_acls(wanted):
+            entry = binding.entry
+            if request.version == 0 and binding.pattern.pattern_type is not PatternType.LITERAL:
+                continue  # that version cannot tell a prefix from a name
+            resources.setdefault(binding.pattern, []).append(
+                response.AclDescription(entry.principal, entry.host, int(entry.operation), int(entry.permission))
+            )
+        return response(
+            resources=[
+                response.DescribeAclsResource(int(each.resource_type), each.name, int(each.pattern_type), acls)
+                for each, acls in resources.items()
+            ]
+        )
+
+    async def create_acls(self, request: Request, message: Any) -> Any:
+        result = wire.CreateAclsResponse.AclCreationResult
+        bindings = [
+            Binding(
+                Pattern(
+                    _number(ResourceType, each.resource_type),
+                    each.resource_name,
+                    _number(PatternType, each.resource_pattern_type),
+                ),
+                Entry(
+                    each.principal,
+                    each.host,
+                    _number(Operation, each.operation),
+                    _number(Permission, each.permission_type),
+                ),
+            )
+            for each in message.creations
+        ]
+        errors = await self._security.create_acls(request, bindings)
+        return wire.CreateAclsResponse(
+            results=[result() if error is None else result(int(error.code), str(error)) for error in errors]
+        )
+
+    async def delete_acls(self, request: Request, message: Any) -> Any:
+        response = wire.DeleteAclsResponse
+        result = response.DeleteAclsFilterResult
+        results = []
+        for outcome in await self._security.delete_acls(request, [_filter(each) for each in message.filters]):
+            if isinstance(outcome, ApiError):
+                results.append(result(int(outcome.code), str(outcome)))
+                continue
+            matching = [
+                response.DeleteAclsMatchingAcl(
+                    0,
+                    None,
+                    int(binding.pattern.resource_type),
+                    binding.pattern.name,
+                    int(binding.pattern.pattern_type),
+                    binding.entry.principal,
+                    binding.entry.host,
+                    int(binding.entry.operation),
+                    int(binding.entry.permission),
+                )
+                for binding in outcome
+            ]
+            results.append(result(0, None, matching))
+        return response(filter_results=results)
+
+    # --- quotas ---
+
+    def describe_quotas(self, request: Request, message: Any) -> Any:
+        response = wire.DescribeClientQuotasResponse
+        is_wanted = _quota_filter(message)
+        return response(
+            entries=[
+                response.EntryData(
+                    [response.EntityData(kind, name or None) for kind, name in _parts(entity).items()],
+                    [response.ValueData(key, value) for key, value in sorted(limits.items())],
+                )
+                for entity, limits in self._security.quotas.entities().items()
+                if is_wanted(entity)
+            ]
+        )
+
+    async def alter_quotas(self, request: Request, message: Any) -> Any:
+        response = wire.AlterClientQuotasResponse
+        entries = []
+        for entry in message.entries:
+            code, text = 0, None
+            try:
+                changes = {op.key: None if op.remove else op.value for op in entry.ops}
+                if len(changes) != len(entry.ops):
+                    raise api_error(ErrorCode.INVALID_REQUEST, "the same quota twice")
+                await self._security.alter_quotas(
+                    request, _quota_entity(entry.entity), changes, validate_only=message.validate_only
+                )
+            except ApiError as error:
+                code, text = int(error.code), str(error)
+            parts = [response.EntityData(part.entity_type, part.entity_name) for part in entry.entity]
+            entries.append(response.EntryData(code, text, parts))
+        return response(entries=entries)
+
+
+def _number(kind: type[E], value: int) -> E:
+    """What is not known here is UNKNOWN (0)."""
+    try:
+        return kind(value)
+    except ValueError:
+        return kind(0)
+
+
+def _filter(message: Any) -> Filter:
+    return Filter(
+        _number(ResourceType, message.resource_type_filter),
+        message.resource_name_filter,
+        _number(PatternType, message.pattern_type_filter),
+        message.principal_filter,
+        message.host_filter,
+        _number(Operation, message.operation),
+        _number(Permission, message.permission_type),
+    )
+
+
+def _parts(entity: Entity) -> dict[str, str]:
+    """An entity's components as the wire names them."""
+    parts = {_USER: entity.user, _CLIENT_ID: entity.client_id}
+    return {kind: name for kind, name in parts.items() if name is not None}
+
+
+def _quota_entity(parts: Any) -> Entity:
+    """Raises ApiError."""
+    found: dict[str, str] = {}
+    for part in parts:
+        if part.entity_type not in (_USER, _CLIENT_ID):
+            raise api_error(ErrorCode.INVALID_REQUEST, f"quotas of {part.entity_type!r}: none of user, client-id")
+        if part.entity_type in found or part.entity_name == "":
+            raise api_error(ErrorCode.INVALID_REQUEST, f"{part.entity_type} twice, or empty")
+        found[part.entity_type] = DEFAULT if part.entity_name is None else part.entity_name
+    if not found:
+        raise api_error(ErrorCode.INVALID_REQUEST, "quotas of nobody")
+    return Entity(found.get(_USER), found.get(_CLIENT_ID))
+
+
+def _quota_filter(message: Any) -> Callable[[Entity], bool]:
+    """Raises ApiError. `strict`: entities with components beside those of the filter are left out."""
+    wanted: dict[str, str | None] = {}
+    for component in message.components:
+        kind = component.entity_type
+        if kind not in (_USER, _CLIENT_ID):
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"quotas of {kind!r}: none of user, client-id")
+        if kind in wanted:
+            raise api_error(ErrorCode.INVALID_REQUEST, f"{kind} twice")
+        match component.match_type:
+            case 0 if component.match:
+                wanted[kind] = component.match
+            case 1 if component.match is None:
+                wanted[kind] = DEFAULT
+            case 2 if component.match is None:
+                wanted[kind] = None
+            case _:
+                raise api_error(ErrorCode.INVALID_REQUEST, f"{kind}: match type {component.match_type}")
+
+    def is_wanted(entity: Entity) -> bool:
+        parts = _parts(entity)
+        if message.strict and parts.keys() != wanted.keys():
+            return False
+        return all(kind in parts and name in (None, parts[kind]) for kind, name in wanted.items())
+
+    return is_wanted

@@ -1,0 +1,95 @@
+"""A network whose outgoing connections have proved who they are: TLS, then SASL, then whatever its user says.
+
+Whoever speaks RPC dials through it, and need not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kafkalite.env.seams import ConnectionHandler, Listener, Network
+from kafkalite.errors import AuthenticationFailed, ErrorCode, ProtocolError, api_error
+from kafkalite.rpc.answers import answer_of, error_code
+from kafkalite.rpc.framing import HELLO_FRAME_BYTES, Frame, FrameReader, encode_frame
+from kafkalite.rpc.messages import Message, SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkalite.security.dialling import Dialling
+from kafkalite.security.sasl import Entropy, SaslClient
+from kafkalite.security.tls import ClientTls, ServerTls
+
+
+class SaslExchange:
+    """The client's side over RPC frames, without I/O: `request` is what to send, `answered` takes the answer."""
+
+    def __init__(self, mechanism: str, client: SaslClient) -> None:
+        self._mechanism = mechanism
+        self._client = client
+        self.request: SaslAuthenticateRequest | None = self._message(client.first())
+
+    def _message(self, data: bytes) -> SaslAuthenticateRequest:
+        return SaslAuthenticateRequest(self._mechanism, data.decode())
+
+    def answered(self, answer: Message) -> None:
+        """Afterwards `request` is the next one, or None: done. Raises ApiError, ProtocolError."""
+        assert isinstance(answer, SaslAuthenticateResponse)
+        if answer.error:
+            raise api_error(error_code(answer.error), answer.message)
+        try:
+            data = self._client.step(answer.data.encode())
+        except AuthenticationFailed as error:
+            raise api_error(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
+        if self._client.is_complete != answer.is_complete:
+            raise ProtocolError("the two sides disagree whether the authentication is complete")
+        self.request = None if self._client.is_complete else self._message(data)
+
+
+class AuthenticatedNetwork:
+    """`network`, with `dialling` at the beginning of every connection that is dialled. Listening is as before."""
+
+    def __init__(self, network: Network, dialling: Dialling, entropy: Entropy) -> None:
+        self._network = network
+        self._dialling = dialling
+        self._entropy = entropy
+
+    async def dial(
+        self, host: str, port: int, tls: ClientTls | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Raises OSError, and ApiError when the peer does not believe us or we not the peer."""
+        reader, writer = await self._network.dial(host, port, tls or self._dialling.tls)
+        credentials = self._dialling.credentials
+        if credentials is None:
+            return reader, writer
+        try:
+            await _authenticate(reader, writer, SaslExchange(credentials.mechanism, credentials.client(self._entropy)))
+        except ProtocolError as error:
+            writer.transport.abort()
+            raise OSError(str(error)) from None
+        except BaseException:
+            writer.transport.abort()
+            raise
+        return reader, writer
+
+    async def listen(self, host: str, port: int, handler: ConnectionHandler, tls: ServerTls | None = None) -> Listener:
+        return await self._network.listen(host, port, handler, tls)
+
+    async def listen_protocol(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol], tls: ServerTls | None = None
+    ) -> Listener:
+        return await self._network.listen_protocol(host, port, factory, tls)
+
+
+async def _authenticate(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, exchange: SaslExchange) -> None:
+    frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
+    number = 0
+    while exchange.request is not None:
+        number += 1
+        writer.writelines(encode_frame(number, exchange.request))
+        answers: list[Frame] = []
+        while not answers:
+            data = await reader.read(HELLO_FRAME_BYTES)
+            if not data:
+                raise ConnectionResetError("the peer closed the connection during the authentication")
+            answers = frames.feed(data)
+        if len(answers) != 1 or frames.buffered:
+            raise ProtocolError("more than one answer to one request")
+        exchange.answered(answer_of(SaslAuthenticateRequest, answers[0])[0])

@@ -1,0 +1,204 @@
+"""The decision: may this principal, from this host, do this to that? Pure, and kept for those who ask again.
+
+Deny wins; who is not allowed is denied. Source: Kafka 3.9's AclAuthorizer (and StandardAuthorizer, which decides the
+same), KIP-679 for `authorize_any`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kafkalite.security.acl import (
+    EVERYBODY,
+    IMPLIED_BY,
+    WILDCARD,
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from kafkalite.security.principal import Principal
+
+#: Decisions kept; with more, all are forgotten and made again.
+MAX_DECISIONS = 20_000
+
+#: What nodes need of each other: to act as nodes, and to look, for pages that show the whole cluster.
+NODES_MAY = frozenset({Operation.CLUSTER_ACTION, Operation.DESCRIBE})
+
+Entries = frozenset[Entry]
+#: What a pattern whose entries cannot be read means: nothing is opened by mistake.
+DENY_ALL: Entries = frozenset({Entry(EVERYBODY, WILDCARD, Operation.ALL, Permission.DENY)})
+
+_Question = tuple[Principal, str, Operation, ResourceType, str]
+
+
+def parse_super_users(text: str) -> frozenset[str]:
+    """`User:a;User:CN=b,O=c` (Kafka's notation: names may hold commas). Raises ValueError."""
+    return frozenset(str(Principal.parse(part.strip())) for part in text.split(";") if part.strip())
+
+
+class Authorizer:
+    """The rules in force.
+
+    Args:
+        allow_if_none: a resource that no ACL is about is open (allow.everyone.if.no.acl.found).
+        nodes: who the nodes are: they may do what NODES_MAY says to anything, whatever the ACLs say.
+    """
+
+    def __init__(
+        self,
+        super_users: frozenset[str] = frozenset(),
+        *,
+        allow_if_none: bool = False,
+        nodes: frozenset[str] = frozenset(),
+    ) -> None:
+        self.super_users = super_users
+        self._nodes = nodes
+        self._allow_if_none = allow_if_none
+        self._rules: dict[Pattern, Entries] = {}
+        self._unreadable: dict[Pattern, None] = {}
+        #: Type -> length of a prefix -> how many have it: a question costs as many look-ups as there are lengths.
+        self._lengths: dict[ResourceType, dict[int, int]] = {}
+        self._decisions: dict[_Question, bool] = {}
+        self._any_decisions: dict[tuple[Principal, str, Operation, ResourceType], bool] = {}
+
+    # --- rules ---
+
+    def put(self, pattern: Pattern, entries: Iterable[Entry] | None) -> bool:
+        """Replace a pattern's entries (none: the pattern goes; None: they cannot be read). Whether that is news."""
+        is_readable = entries is not None
+        found = frozenset(entries) if entries is not None else DENY_ALL
+        if self._rules.get(pattern, frozenset()) == found and is_readable == (pattern not in self._unreadable):
+            return False
+        was_there = pattern in self._rules
+        if found:
+            self._rules[pattern] = found
+        else:
+            self._rules.pop(pattern, None)
+        if pattern.pattern_type is PatternType.PREFIXED:
+            self._count(pattern, bool(found) - was_there)
+        if is_readable:
+            self._unreadable.pop(pattern, None)
+        else:
+            self._unreadable[pattern] = None
+        self._decisions.clear()
+        self._any_decisions.clear()
+        return True
+
+    def _count(self, pattern: Pattern, change: int) -> None:
+        by_length = self._lengths.setdefault(pattern.resource_type, {})
+        length = len(pattern.name)
+        by_length[length] = by_length.get(length, 0) + change
+        if not by_length[length]:
+            del by_length[length]
+
+    def patterns(self) -> list[Pattern]:
+        return sorted(self._rules)
+
+    def bindings(self, wanted: Filter) -> list[Binding]:
+        """What has been written and is in force, in order."""
+        return [
+            Binding(pattern, entry)
+            for pattern in sorted(self._rules)
+            if pattern not in self._unreadable and wanted.matches_pattern(pattern)
+            for entry in sorted(self._rules[pattern])
+            if wanted.matches_entry(entry)
+        ]
+
+    # --- decisions ---
+
+    def authorize(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Whether it is allowed."""
+        question = (principal, host, operation, resource_type, name)
+        known = self._decisions.get(question)
+        if known is None:
+            if len(self._decisions) >= MAX_DECISIONS:
+                self._decisions.clear()
+            known = self._decisions[question] = self._decide(*question)
+        return known
+
+    def _decide(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        who = str(principal)
+        if who in self.super_users or (operation in NODES_MAY and who in self._nodes):
+            return True
+        allowing = IMPLIED_BY.get(operation, frozenset({operation}))
+        is_allowed = is_found = False
+        for entries in self._covering(resource_type, name):
+            is_found = True
+            for entry in entries:
+                if entry.principal not in (who, EVERYBODY) or entry.host not in (host, WILDCARD):
+                    continue
+                if entry.permission is Permission.DENY:
+                    if entry.operation in (operation, Operation.ALL):
+                        return False
+                elif entry.operation is Operation.ALL or entry.operation in allowing:
+                    is_allowed = True
+        return is_allowed if is_found else self._allow_if_none
+
+    def _covering(self, resource_type: ResourceType, name: str) -> Iterator[Entries]:
+        rules = self._rules
+        literals = (name,) if name == WILDCARD else (name, WILDCARD)
+        for literal in literals:
+            if (found := rules.get(Pattern(resource_type, literal))) is not None:
+                yield found
+        for length in self._lengths.get(resource_type, ()):
+            if length > len(name):
+                continue
+            if (found := rules.get(Pattern(resource_type, name[:length], PatternType.PREFIXED))) is not None:
+                yield found
+
+    def authorize_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether it is allowed for any one resource of the type that could exist (KIP-679)."""
+        question = (principal, host, operation, resource_type)
+        known = self._any_decisions.get(question)
+        if known is None:
+            if len(self._any_decisions) >= MAX_DECISIONS:
+                self._any_decisions.clear()
+            known = self._any_decisions[question] = self._decide_any(*question)
+        return known
+
+    def _decide_any(self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType) -> bool:
+        who = str(principal)
+        if who in self.super_users:
+            return True
+
+        def holds(entry: Entry, permission: Permission) -> bool:
+            return (
+                entry.permission is permission
+                and entry.principal in (who, EVERYBODY)
+                and entry.host in (host, WILDCARD)
+                and entry.operation in (operation, Operation.ALL)
+            )
+
+        mine = {pattern: entries for pattern, entries in self._rules.items() if pattern.resource_type is resource_type}
+        denied = {
+            pattern for pattern, entries in mine.items() if any(holds(entry, Permission.DENY) for entry in entries)
+        }
+        if Pattern(resource_type, WILDCARD) in denied:
+            return False
+        if self._allow_if_none:
+            return True
+        return any(
+            any(holds(entry, Permission.ALLOW) for entry in entries) and not _is_dominated(pattern, denied)
+            for pattern, entries in mine.items()
+        )
+
+
+def _is_dominated(pattern: Pattern, denied: set[Pattern]) -> bool:
+    """Whether everything that the pattern covers is denied."""
+    if pattern in denied:
+        return True
+    if pattern.pattern_type is PatternType.LITERAL and pattern.name == WILDCARD:
+        return False
+    return any(
+        Pattern(pattern.resource_type, pattern.name[:length], PatternType.PREFIXED) in denied
+        for length in range(len(pattern.name) + 1)
+    )

@@ -1,0 +1,112 @@
+"""What a listener asks of whoever connects, and who that is then. Shared by the Kafka and the RPC listener."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from kafkalite.errors import AuthenticationFailed
+from kafkalite.security.names import MappingRule, mapped_name
+from kafkalite.security.principal import ANONYMOUS, Principal
+from kafkalite.security.sasl import Entropy, SaslServer, sasl_server
+from kafkalite.security.scram import ScramCredential
+from kafkalite.security.tls import ServerTls, peer_name
+from kafkalite.telemetry.repeats import Repeats
+
+_log = structlog.get_logger(__name__)
+
+
+class ListenerSecurity:
+    """One listener's.
+
+    Args:
+        name: for the log.
+        mechanisms: of SASL; none: it is not used here.
+        credentials: (mechanism, user) -> what SCRAM is checked against.
+        passwords: of PLAIN.
+        node_principals: who may say hello as a node.
+        failed_delay_ms: a refusal is answered so late.
+        max_reauth_ms: KIP-368; 0 never.
+        is_optional: who proves nothing is let in as ANONYMOUS, and as a node (`security.transition`).
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        tls: ServerTls | None,
+        rules: Sequence[MappingRule],
+        mechanisms: Sequence[str],
+        credentials: Callable[[str, str], ScramCredential | None],
+        passwords: Callable[[], Mapping[str, str]],
+        node_principals: frozenset[Principal],
+        entropy: Entropy,
+        decoy_key: bytes,
+        failed_delay_ms: int,
+        max_reauth_ms: int,
+        now: Callable[[], float],
+        is_optional: bool = False,
+    ) -> None:
+        self.name = name
+        self.is_optional = is_optional
+        self.tls = tls
+        self.mechanisms = tuple(mechanisms)
+        self.failed_delay_s = failed_delay_ms / 1000
+        self.max_reauth_ms = max_reauth_ms
+        self._rules = tuple(rules)
+        self._credentials = credentials
+        self._passwords = passwords
+        self._node_principals = node_principals
+        self._entropy = entropy
+        self._decoy_key = decoy_key
+        self._repeats = Repeats(now)
+
+    @property
+    def uses_sasl(self) -> bool:
+        return bool(self.mechanisms)
+
+    def exchange(self, mechanism: str) -> SaslServer | None:
+        """A new SASL exchange; None if the mechanism is not offered here."""
+        if mechanism not in self.mechanisms:
+            return None
+        return sasl_server(
+            mechanism,
+            passwords=self._passwords,
+            credentials=self._credentials,
+            entropy=self._entropy,
+            decoy_key=self._decoy_key,
+        )
+
+    def certified(self, connection: ssl.SSLObject | None) -> Principal:
+        """Who the certificate at the other end says it is; ANONYMOUS without one. Raises AuthenticationFailed."""
+        name = peer_name(connection)
+        if not name:
+            return ANONYMOUS
+        mapped = mapped_name(self._rules, name)
+        if not mapped:
+            raise AuthenticationFailed("no rule of ssl.principal.mapping.rules fits the certificate")
+        return Principal("User", mapped)
+
+    def may_be_node(self, principal: Principal) -> bool:
+        """Whether a peer that has proved to be this one may act as a node of the cluster."""
+        return principal in self._node_principals or (self.is_optional and principal == ANONYMOUS)
+
+    def refused(self, peer: str, reason: str, *, mechanism: str = "", user: str = "") -> None:
+        """One line for the operator; of many alike from one host only some.
+
+        `user`: a name that exists. Others are not told: people type passwords where names belong.
+        """
+        host = peer.rpartition(":")[0]
+        untold = self._repeats.told((host, mechanism, user, reason))
+        if untold is not None:
+            _log.warning(
+                "authentication.failed",
+                listener=self.name,
+                peer=peer,
+                mechanism=mechanism,
+                user=user,
+                reason=reason,
+                untold=untold,
+            )

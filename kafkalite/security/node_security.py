@@ -1,0 +1,122 @@
+"""A node's security, from its configuration. Made only if there is any: a plain node loads none of this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafkalite.config import BrokerConfig
+from kafkalite.errors import ConfigError
+from kafkalite.security.dialling import ClientSecurity, Dialling
+from kafkalite.security.files import PasswordFile, reveal
+from kafkalite.security.listener import ListenerSecurity
+from kafkalite.security.names import mapped_name, mapping_rules
+from kafkalite.security.principal import Principal
+from kafkalite.security.sasl import Entropy
+from kafkalite.security.scram import ScramCredential
+from kafkalite.security.tls import ServerTls, TlsFiles, own_name
+
+
+class NodeSecurity:
+    """See the module. Raises ConfigError when a file cannot be used.
+
+    Attributes:
+        kafka, rpc: what these listeners ask for; None: nothing (PLAINTEXT).
+        http_tls: of the HTTP listener.
+        to_rpc, to_kafka: what this node shows to the others' listeners.
+        principals: who may act as a node.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        entropy: Entropy,
+        now: Callable[[], float],
+        credentials: Callable[[str, str], ScramCredential | None],
+    ) -> None:
+        self._config = config
+        self._entropy = entropy
+        self._now = now
+        self._credentials = credentials
+        self._files = TlsFiles(
+            config.ssl_keystore_location,
+            config.ssl_truststore_location,
+            reveal("ssl.key.password", config.ssl_key_password),
+        )
+        self._rules = mapping_rules(config.ssl_principal_mapping_rules)
+        self._passwords = PasswordFile(config.sasl_plain_users_location)
+        #: Of this process only: a decoy's salt may change at a restart.
+        self._decoy_key = entropy(32)
+        self.principals = self._node_principals()
+        self.kafka = self._listener("kafka", config.listener_security_protocol)
+        self.rpc = self._listener("rpc", config.rpc_security_protocol)
+        self.http_tls: ServerTls | None = None
+        if config.http_security_protocol == "SSL":
+            self.http_tls = ServerTls(self._files, config.http_ssl_client_auth)
+            self.http_tls.context()
+        self.to_rpc = self._dialling(config.rpc_security_protocol)
+        self.to_kafka = self._dialling(config.listener_security_protocol)
+
+    def _node_principals(self) -> frozenset[Principal]:
+        config = self._config
+        found: set[Principal] = set()
+        for key, text in (("broker.principals", config.broker_principals), ("super.users", config.super_users)):
+            for part in filter(None, (part.strip() for part in text.split(";"))):
+                try:
+                    found.add(Principal.parse(part))
+                except ValueError as error:
+                    raise ConfigError(f"{key}: {error}") from None
+        if config.rpc_security_protocol == "SSL" or (
+            config.listener_security_protocol == "SSL" and config.ssl_client_auth != "none"
+        ):
+            name = mapped_name(self._rules, own_name(self._files))
+            if not name:
+                raise ConfigError("ssl.principal.mapping.rules: no rule fits this node's own certificate")
+            found.add(Principal("User", name))
+        if config.inter_broker_username:
+            found.add(Principal("User", config.inter_broker_username))
+        return frozenset(found)
+
+    def _listener(self, name: str, protocol: str) -> ListenerSecurity | None:
+        config = self._config
+        if protocol == "PLAINTEXT":
+            return None
+        tls = None
+        if protocol.endswith("SSL"):
+            tls = ServerTls(self._files, config.ssl_client_auth, takes_plain=bool(config.security_transition))
+            tls.context()
+        uses_sasl = protocol.startswith("SASL")
+        passwords: Callable[[], Mapping[str, str]] = dict
+        if uses_sasl and "PLAIN" in config.sasl_enabled_mechanisms:
+            self._passwords.load()
+            passwords = self._passwords.passwords
+        return ListenerSecurity(
+            name,
+            tls=tls,
+            rules=self._rules,
+            mechanisms=config.sasl_enabled_mechanisms if uses_sasl else (),
+            credentials=self._credentials,
+            passwords=passwords,
+            node_principals=self.principals,
+            entropy=self._entropy,
+            decoy_key=self._decoy_key,
+            failed_delay_ms=config.connection_failed_authentication_delay_ms,
+            max_reauth_ms=config.connections_max_reauth_ms,
+            now=self._now,
+            is_optional=bool(config.security_transition),
+        )
+
+    def _dialling(self, protocol: str) -> Dialling:
+        config = self._config
+        if config.security_transition == "accept":
+            return Dialling(None)
+        return ClientSecurity(
+            protocol,
+            config.ssl_truststore_location,
+            config.ssl_keystore_location,
+            config.ssl_key_password,
+            bool(config.ssl_endpoint_identification_algorithm),
+            config.sasl_mechanism_inter_broker_protocol,
+            config.inter_broker_username,
+            config.inter_broker_password,
+        ).open()

@@ -1,0 +1,248 @@
+"""Client quotas as Kafka has them: who has which limit, rates over windows, and how long to wait. Pure.
+
+Limits are set for users, client ids, and both, each with a default; the most specific one counts. A rate is what was
+counted in the last windows divided by their time; beyond the limit a client waits until the rate, with nothing more
+counted, would be at the limit again. Sources: Kafka 3.9's ClientQuotaManager, Rate and QuotaUtils, KIP-13, 55, 124, 219.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict, deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: As a user or a client id in an entity: whoever has no limit of his own.
+DEFAULT = ""
+#: Rates kept at the same time; the one that was used longest ago goes first.
+MAX_SENSORS = 10_000
+#: A rate that nobody has added to for so long is forgotten.
+SENSOR_LIFE_MS = 3_600_000
+_MAX_CHOICES = 20_000
+MAX_THROTTLE_MS = 2**31 - 1
+
+
+class Kind(StrEnum):
+    """What is limited: bytes/s, bytes/s, per cent of the node's one event loop."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entity:
+    """Whose limits: a user, a client id, or a user's client. None: whatever; DEFAULT: those without their own."""
+
+    user: str | None = None
+    client_id: str | None = None
+
+    def __post_init__(self) -> None:
+        assert self.user is not None or self.client_id is not None, "an entity of nobody"
+
+
+def parse_limit(key: str, text: str) -> float:
+    """A limit as a znode holds it. Raises ValueError."""
+    kind = Kind(key)
+    value = float(text)
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{key}: {text!r} is not positive")
+    if kind is not Kind.REQUEST and value != int(value):
+        raise ValueError(f"{key}: {text!r} is not a whole number of bytes")
+    return value
+
+
+def limit_text(key: str, value: float) -> str:
+    """A limit as Kafka writes it: whole numbers for rates of bytes."""
+    return str(value) if key == Kind.REQUEST else str(int(value))
+
+
+class Rate:
+    """What was counted lately, per second."""
+
+    __slots__ = ("_samples", "_window_ms", "_windows", "used_ms")
+
+    def __init__(self, windows: int, window_ms: int) -> None:
+        self._windows = windows
+        self._window_ms = window_ms
+        #: [when it began, what was counted], oldest first; at most `windows` of them.
+        self._samples: deque[list[float]] = deque()
+        self.used_ms = 0
+
+    def add(self, amount: float, now_ms: int) -> None:
+        samples = self._samples
+        if not samples or now_ms - samples[-1][0] >= self._window_ms:
+            self._forget(now_ms)
+            samples.append([now_ms, 0.0])
+            while len(samples) > self._windows:
+                samples.popleft()
+        samples[-1][1] += amount
+        self.used_ms = now_ms
+
+    def _forget(self, now_ms: int) -> None:
+        samples = self._samples
+        while samples and now_ms - samples[0][0] >= self._windows * self._window_ms:
+            samples.popleft()
+
+    def span_ms(self, now_ms: int) -> float:
+        """The time over which the rate is taken: all windows but the one under way are taken as full."""
+        elapsed = now_ms - self._samples[0][0] if self._samples else 0
+        missing = self._windows - 1 - elapsed // self._window_ms
+        return max(self._window_ms, elapsed + max(0, missing) * self._window_ms)
+
+    def per_second(self, now_ms: int) -> float:
+        self._forget(now_ms)
+        return max(0.0, sum(sample[1] for sample in self._samples)) * 1000 / self.span_ms(now_ms)
+
+    def throttle_ms(self, limit: float, now_ms: int) -> int:
+        """How long to wait: X = (O - T) / T * W brings the observed rate O over W down to the limit T."""
+        observed = self.per_second(now_ms)
+        if observed <= limit:
+            return 0
+        return min(MAX_THROTTLE_MS, round((observed - limit) / limit * self.span_ms(now_ms)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The limit that counts for a (user, client id), and the name of the rate that it shares."""
+
+    shared: tuple[str, str]
+    limit: float
+
+
+class Quotas:
+    """The limits in force and the rates under them.
+
+    Attributes:
+        is_active: whether any limit is set. Nobody asks for anything else while it is False.
+        throttled: by kind, how many answers told a client to wait; `throttled_ms`: how long in all.
+    """
+
+    def __init__(self, windows: int = 11, window_s: int = 1) -> None:
+        self._windows = windows
+        self._window_ms = window_s * 1000
+        self._limits: dict[Kind, dict[Entity, float]] = {kind: {} for kind in Kind}
+        self._choices: dict[tuple[Kind, str, str], _Choice | None] = {}
+        self._rates: OrderedDict[tuple[Kind, str, str], Rate] = OrderedDict()
+        self.is_active = False
+        self.limits_requests = False
+        self.throttled: dict[Kind, int] = dict.fromkeys(Kind, 0)
+        self.throttled_ms: dict[Kind, int] = dict.fromkeys(Kind, 0)
+
+    # --- limits ---
+
+    def put(self, entity: Entity, limits: Mapping[str, float]) -> None:
+        """Replace an entity's limits; keys that are no Kind are not ours."""
+        for kind, known in self._limits.items():
+            value = limits.get(kind)
+            if value is None:
+                known.pop(entity, None)
+            else:
+                known[entity] = value
+        self._choices.clear()
+        self.is_active = any(self._limits.values())
+        self.limits_requests = bool(self._limits[Kind.REQUEST])
+        if not self.is_active:
+            self._rates.clear()
+
+    def entities(self) -> dict[Entity, dict[str, float]]:
+        """Everything that is set, in order."""
+        found: dict[Entity, dict[str, float]] = {}
+        for kind, known in self._limits.items():
+            for entity, value in known.items():
+                found.setdefault(entity, {})[str(kind)] = value
+        return dict(
+            sorted(found.items(), key=lambda item: (item[0].user or "", item[0].client_id or "", repr(item[0])))
+        )
+
+    def limit(self, kind: Kind, user: str, client_id: str) -> float | None:
+        """The limit that counts for somebody; None: none."""
+        choice = self._choose(kind, user, client_id)
+        return None if choice is None else choice.limit
+
+    def _choose(self, kind: Kind, user: str, client_id: str) -> _Choice | None:
+        question = (kind, user, client_id)
+        if question in self._choices:
+            return self._choices[question]
+        if len(self._choices) >= _MAX_CHOICES:
+            self._choices.clear()
+        known = self._limits[kind]
+        found = None
+        for entity, shared in _precedence(user, client_id):
+            value = known.get(entity)
+            if value is not None:
+                found = _Choice(shared, value)
+                break
+        self._choices[question] = found
+        return found
+
+    # --- rates ---
+
+    def count(self, kind: Kind, user: str, client_id: str, amount: float, now_ms: int) -> int:
+        """Add to the rate; returns how many ms the client has to wait."""
+        choice = self._choose(kind, user, client_id)
+        if choice is None:
+            return 0
+        rate = self._rate(kind, choice, now_ms)
+        rate.add(amount, now_ms)
+        wait_ms = rate.throttle_ms(choice.limit, now_ms)
+        if kind is Kind.REQUEST:
+            # Kafka: a client that took too much time waits one window at most.
+            wait_ms = min(wait_ms, self._window_ms)
+        return wait_ms
+
+    def take_back(self, kind: Kind, user: str, client_id: str, amount: float, now_ms: int) -> None:
+        """What was counted was not given after all."""
+        choice = self._choose(kind, user, client_id)
+        if choice is not None:
+            self._rate(kind, choice, now_ms).add(-amount, now_ms)
+
+    def most_at_once(self, kind: Kind, user: str, client_id: str) -> int | None:
+        """More than this in one answer would exceed the limit whatever came before; None: there is no limit."""
+        limit = self.limit(kind, user, client_id)
+        return None if limit is None else max(1, int(limit * (self._windows - 1) * self._window_ms / 1000))
+
+    def note_throttled(self, kind: Kind, wait_ms: int) -> None:
+        """An answer told a client to wait."""
+        self.throttled[kind] += 1
+        self.throttled_ms[kind] += wait_ms
+
+    @property
+    def sensors(self) -> int:
+        """Rates kept now."""
+        return len(self._rates)
+
+    def _rate(self, kind: Kind, choice: _Choice, now_ms: int) -> Rate:
+        key = (kind, *choice.shared)
+        rate = self._rates.get(key)
+        if rate is None:
+            self._expire(now_ms)
+            rate = self._rates[key] = Rate(self._windows, self._window_ms)
+            if len(self._rates) > MAX_SENSORS:
+                self._rates.popitem(last=False)
+        else:
+            self._rates.move_to_end(key)
+        return rate
+
+    def _expire(self, now_ms: int) -> None:
+        while self._rates:
+            key, oldest = next(iter(self._rates.items()))
+            if now_ms - oldest.used_ms < SENSOR_LIFE_MS:
+                return
+            del self._rates[key]
+
+
+def _precedence(user: str, client_id: str) -> tuple[tuple[Entity, tuple[str, str]], ...]:
+    """Entities from the most specific on, each with the (user, client id) whose rate its limit is held against."""
+    both, users, clients = (user, client_id), (user, DEFAULT), (DEFAULT, client_id)
+    return (
+        (Entity(user, client_id), both),
+        (Entity(user, DEFAULT), both),
+        (Entity(user, None), users),
+        (Entity(DEFAULT, client_id), both),
+        (Entity(DEFAULT, DEFAULT), both),
+        (Entity(DEFAULT, None), users),
+        (Entity(None, client_id), clients),
+        (Entity(None, DEFAULT), clients),
+    )

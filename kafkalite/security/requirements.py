@@ -1,0 +1,184 @@
+"""What each request needs: one table for the Kafka APIs, one for the RPC kinds. Pure.
+
+A request without a row is refused when the cluster is secure, and fails a test before that. Source: Kafka 3.9's
+KafkaApis; for RPC messages without a counterpart in Kafka, the operation of the API that does the nearest thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from kafkalite.errors import ErrorCode
+from kafkalite.security.acl import Operation, ResourceType
+
+_ALL = range(2**15)
+
+
+class Scope(Enum):
+    """What a refusal covers: the whole request, each thing that it names, or silently what an answer would list."""
+
+    WHOLE = "refused as a whole"
+    EACH = "refused one by one"
+    HIDE = "left out"
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """`operation` on the resources of this type that a request names.
+
+    or_cluster: this operation on the cluster does as well. or_any: so does this one on any one topic. versions: those
+    of the API's requests that need it.
+    """
+
+    resource_type: ResourceType
+    operation: Operation
+    scope: Scope = Scope.WHOLE
+    or_cluster: Operation | None = None
+    or_any_topic: Operation | None = None
+    versions: range = _ALL
+
+
+Row = tuple[Need, ...]
+
+_TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
+_CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+_EACH, _HIDE = Scope.EACH, Scope.HIDE
+_READ, _WRITE, _CREATE, _DELETE = Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE
+_ALTER, _DESCRIBE = Operation.ALTER, Operation.DESCRIBE
+_DESCRIBE_CONFIGS, _ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
+
+#: Anybody may: it tells or changes nothing that an ACL could be about.
+FREE: Row = ()
+_DESCRIBE_CLUSTER: Row = (Need(_CLUSTER, _DESCRIBE),)
+_ALTER_CLUSTER: Row = (Need(_CLUSTER, _ALTER),)
+_READ_GROUP: Row = (Need(_GROUP, _READ),)
+#: Of resources of several types: of a topic its own operation, of anything else the cluster's.
+_CONFIGS_DESCRIBED: Row = (Need(_TOPIC, _DESCRIBE_CONFIGS, _EACH), Need(_CLUSTER, _DESCRIBE_CONFIGS, _EACH))
+_CONFIGS_ALTERED: Row = (Need(_TOPIC, _ALTER_CONFIGS, _EACH), Need(_CLUSTER, _ALTER_CONFIGS, _EACH))
+_NODES_ONLY: Row = (Need(_CLUSTER, Operation.CLUSTER_ACTION),)
+_IDEMPOTENT = Need(_CLUSTER, Operation.IDEMPOTENT_WRITE, or_any_topic=_WRITE)
+
+#: API -> what it needs. APIs that are not offered yet have their rows, so that offering one does not open it.
+KAFKA: Mapping[str, Row] = {
+    "Produce": (Need(_TRANSACTION, _WRITE), Need(_TOPIC, _WRITE, _EACH)),
+    "Fetch": (Need(_TOPIC, _READ, _EACH),),
+    "ListOffsets": (Need(_TOPIC, _DESCRIBE, _EACH),),
+    "Metadata": (Need(_TOPIC, _DESCRIBE, _EACH), Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE)),
+    "OffsetCommit": (*_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
+    "OffsetFetch": (
+        Need(_GROUP, _DESCRIBE, versions=range(8)),
+        Need(_GROUP, _DESCRIBE, _EACH, versions=range(8, 2**15)),
+        Need(_TOPIC, _DESCRIBE, _EACH),
+    ),
+    "FindCoordinator": (Need(_GROUP, _DESCRIBE, _EACH), Need(_TRANSACTION, _DESCRIBE, _EACH)),
+    "JoinGroup": _READ_GROUP,
+    "Heartbeat": _READ_GROUP,
+    "LeaveGroup": _READ_GROUP,
+    "SyncGroup": _READ_GROUP,
+    "DescribeGroups": (Need(_GROUP, _DESCRIBE, _EACH),),
+    "ListGroups": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
+    "SaslHandshake": FREE,
+    "ApiVersions": FREE,
+    "CreateTopics": (Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE),),
+    "DeleteTopics": (Need(_TOPIC, _DELETE, _EACH),),
+    "DeleteRecords": (Need(_TOPIC, _DELETE, _EACH),),
+    "InitProducerId": (Need(_TRANSACTION, _WRITE), _IDEMPOTENT),
+    "OffsetForLeaderEpoch": (Need(_TOPIC, _DESCRIBE, _EACH, or_cluster=Operation.CLUSTER_ACTION),),
+    "AddPartitionsToTxn": (
+        Need(_TRANSACTION, _WRITE, versions=range(4)),
+        Need(_TOPIC, _WRITE, _EACH, versions=range(4)),
+        Need(_CLUSTER, Operation.CLUSTER_ACTION, versions=range(4, 2**15)),
+    ),
+    "AddOffsetsToTxn": (Need(_TRANSACTION, _WRITE), *_READ_GROUP),
+    "EndTxn": (Need(_TRANSACTION, _WRITE),),
+    "WriteTxnMarkers": (Need(_CLUSTER, Operation.CLUSTER_ACTION, or_cluster=_ALTER),),
+    "TxnOffsetCommit": (Need(_TRANSACTION, _WRITE), *_READ_GROUP, Need(_TOPIC, _READ, _EACH)),
+    "DescribeAcls": _DESCRIBE_CLUSTER,
+    "CreateAcls": _ALTER_CLUSTER,
+    "DeleteAcls": _ALTER_CLUSTER,
+    "DescribeConfigs": _CONFIGS_DESCRIBED,
+    "AlterConfigs": _CONFIGS_ALTERED,
+    "AlterReplicaLogDirs": _ALTER_CLUSTER,
+    "DescribeLogDirs": _DESCRIBE_CLUSTER,
+    "SaslAuthenticate": FREE,
+    "CreatePartitions": (Need(_TOPIC, _ALTER, _EACH),),
+    "DeleteGroups": (Need(_GROUP, _DELETE, _EACH),),
+    "ElectLeaders": _ALTER_CLUSTER,
+    "IncrementalAlterConfigs": _CONFIGS_ALTERED,
+    "AlterPartitionReassignments": _ALTER_CLUSTER,
+    "ListPartitionReassignments": _DESCRIBE_CLUSTER,
+    "OffsetDelete": (Need(_GROUP, _DELETE), Need(_TOPIC, _READ, _EACH)),
+    "DescribeClientQuotas": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
+    "AlterClientQuotas": (Need(_CLUSTER, _ALTER_CONFIGS),),
+    "DescribeUserScramCredentials": _DESCRIBE_CLUSTER,
+    "AlterUserScramCredentials": _ALTER_CLUSTER,
+    "DescribeCluster": FREE,
+    "DescribeProducers": (Need(_TOPIC, _READ, _EACH),),
+    "DescribeTransactions": (Need(_TRANSACTION, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
+    "ListTransactions": (Need(_TRANSACTION, _DESCRIBE, _HIDE),),
+    "DescribeTopicPartitions": (Need(_TOPIC, _DESCRIBE, _EACH),),
+}
+
+#: RPC request -> what it needs.
+RPC: Mapping[str, Row] = {
+    "LeaderAndIsrRequest": _NODES_ONLY,
+    "StopReplicaRequest": _NODES_ONLY,
+    "UpdateMetadataRequest": _NODES_ONLY,
+    "IsrChangedRequest": _NODES_ONLY,
+    "ControlledShutdownRequest": _NODES_ONLY,
+    "ReplicaFetchRequest": _NODES_ONLY,
+    "ReplicaFetchWake": _NODES_ONLY,
+    "HeartbeatRequest": FREE,
+    "ProduceRequest": (Need(_TRANSACTION, _WRITE), Need(_TOPIC, _WRITE, _EACH)),
+    "FetchRequest": (Need(_TOPIC, _READ, _EACH),),
+    "ListOffsetsRequest": (Need(_TOPIC, _DESCRIBE, _EACH),),
+    "MetadataRequest": (Need(_TOPIC, _DESCRIBE, _EACH), Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE)),
+    "InitProducerIdRequest": (Need(_TRANSACTION, _WRITE), _IDEMPOTENT),
+    "FindCoordinatorRequest": (Need(_TRANSACTION, _DESCRIBE), Need(_GROUP, _DESCRIBE)),
+    "AddPartitionsToTxnRequest": (Need(_TRANSACTION, _WRITE), Need(_TOPIC, _WRITE)),
+    "EndTxnGroupRequest": (Need(_TRANSACTION, _WRITE),),
+    "CreateTopicsRequest": (Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE),),
+    "DeleteTopicsRequest": (Need(_TOPIC, _DELETE, _EACH),),
+    "DescribeReplicasRequest": (Need(_TOPIC, _DESCRIBE, _HIDE),),
+    "DescribeDisksRequest": _DESCRIBE_CLUSTER,
+    "DiskOnlineRequest": _ALTER_CLUSTER,
+    "MoveReplicasRequest": _ALTER_CLUSTER,
+    "CommittedOffsetsRequest": _NODES_ONLY,
+    "DescribeClusterRequest": FREE,
+    "HealthRequest": _DESCRIBE_CLUSTER,
+    "HistoryRequest": _DESCRIBE_CLUSTER,
+    "StatusRequest": _DESCRIBE_CLUSTER,
+    "ListGroupsRequest": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
+    # As with OffsetFetch: offsets for topics that may not be described are left out.
+    "DescribeGroupRequest": (Need(_GROUP, _DESCRIBE), Need(_TOPIC, _DESCRIBE, _HIDE)),
+    "DeleteGroupRequest": (Need(_GROUP, _DELETE),),
+    # The second is OffsetDelete's, if any are to be forgotten.
+    "CommitOffsetsRequest": (*_READ_GROUP, Need(_GROUP, _DELETE), Need(_TOPIC, _READ, _EACH)),
+    "JoinGroupRequest": _READ_GROUP,
+    "SyncGroupRequest": _READ_GROUP,
+    "GroupHeartbeatRequest": _READ_GROUP,
+    "AddPartitionsRequest": (Need(_TOPIC, _ALTER, _EACH),),
+    # The records of those partitions go with them.
+    "RemovePartitionsRequest": (Need(_TOPIC, _ALTER), Need(_TOPIC, _DELETE)),
+    "ElectLeadersRequest": _ALTER_CLUSTER,
+    "AlterReassignmentsRequest": _ALTER_CLUSTER,
+    "ListReassignmentsRequest": _DESCRIBE_CLUSTER,
+    "DescribeConfigsRequest": (Need(_TOPIC, _DESCRIBE_CONFIGS), Need(_CLUSTER, _DESCRIBE_CONFIGS)),
+    "AlterConfigsRequest": (Need(_TOPIC, _ALTER_CONFIGS), Need(_CLUSTER, _ALTER_CONFIGS)),
+    "DescribeAclsRequest": _DESCRIBE_CLUSTER,
+    "AlterAclsRequest": _ALTER_CLUSTER,
+    "SaslAuthenticateRequest": FREE,
+    "DescribeUsersRequest": _DESCRIBE_CLUSTER,
+    "AlterUserRequest": _ALTER_CLUSTER,
+    "DescribeQuotasRequest": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
+    "AlterQuotasRequest": (Need(_CLUSTER, _ALTER_CONFIGS),),
+}
+
+REFUSALS: Mapping[ResourceType, ErrorCode] = {
+    _TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    _GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    _CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    _TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}

@@ -1,0 +1,161 @@
+"""TLS from PEM files, read again when they change: a handshake that begins after a change takes the new ones.
+
+Resumption is off, so that every connection is a handshake with today's certificates and today's authorities.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from kafkalite.errors import ConfigError
+from kafkalite.security.names import subject_name
+
+_log = structlog.get_logger(__name__)
+
+#: ssl.client.auth -> what a server asks of its clients.
+CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """What a side of TLS is configured with.
+
+    Args:
+        keystore: PEM: our certificate, its chain, its key. Empty: we have none (clients only).
+        truststore: PEM: the authorities we trust. Empty: those of the system.
+        key_password: of the key; empty: it is not encrypted.
+    """
+
+    keystore: str = ""
+    truststore: str = ""
+    key_password: str = field(default="", repr=False)
+
+    def stamp(self) -> tuple[object, ...]:
+        """Other than before: a file has changed. Raises OSError."""
+        stats = [os.stat(path) for path in (self.keystore, self.truststore) if path]
+        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
+
+    def load_into(self, context: ssl.SSLContext) -> ssl.SSLContext:
+        """Raises OSError (ssl.SSLError is one)."""
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+        if self.keystore:
+            # With a password, even an empty one, OpenSSL does not ask for it on the terminal.
+            context.load_cert_chain(self.keystore, password=self.key_password)
+        if self.truststore:
+            context.load_verify_locations(self.truststore)
+        elif context.verify_mode != ssl.CERT_NONE:
+            context.load_default_certs()
+        return context
+
+
+class _Reloading:
+    """A context that follows its files. While they cannot be used, the last good ones stay; one log line tells."""
+
+    def __init__(self, files: TlsFiles) -> None:
+        self.files = files
+        self._stamp: tuple[object, ...] = ()
+        self._context: ssl.SSLContext | None = None
+        self._complaint = ""
+
+    def _make(self) -> ssl.SSLContext:
+        raise NotImplementedError
+
+    def context(self) -> ssl.SSLContext:
+        """For the next handshake. Raises ConfigError if there has never been a good one."""
+        try:
+            stamp = self.files.stamp()
+            if stamp != self._stamp or self._context is None:
+                known = self._context is not None
+                self._stamp = stamp
+                self._context = self._make()
+                self._complaint = ""
+                if known:
+                    _log.info("tls.reloaded", keystore=self.files.keystore, truststore=self.files.truststore)
+        except OSError as error:
+            text = f"{self.files.keystore or self.files.truststore}: {error}"
+            if self._context is None:
+                raise ConfigError(f"TLS: {text}") from None
+            if text != self._complaint:
+                self._complaint = text
+                _log.error("tls.not_reloaded", error=text)
+        return self._context
+
+
+class ServerTls(_Reloading):
+    """A listener's side. `client_auth`: a key of CLIENT_AUTH. `takes_plain`: who does not begin with TLS goes without."""
+
+    def __init__(self, files: TlsFiles, client_auth: str = "none", *, takes_plain: bool = False) -> None:
+        super().__init__(files)
+        self.client_auth = client_auth
+        self.takes_plain = takes_plain
+
+    def _make(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = CLIENT_AUTH[self.client_auth]
+        context.num_tickets = 0
+        return self.files.load_into(context)
+
+
+class ClientTls(_Reloading):
+    """Who dials. `check_hostname`: the server's certificate must be for the host that was dialled."""
+
+    def __init__(self, files: TlsFiles, *, check_hostname: bool = True) -> None:
+        super().__init__(files)
+        self.check_hostname = check_hostname
+
+    def _make(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = self.check_hostname
+        return self.files.load_into(context)
+
+
+def peer_name(connection: ssl.SSLObject | ssl.SSLSocket | None) -> str:
+    """The subject of the verified certificate at the other end; "" if it has shown none."""
+    certificate: Mapping[str, Any] | None = connection.getpeercert() if connection is not None else None
+    return subject_name(certificate) if certificate else ""
+
+
+def own_name(files: TlsFiles) -> str:
+    """The subject of our own certificate, learnt by shaking hands with ourselves in memory.
+
+    So it is known at the start, too, that the key fits the certificate, and that who trusts our authorities trusts us.
+    Raises ConfigError.
+    """
+    server_context = ServerTls(files, "required").context()
+    client_context = ClientTls(files, check_hostname=False).context()
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context.wrap_bio(to_client, to_server)
+    server = server_context.wrap_bio(to_server, to_client, server_side=True)
+    sides = [client, server]
+    try:
+        for _ in range(10):  # two round trips do
+            sides = [side for side in sides if not _shaken(side)]
+        if not sides:
+            return peer_name(server)
+    except ssl.SSLError as error:
+        raise ConfigError(f"ssl.keystore.location: our own certificate does not verify: {error}") from None
+    raise ConfigError("ssl.keystore.location: no handshake with our own certificate")
+
+
+def _shaken(side: ssl.SSLObject) -> bool:
+    try:
+        side.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
+def describe(error: BaseException) -> str:
+    """Why a handshake failed, in a few words without OpenSSL's file and line."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return str(error.reason or error).replace("_", " ").lower()
+    return str(error) or type(error).__name__

@@ -1,0 +1,52 @@
+"""ACLs and quotas of real processes on a real ZooKeeper: written by one command, there after a restart."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkalite.testing.processes import ProcessCluster
+from tests.cluster.running import PATIENCE_S, QUICK, environment, eye, kafkalite, wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
+
+SECURE = QUICK | {"authorizer.enabled": True, "super.users": "User:ANONYMOUS"}
+
+
+def test_rules_and_quotas_outlive_every_process(tmp_path: Path) -> None:
+    with ProcessCluster(tmp_path, nodes=2, settings=SECURE) as cluster, eye(cluster.zookeeper_connect) as zk:
+        add = ("admin", "acls", "add", "--topic", "t", "--allow-principal", "User:ann", "--operation", "read")
+        assert kafkalite(*add, bootstrap=cluster.bootstrap).code == 0
+        assert zk.json("/kafka-acl/Topic/t") == {
+            "version": 1,
+            "acls": [{"principal": "User:ann", "permissionType": "Allow", "operation": "Read", "host": "*"}],
+        }
+        limit = ("admin", "quotas", "set", "producer_byte_rate=1000", "--client-id", "slow")
+        assert kafkalite(*limit, bootstrap=cluster.bootstrap).code == 0
+        assert zk.json("/config/clients/slow") == {"version": 1, "config": {"producer_byte_rate": "1000"}}
+        for broker_id in (1, 2):
+            cluster.nodes[broker_id].kill()
+        for broker_id in (1, 2):
+            cluster.restart(broker_id)
+
+        def listed() -> bool:
+            acls = kafkalite("admin", "acls", "list", "--json", bootstrap=cluster.bootstrap)
+            quotas = kafkalite("admin", "quotas", "list", "--json", bootstrap=cluster.bootstrap)
+            return acls.code == quotas.code == 0 and (len(acls.json["acls"]), len(quotas.json["quotas"])) == (1, 1)
+
+        wait_until(listed, "the rules after a restart")
+
+
+@pytest.mark.parametrize("setting", ["super.users=ann", "max.connections.per.ip.overrides=10.0.0.1"])
+def test_a_node_with_a_setting_that_means_nothing_does_not_start(setting: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalite_cli", "serve", "--id", "1", "--zookeeper", "127.0.0.1:1", "--log-dir",
+         str(tmp_path), "--set", setting],
+        capture_output=True, env=environment(), timeout=PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done
+    assert setting.partition("=")[0] in done.stderr.decode()
+    assert "Traceback" not in done.stderr.decode()

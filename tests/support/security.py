@@ -1,0 +1,43 @@
+"""A listener's security without files: users in dictionaries."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.security.listener import ListenerSecurity
+from kafkalite.security.principal import Principal
+from kafkalite.security.sasl import MECHANISMS
+from kafkalite.security.scram import ScramCredential, make_credential
+
+PASSWORDS = {"alice": "in wonderland", "node": "of the cluster"}
+CREDENTIALS = {
+    (mechanism, user): make_credential(mechanism, password, b"salt of " + user.encode())
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    for user, password in PASSWORDS.items()
+}
+
+
+def listener_security(
+    passwords: Mapping[str, str] = PASSWORDS,
+    credentials: Mapping[tuple[str, str], ScramCredential] = CREDENTIALS,
+    **changes: Any,
+) -> ListenerSecurity:
+    """All mechanisms, no TLS; `node` may act as a node."""
+    source = random.Random(3)
+    arguments: dict[str, Any] = {
+        "tls": None,
+        "rules": (),
+        "mechanisms": MECHANISMS,
+        "credentials": lambda mechanism, user: credentials.get((mechanism, user)),
+        "passwords": lambda: passwords,
+        "node_principals": frozenset({Principal("User", "node")}),
+        "entropy": source.randbytes,
+        "decoy_key": b"key",
+        "failed_delay_ms": 1,
+        "max_reauth_ms": 0,
+        "now": time.monotonic,
+    }
+    return ListenerSecurity("test", **(arguments | changes))

@@ -1,0 +1,221 @@
+"""ACLs in ZooKeeper: Kafka's layout and JSON, followed by every node; what cannot be read opens nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+
+import pytest
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.acl_store import AclStore
+from kafkalite.coordination.acl_znodes import decode_acls, decode_change, encode_acls, encode_change, pattern_path
+from kafkalite.coordination.coordinator import Coordinator, Create, SetData
+from kafkalite.coordination.znodes import ZnodeError
+from kafkalite.security.acl import (
+    OPERATIONS,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from kafkalite.security.authorizer import Authorizer, Entries
+from kafkalite.security.principal import Principal
+from kafkalite.testing.sim_zookeeper import Fate
+
+from .conftest import World
+
+TOPIC = Pattern(ResourceType.TOPIC, "t")
+PREFIX = Pattern(ResourceType.TRANSACTIONAL_ID, "app-", PatternType.PREFIXED)
+READ = Entry("User:ann", "*", Operation.READ, Permission.ALLOW)
+DENY = Entry("User:bob", "10.0.0.1", Operation.DESCRIBE_CONFIGS, Permission.DENY)
+ANN = Principal("User", "ann")
+
+
+def add(*entries: Entry) -> object:
+    def change(before: Entries) -> Iterable[Entry]:
+        return before | set(entries)
+
+    return change
+
+
+async def following(world: World, host: str) -> tuple[AclStore, Authorizer, Coordinator]:
+    session = await world.connect(host)
+    authorizer = Authorizer()
+    store = AclStore(authorizer, lambda: int(world.loop.time() * 1000))
+    await store.load(session)
+    task = world.loop.create_task(store.follow(session))
+    task.add_done_callback(lambda done: None if done.cancelled() else done.result())
+    return store, authorizer, session
+
+
+def may(authorizer: Authorizer) -> bool:
+    return authorizer.authorize(ANN, "h", Operation.READ, ResourceType.TOPIC, "t")
+
+
+# --- bytes -----------------------------------------------------------------------------------------
+
+
+def test_the_layout_is_kafkas() -> None:
+    """ZkAclStore and AclEntry of Kafka 3.9, by hand."""
+    assert pattern_path(TOPIC) == "/kafka-acl/Topic/t"
+    assert pattern_path(PREFIX) == "/kafka-acl-extended/prefixed/TransactionalId/app-"
+    assert pattern_path(Pattern(ResourceType.CLUSTER, "kafka-cluster")) == "/kafka-acl/Cluster/kafka-cluster"
+    assert json.loads(encode_acls({DENY})) == {
+        "version": 1,
+        "acls": [
+            {"principal": "User:bob", "permissionType": "Deny", "operation": "DescribeConfigs", "host": "10.0.0.1"}
+        ],
+    }
+    assert encode_change(TOPIC) == b"TOPIC:t"
+    assert json.loads(encode_change(PREFIX)) == {
+        "version": 1, "resourceType": "TRANSACTIONAL_ID", "name": "app-", "patternType": "PREFIXED"
+    }  # fmt: skip
+
+
+def test_what_is_written_is_read_back() -> None:
+    for kind, operations in OPERATIONS.items():
+        name = "kafka-cluster" if kind is ResourceType.CLUSTER else "x:y"
+        for pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
+            pattern = Pattern(kind, name, pattern_type)
+            entries = frozenset(
+                Entry("User:a", "*", operation, permission)
+                for operation in (*operations, Operation.ALL)
+                for permission in (Permission.ALLOW, Permission.DENY)
+            )
+            assert decode_acls(encode_acls(entries), pattern) == entries
+            parent = paths.ACL_CHANGES if pattern_type is PatternType.LITERAL else paths.ACL_EXTENDED_CHANGES
+            assert decode_change(encode_change(pattern), f"{parent}/acl_changes_1") == pattern
+    assert decode_acls(b"", TOPIC) == frozenset()
+
+
+_GOOD = {"principal": "User:a", "host": "*", "operation": "Read", "permissionType": "Allow"}
+MALFORMED = [
+    b"{", b"[]", b"\xff", b'{"version":2,"acls":[]}', b'{"version":true,"acls":[]}', b'{"version":1}',
+    b'{"version":1,"acls":[1]}', b"[" * 100_000,
+    *(json.dumps({"version": 1, "acls": [_GOOD, _GOOD | bad]}).encode() for bad in (
+        {"operation": "Any"}, {"operation": "Fly"}, {"operation": 3}, {"permissionType": "Maybe"}, {"principal": "a"},
+        {"principal": None}, {"host": ""},
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", MALFORMED)
+def test_a_malformed_znode_is_refused(data: bytes) -> None:
+    with pytest.raises(ZnodeError, match="/kafka-acl/Topic/t"):
+        decode_acls(data, TOPIC)
+
+
+@pytest.mark.parametrize("data", [b"", b"TOPIC", b"TOPIC:", b"SHOE:t", b"TOPIC:a/b", b"\xff"])
+def test_a_malformed_notification_is_refused(data: bytes) -> None:
+    with pytest.raises(ZnodeError):
+        decode_change(data, "/kafka-acl-changes/acl_changes_0000000001")
+    with pytest.raises(ZnodeError):
+        decode_change(data, "/kafka-acl-extended-changes/acl_changes_0000000001")
+
+
+# --- the store -------------------------------------------------------------------------------------
+
+
+def test_what_one_node_writes_every_node_learns(world: World) -> None:
+    async def main() -> None:
+        nodes = [await following(world, host) for host in "abc"]
+        assert await nodes[0][0].update(nodes[0][2], TOPIC, add(READ)) == (frozenset(), {READ})
+        assert may(nodes[0][1])  # the writer at once
+        await asyncio.gather(
+            *(store.update(session, PREFIX, add(DENY)) for store, _, session in nodes),
+            *(store.update(session, TOPIC, add(Entry(f"User:{i}", "*", Operation.ALL, Permission.ALLOW)))
+              for i, (store, _, session) in enumerate(nodes)),
+        )  # fmt: skip
+        await asyncio.sleep(1)
+        for _, authorizer, _ in nodes:
+            assert may(authorizer)
+            assert len(authorizer.bindings(Filter())) == 5  # nobody's write was lost
+        await nodes[1][0].update(nodes[1][2], TOPIC, lambda before: ())
+        await asyncio.sleep(1)
+        assert [may(authorizer) for _, authorizer, _ in nodes] == [False] * 3
+        assert await nodes[2][2].exists("/kafka-acl/Topic/t") is None  # Kafka leaves no empty znode either
+
+    world.run(main())
+
+
+def test_what_was_there_before_is_loaded_and_what_went_meanwhile_goes(world: World) -> None:
+    async def main() -> None:
+        session = await world.connect("setup")
+        await session.ensure_path("/kafka-acl/Topic")
+        world.zk.poke(Create("/kafka-acl/Topic/t", encode_acls({READ})))
+        store, authorizer, mine = await following(world, "a")
+        assert may(authorizer)
+        await session.delete("/kafka-acl/Topic/t")  # by hand, without a notification
+        await store.load(mine)
+        assert not may(authorizer)
+
+    world.run(main())
+
+
+def test_a_znode_that_cannot_be_read_denies_and_is_told_until_it_is_mended(world: World) -> None:
+    async def main() -> None:
+        store, authorizer, session = await following(world, "a")
+        await store.update(session, TOPIC, add(READ))
+        notify = Create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True)
+        world.zk.poke(SetData("/kafka-acl/Topic/t", b"rubbish"), notify)
+        await asyncio.sleep(1)
+        assert not may(authorizer)
+        assert store.malformed == {"/kafka-acl/Topic/t": "not JSON"}
+        with pytest.raises(ZnodeError):
+            await store.update(session, TOPIC, add(DENY))
+        world.zk.poke(SetData("/kafka-acl/Topic/t", encode_acls({READ})), notify)
+        await asyncio.sleep(1)
+        assert may(authorizer)
+        assert store.malformed == {}
+
+    world.run(main())
+
+
+def test_a_notification_that_means_nothing_has_everything_read_again(world: World) -> None:
+    async def main() -> None:
+        store, authorizer, session = await following(world, "a")
+        await session.ensure_path("/kafka-acl/Topic")
+        await session.ensure_path("/kafka-acl/Shoe")
+        world.zk.poke(
+            Create("/kafka-acl/Topic/t", encode_acls({READ})),
+            Create("/kafka-acl-changes/acl_changes_", b"?", sequential=True),
+            Create("/kafka-acl-changes/stranger", b"?"),
+        )
+        await asyncio.sleep(1)
+        assert may(authorizer)
+        assert set(store.malformed) == {"/kafka-acl-changes/acl_changes_0000000000", "/kafka-acl/Shoe"}
+
+    world.run(main())
+
+
+@pytest.mark.parametrize("fate", [Fate.LOSE_REQUEST, Fate.LOSE_REPLY])
+def test_a_write_whose_outcome_is_lost_is_made_once(world: World, fate: Fate) -> None:
+    async def main() -> None:
+        store, authorizer, session = await following(world, "a")
+        await store.update(session, TOPIC, add(DENY))
+        world.zk.lose_next("a", Fate.SERVE, 1)  # the read
+        world.zk.lose_next("a", fate)  # the write
+        await store.update(session, TOPIC, add(READ))
+        assert may(authorizer)
+        data, _ = await session.get("/kafka-acl/Topic/t")
+        assert decode_acls(data, TOPIC) == {READ, DENY}
+
+    world.run(main())
+
+
+def test_old_notifications_are_removed(world: World) -> None:
+    async def main() -> None:
+        store, _, session = await following(world, "a")
+        await store.update(session, TOPIC, add(READ))
+        await asyncio.sleep(16 * 60)
+        await store.update(session, TOPIC, add(DENY))
+        await asyncio.sleep(1)
+        names, _ = await session.children("/kafka-acl-changes")
+        assert names == ["acl_changes_0000000001"]
+
+    world.run(main())

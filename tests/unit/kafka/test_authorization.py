@@ -1,0 +1,464 @@
+"""Every API of the listener, in every version, by one who may and by one who may not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import topic_ids, wire
+from kafkalite.kafka.apis import OFFERED, is_served
+from kafkalite.kafka.codec import WireStruct
+from kafkalite.security.acl import CLUSTER_NAME, Entry, Operation, Pattern, Permission, ResourceType
+from kafkalite.security.principal import Principal
+from kafkalite.security.requirements import FREE, KAFKA, Scope
+
+from .conftest import Broker, Client, batch, produce
+from .test_coordinators import commit, coordinator, join
+
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+CLUSTER, TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+#: What the requests below name.
+NAMES = {TOPIC: "t", GROUP: "g", CLUSTER: CLUSTER_NAME, TRANSACTION: "x"}
+CODES = {
+    TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+REFUSALS = frozenset(CODES.values())
+
+
+def allow(broker: Broker, who: str, kind: ResourceType, name: str, *operations: Operation) -> None:
+    """These operations and, of that resource, no others that were allowed before."""
+    authorizer = broker.services.rights.access.authorizer
+    assert authorizer is not None
+    authorizer.put(
+        Pattern(kind, name), {Entry(f"User:{who}", "*", operation, Permission.ALLOW) for operation in operations}
+    )
+
+
+def forget_all(broker: Broker) -> None:
+    authorizer = broker.services.rights.access.authorizer
+    assert authorizer is not None
+    for pattern in authorizer.patterns():
+        authorizer.put(pattern, ())
+
+
+async def client_of(broker: Broker, who: str) -> Client:
+    """A connection of that user: what SASL or TLS will do, done from outside."""
+    client = await broker.client()
+    port = client.writer.get_extra_info("sockname")[1]
+    async with asyncio.timeout(5):
+        while True:
+            for connection in broker.side.listener.connections:
+                if connection.peer.endswith(f":{port}"):
+                    connection.principal = Principal("User", who)
+                    return client
+            await asyncio.sleep(0)
+
+
+def codes_in(message: Any) -> Iterator[int]:
+    """Every error code in an answer."""
+    if isinstance(message, WireStruct):
+        for name in message._names:
+            value = getattr(message, name)
+            if name in ("error_code", "partition_error_code"):
+                yield value
+            else:
+                yield from codes_in(value)
+    elif isinstance(message, list | tuple):
+        for each in message:
+            yield from codes_in(each)
+
+
+@pytest.fixture
+async def broker(make_broker: Any) -> AsyncIterator[Broker]:
+    made: Broker = await make_broker(
+        authorizer_enabled=True, super_users="User:root", group_min_session_timeout_ms=1, auto_create_topics_enable=True
+    )
+    root = await client_of(made, "root")
+    request = wire.CreateTopicsRequest
+    answer = await root.ask(request([request.CreatableTopic("t", 1, 1)], 1000), 4)
+    assert answer.topics[0].error_code == 0
+    await coordinator(root, "g")
+    await root.ask(commit("g", 3), 8)
+    await coordinator(root, "x", 1)
+    granted = await root.ask(wire.InitProducerIdRequest("x", 60_000), 4)
+    assert granted.error_code == 0
+    made.services.clock.monotonic()
+    yield made
+
+
+def _topics(request: Any, topic: str, partition: str, *values: Any, field: str = "topics", **more: Any) -> Any:
+    parts = [getattr(request, partition)(0, *values)]
+    return request(**{field: [getattr(request, topic)("t", parts)]}, **more)
+
+
+def request_of(api: str, version: int, broker: Broker) -> Any:
+    """A request of that API which names the resources in NAMES."""
+    request = getattr(wire, api + "Request")
+    topic_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
+    match api:
+        case "Produce":
+            return produce("t", (0, batch(b"v")), acks=1)
+        case "Fetch":
+            part = request.FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)
+            topic = request.FetchTopic("t", topic_id if version >= 13 else bytes(16), [part])
+            return request(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=[topic])
+        case "ListOffsets":
+            part = request.ListOffsetsPartition(0, -1, -1)
+            return request(-1, topics=[request.ListOffsetsTopic("t", [part])])
+        case "OffsetForLeaderEpoch":
+            return _topics(request, "OffsetForLeaderTopic", "OffsetForLeaderPartition", -1, 0)
+        case "DeleteRecords":
+            return _topics(request, "DeleteRecordsTopic", "DeleteRecordsPartition", 0, timeout_ms=100)
+        case "Metadata":
+            return request([request.MetadataRequestTopic(name="t")], False)
+        case "OffsetCommit":
+            return commit("g", 3)
+        case "OffsetFetch":
+            old = [request.OffsetFetchRequestTopic("t", [0])]
+            groups = [request.OffsetFetchRequestGroup("g", topics=[request.OffsetFetchRequestTopics("t", [0])])]
+            return request("g", old) if version < 8 else request(groups=groups)
+        case "OffsetDelete":
+            return _topics(request, "OffsetDeleteRequestTopic", "OffsetDeleteRequestPartition", group_id="g")
+        case "FindCoordinator":
+            return request("g", 0, ["g"])
+        case "JoinGroup":
+            return join("g", session_timeout_ms=100, rebalance_timeout_ms=100)
+        case "SyncGroup":
+            return request("g", 1, "m", None, "consumer", "range")
+        case "Heartbeat":
+            return request("g", 1, "m")
+        case "LeaveGroup":
+            return request("g", "m", [request.MemberIdentity("m")])
+        case "DescribeGroups":
+            return request(["g"])
+        case "DeleteGroups":
+            return request(["g"])
+        case "CreateTopics":
+            return request([request.CreatableTopic("t", 1, 1)], 100, True)
+        case "DeleteTopics":
+            return request(topics=[request.DeleteTopicState("t")], topic_names=["t"], timeout_ms=100)
+        case "CreatePartitions":
+            return request([request.CreatePartitionsTopic("t", 2, None)], 100, True)
+        case "InitProducerId":
+            return request("x", 60_000)
+        case "AddPartitionsToTxn":
+            topics = [request.AddPartitionsToTxnTopic("t", [0])]
+            new = [request.AddPartitionsToTxnTransaction("x", 0, 0, False, topics)]
+            return request(new, "x", 0, 0, topics)
+        case "AddOffsetsToTxn":
+            return request("x", 0, 0, "g")
+        case "EndTxn":
+            return request("x", 0, 0, False)
+        case "TxnOffsetCommit":
+            part = request.TxnOffsetCommitRequestPartition(0, 3, committed_metadata="")
+            return request("x", "g", 0, 0, topics=[request.TxnOffsetCommitRequestTopic("t", [part])])
+        case "WriteTxnMarkers":
+            topics = [request.WritableTxnMarkerTopic("t", [0])]
+            return request([request.WritableTxnMarker(0, 0, False, topics, 0)])
+        case "DescribeTransactions":
+            return request(["x"])
+        case "DescribeConfigs":
+            return request([request.DescribeConfigsResource(kind, name, None) for kind, name in ((2, "t"), (4, "1"))])
+        case "AlterConfigs" | "IncrementalAlterConfigs":
+            return request([request.AlterConfigsResource(kind, name, []) for kind, name in ((2, "t"), (4, "1"))], True)
+        case "DescribeAcls":
+            return request(1, None, 1, None, None, 1, 1)
+        case "CreateAcls":
+            return request([request.AclCreation(2, "n", 3, "User:a", "*", 3, 3)])
+        case "DeleteAcls":
+            return request([request.DeleteAclsFilter(2, "n", 3, None, None, 1, 1)])
+        case "AlterClientQuotas":
+            entity = [request.EntityData("user", "u")]
+            return request([request.EntryData(entity, [request.OpData("producer_byte_rate", 1.0, False)])], True)
+        case "ElectLeaders":
+            return request(0, [request.TopicPartitions("t", [0])], 100)
+        case "AlterPartitionReassignments":
+            return request(100, [request.ReassignableTopic("t", [request.ReassignablePartition(0, [1])])])
+        case "ListPartitionReassignments":
+            return request(100, None)
+        case "AlterReplicaLogDirs":
+            return request([request.AlterReplicaLogDir("/d", [request.AlterReplicaLogDirTopic("t", [0])])])
+        case "DescribeProducers":
+            return request([request.TopicRequest("t", [0])])
+        case "DescribeTopicPartitions":
+            return request([request.TopicRequest("t")])
+        case "SaslHandshake":
+            return request("PLAIN")
+        case "SaslAuthenticate":
+            return request(b"")
+        case "DescribeUserScramCredentials":
+            return request(None)
+        case "AlterUserScramCredentials":
+            return request([request.ScramCredentialDeletion("u", 1)], [])
+        case "ApiVersions":
+            return request("test", "1")
+        case "DescribeLogDirs" | "ListGroups" | "ListTransactions" | "DescribeClientQuotas" | "DescribeCluster":
+            return request()
+    raise AssertionError(f"{api}: nobody tells this test how to ask for it")
+
+
+SERVED = [(api, v) for api in sorted(OFFERED) for v in range(OFFERED[api][0], OFFERED[api][1] + 1) if is_served(api, v)]
+
+
+def needs_of(api: str, version: int) -> list[Any]:
+    """Those of the row that this test's request has: a group's coordinator, a transactional producer."""
+    row = [need for need in KAFKA[api] if version in need.versions and need.scope is not Scope.HIDE]
+    if api == "FindCoordinator":
+        return row[:1]
+    if api == "InitProducerId":
+        return row[:1]
+    if api == "Produce":
+        return row[1:]
+    return row[:1] if api == "Metadata" else row
+
+
+async def test_whoever_may_not_is_refused_with_the_code_of_the_resource(broker: Broker) -> None:
+    client = await client_of(broker, "nobody")
+    before = broker.services.partitions.logs
+    for api, version in SERVED:
+        needs = needs_of(api, version)
+        answer = await client.ask(request_of(api, version, broker), version)
+        codes = set(codes_in(answer))
+        if KAFKA[api] == FREE or not needs:
+            assert not codes & REFUSALS, (api, version)
+            continue
+        if api == "DescribeLogDirs" and version < 3:
+            assert list(answer.results) == []  # no room for a code in those
+            continue
+        assert CODES[needs[0].resource_type] in codes, (api, version, answer)
+        nested = list(codes_in(answer))
+        if hasattr(answer, "error_code"):
+            nested.remove(answer.error_code)
+        assert getattr(answer, "error_code", 0) or 0 not in nested, (api, version, answer)
+    assert broker.services.partitions.logs == before
+    assert not any(len(log.batches) for key, log in before.items() if key.topic == "t")
+
+
+async def test_every_need_of_a_row_alone_is_not_enough_and_all_together_are(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    for api, version in SERVED:
+        needs = needs_of(api, version)
+        for missing in [*needs, None]:
+            forget_all(broker)
+            given: dict[ResourceType, set[Operation]] = {}
+            for need in needs:
+                if need is not missing:
+                    given.setdefault(need.resource_type, set()).add(need.operation)
+            for kind, operations in given.items():
+                allow(broker, "ann", kind, NAMES[kind], *operations)
+            answer = await client.ask(request_of(api, version, broker), version)
+            refused = set(codes_in(answer)) & REFUSALS
+            if missing is None:
+                assert refused <= ({29} if api == "CreateTopics" else set()) and not refused, (api, version, answer)
+            elif api == "DescribeLogDirs" and version < 3:
+                assert list(answer.results) == []
+            else:
+                assert refused == {CODES[missing.resource_type]}, (api, version, missing, answer)
+        forget_all(broker)
+        await _restore(broker)
+
+
+async def _restore(broker: Broker) -> None:
+    """What DeleteTopics, DeleteGroups and their like have really done."""
+    if broker.services.metadata(["t"]).topics[0].error:
+        root = await client_of(broker, "root")
+        request = wire.CreateTopicsRequest
+        assert (await root.ask(request([request.CreatableTopic("t", 1, 1)], 1000), 4)).topics[0].error_code == 0
+        root.close()
+
+
+async def test_operations_on_the_cluster_that_do_as_well(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    for api, version, operation in (
+        ("CreateTopics", 7, Operation.CREATE),
+        ("WriteTxnMarkers", 1, Operation.ALTER),
+        ("OffsetForLeaderEpoch", 4, Operation.CLUSTER_ACTION),
+        ("ListGroups", 4, Operation.DESCRIBE),
+    ):
+        allow(broker, "ann", CLUSTER, CLUSTER_NAME, operation)
+        answer = await client.ask(request_of(api, version, broker), version)
+        assert not set(codes_in(answer)) & REFUSALS, api
+        assert api != "ListGroups" or [group.group_id for group in answer.groups] == ["g"]
+
+
+async def test_idempotence_comes_with_the_right_to_write_anything(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    request = wire.InitProducerIdRequest(None, 60_000)
+    assert (await client.ask(request, 4)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    allow(broker, "ann", TOPIC, "anything", Operation.WRITE)
+    assert (await client.ask(request, 4)).error_code == 0
+    allow(broker, "ann", TOPIC, "anything")
+    allow(broker, "ann", CLUSTER, CLUSTER_NAME, Operation.IDEMPOTENT_WRITE)
+    assert (await client.ask(request, 4)).error_code == 0
+
+
+async def test_lists_show_what_may_be_described(broker: Broker) -> None:
+    client, root = await client_of(broker, "ann"), await client_of(broker, "root")
+    for group in ("g2", "g3"):
+        await root.ask(commit(group, 1), 8)
+    await root.ask(wire.InitProducerIdRequest("y", 60_000), 4)
+    everything = wire.MetadataRequest(None)
+
+    async def seen() -> tuple[list[str], list[str], list[str]]:
+        topics = (await client.ask(everything, 9)).topics
+        groups = (await client.ask(wire.ListGroupsRequest(), 4)).groups
+        transactions = (await client.ask(wire.ListTransactionsRequest(), 0)).transaction_states
+        return (
+            [topic.name for topic in topics],
+            sorted(group.group_id for group in groups),
+            [each.transactional_id for each in transactions],
+        )
+
+    assert await seen() == ([], [], [])
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    allow(broker, "ann", GROUP, "g2", Operation.DELETE)
+    allow(broker, "ann", TRANSACTION, "y", Operation.WRITE)
+    assert await seen() == (["t"], ["g2"], ["y"])
+
+
+async def test_metadata_tells_unknown_and_not_allowed_apart_as_kafka_does(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    topic = wire.MetadataRequest.MetadataRequestTopic
+    the_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
+
+    async def ask(*topics: Any, create: bool = False, version: int = 12) -> list[tuple[str | None, bytes, int]]:
+        answer = await client.ask(wire.MetadataRequest(list(topics), create), version)
+        return [(each.name, each.topic_id, each.error_code) for each in answer.topics]
+
+    zeros = bytes(16)
+    assert await ask(topic(name="t"), topic(name="no")) == [("t", zeros, 29), ("no", zeros, 29)]
+    assert await ask(topic(the_id, None)) == [(None, the_id, 29)]
+    allow(broker, "ann", TOPIC, "*", Operation.DESCRIBE)
+    assert await ask(topic(the_id, None)) == [("t", the_id, 0)]
+    assert await ask(topic(name="no")) == [("no", zeros, 3)]
+    # A topic is created for those who may create it, there or anywhere.
+    assert await ask(topic(name="no"), create=True) == [("no", zeros, 29)]
+    assert broker.services.metadata(["no"]).topics[0].error
+    allow(broker, "ann", TOPIC, "no", Operation.CREATE)
+    assert [code for _, _, code in await ask(topic(name="no"), topic(name="no2"), create=True)] == [0, 29]
+    allow(broker, "ann", CLUSTER, CLUSTER_NAME, Operation.CREATE)
+    assert [code for _, _, code in await ask(topic(name="no2"), create=True)] == [0]
+
+
+async def test_authorized_operations(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    topic = wire.MetadataRequest.MetadataRequestTopic(name="t")
+    allow(broker, "ann", TOPIC, "t", Operation.READ, Operation.ALTER_CONFIGS)
+    allow(broker, "ann", GROUP, "g", Operation.ALL)
+
+    async def cluster_bits() -> tuple[int, int]:
+        answer = await client.ask(wire.MetadataRequest([topic], False, True, True), 8)
+        bits = sum(
+            1 << op for op in (Operation.READ, Operation.DESCRIBE, Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS)
+        )
+        assert answer.topics[0].topic_authorized_operations == bits
+        described = await client.ask(wire.DescribeClusterRequest(True), 0)
+        return answer.cluster_authorized_operations, described.cluster_authorized_operations
+
+    assert await cluster_bits() == (0, 0)
+    allow(broker, "ann", CLUSTER, CLUSTER_NAME, Operation.DESCRIBE)
+    assert await cluster_bits() == (1 << Operation.DESCRIBE,) * 2
+    groups = (await client.ask(wire.DescribeGroupsRequest(["g"], True), 5)).groups
+    bits = (Operation.READ, Operation.DELETE, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+    assert groups[0].authorized_operations == sum(1 << bit for bit in bits)
+    unasked = await client.ask(wire.MetadataRequest([topic], False), 8)
+    assert unasked.topics[0].topic_authorized_operations == -(2**31)
+
+
+async def test_of_several_topics_those_allowed_are_served(broker: Broker) -> None:
+    root, client = await client_of(broker, "root"), await client_of(broker, "ann")
+    request = wire.CreateTopicsRequest
+    await root.ask(request([request.CreatableTopic("u", 1, 1)], 1000), 4)
+    allow(broker, "ann", TOPIC, "u", Operation.ALL)
+    both = wire.ProduceRequest(
+        acks=1,
+        timeout_ms=100,
+        topic_data=[
+            wire.ProduceRequest.TopicProduceData(name, [wire.ProduceRequest.PartitionProduceData(0, batch(b"v"))])
+            for name in ("t", "u")
+        ],
+    )
+    answer = await client.ask(both, 9)
+    assert [(each.name, each.partition_responses[0].error_code) for each in answer.responses] == [("t", 29), ("u", 0)]
+    fetching = wire.FetchRequest
+    topics = [
+        fetching.FetchTopic(name, partitions=[fetching.FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)])
+        for name in ("t", "u")
+    ]
+    got = await client.ask(fetching(max_wait_ms=0, min_bytes=0, max_bytes=1000, topics=topics), 12)
+    assert [each.partitions[0].error_code for each in got.responses] == [29, 0]
+    assert [len(each.partitions[0].records or b"") > 61 for each in got.responses] == [False, True]
+    deleted = await client.ask(wire.DeleteTopicsRequest(topic_names=["t", "u"], timeout_ms=100), 5)
+    assert {each.name: each.error_code for each in deleted.responses} == {"t": 29, "u": 0}
+
+
+async def test_whoever_may_not_describe_a_topic_does_not_learn_its_name_from_its_id(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    the_id = topic_ids.to_wire(broker.services.metadata(["t"]).topics[0].topic_id)
+    request = wire.DeleteTopicsRequest([wire.DeleteTopicsRequest.DeleteTopicState(None, the_id)], timeout_ms=100)
+    [answer] = (await client.ask(request, 6)).responses
+    assert (answer.name, answer.topic_id, answer.error_code) == (None, the_id, 29)
+    allow(broker, "ann", TOPIC, "t", Operation.READ)
+    [answer] = (await client.ask(request, 6)).responses
+    assert (answer.name, answer.topic_id, answer.error_code) == ("t", the_id, 29)
+
+
+async def test_a_refused_produce_without_acks_ends_the_connection(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    client.send(produce("t", (0, batch(b"v")), acks=0), 9)
+    assert await client.is_closed()
+
+
+async def test_a_transactional_batch_needs_the_right_to_its_transactional_id(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    allow(broker, "ann", TOPIC, "t", Operation.WRITE)
+    records = batch(b"v", producer_id=0, producer_epoch=0, base_sequence=0, transactional=True)
+    for transactional_id in ("x", None):
+        request = produce("t", (0, records), transactional_id=transactional_id)
+        assert set(codes_in(await client.ask(request, 9))) == {53}
+    allow(broker, "ann", TRANSACTION, "x", Operation.WRITE)
+    request = produce("t", (0, records), transactional_id="x")
+    assert not set(codes_in(await client.ask(request, 9))) & REFUSALS
+
+
+async def test_a_created_topic_is_told_in_full_to_those_who_may_describe_its_configuration(broker: Broker) -> None:
+    client = await client_of(broker, "ann")
+    request = wire.CreateTopicsRequest
+    allow(broker, "ann", TOPIC, "new", Operation.CREATE)
+    [made] = (await client.ask(request([request.CreatableTopic("new", 3, 1)], 1000), 7)).topics
+    assert (made.error_code, made.topic_config_error_code, made.num_partitions, made.configs) == (0, 29, -1, None)
+    allow(broker, "ann", TOPIC, "new2", Operation.CREATE, Operation.DESCRIBE_CONFIGS)
+    [made] = (await client.ask(request([request.CreatableTopic("new2", 3, 1)], 1000), 7)).topics
+    assert (made.error_code, made.topic_config_error_code, made.num_partitions) == (0, 0, 3)
+
+
+async def test_an_api_without_a_rule_is_refused(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(KAFKA, "ListGroups")  # type: ignore[arg-type]  # a dict behind its type
+    client = await client_of(broker, "ann")
+    assert (await client.ask(wire.ListGroupsRequest(), 4)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_without_an_authorizer_acls_are_not_to_be_had(make_broker: Any) -> None:
+    broker = await make_broker()
+    client = await broker.client()
+    for api in ("DescribeAcls", "CreateAcls", "DeleteAcls"):
+        for version in range(4):
+            answer = await client.ask(request_of_acls(api), version)
+            assert set(codes_in(answer)) == {ErrorCode.SECURITY_DISABLED}
+    assert broker.side.listener.guard is None
+
+
+def request_of_acls(api: str) -> Any:
+    request = getattr(wire, api + "Request")
+    if api == "DescribeAcls":
+        return request(1, None, 1, None, None, 1, 1)
+    if api == "CreateAcls":
+        return request([request.AclCreation(2, "n", 3, "User:a", "*", 3, 3)])
+    return request([request.DeleteAclsFilter(2, "n", 3, None, None, 1, 1)])

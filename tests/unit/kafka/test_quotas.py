@@ -1,0 +1,230 @@
+"""Quotas on the Kafka listener: the answer first, with the wait in it, then nothing is read until the wait is over."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kafkalite.config import BrokerConfig
+from kafkalite.env.real import RealNetwork
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import AuthenticationFailed
+from kafkalite.kafka import wire
+from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.security.principal import Principal
+from kafkalite.security.quotas import DEFAULT, Entity, Kind
+from kafkalite.testing.memory_services import MemoryServices
+from tests.support.security import listener_security
+
+from .conftest import Broker, Client, batch, fetch, produce
+
+
+class Handwound:
+    """A clock for the quotas: it stands until it is wound."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return int(self.now * 1000)
+
+
+async def limited(make_broker: Any, **limits: float) -> tuple[Broker, Client, Client]:
+    """A broker, a client id "test" under these limits, and one more of its connections."""
+    broker: Broker = await make_broker()
+    await broker.create("t")
+    broker.services.rights.quotas.put(Entity(None, "test"), limits)
+    return broker, await broker.client(), await broker.client()
+
+
+async def test_the_producer_is_told_and_then_not_read(make_broker: Any) -> None:
+    broker, client, other = await limited(make_broker, producer_byte_rate=10.0)
+    answer = await client.ask(produce("t", (0, batch(b"x" * 150))), 9)
+    assert answer.responses[0].partition_responses[0].error_code == 0  # it was written all the same
+    assert answer.throttle_time_ms >= 10_000
+    client.send(wire.ApiVersionsRequest("a", "1"), 3)
+    # Its other connection is served meanwhile: what is muted is the connection.
+    assert (await other.ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
+    [muted] = [each for each in broker.side.listener.connections if each._is_muted]
+    assert muted.is_busy  # not idle: the sweeper leaves it alone
+    assert not muted._waiting
+    # The wait is over (early, by hand): it is read again, and what was sent in between is answered.
+    muted._unmute_at = 0.0
+    muted._unmute()
+    _, answer = await client.receive()
+    assert answer.error_code == 0
+    counts = broker.services.rights.quotas
+    assert counts.throttled[Kind.PRODUCE] == 1
+    assert counts.throttled_ms[Kind.PRODUCE] >= 10_000
+
+
+async def test_requests_sent_ahead_wait_as_well(make_broker: Any) -> None:
+    broker, client, _ = await limited(make_broker, producer_byte_rate=10.0)
+    frames = [client.frame(produce("t", (0, batch(b"x" * 150))), 9), client.frame(wire.ApiVersionsRequest("a", "1"), 3)]
+    client.writer.write(b"".join(frames))
+    _, answer = await client.receive()
+    assert answer.throttle_time_ms >= 10_000
+    [muted] = [each for each in broker.side.listener.connections if each._is_muted]
+    assert not muted._waiting  # the second was not begun
+    muted._unmute_at = 0.0
+    muted._unmute()
+    _, answer = await client.receive()
+    assert answer.error_code == 0
+
+
+async def test_a_fetch_beyond_the_quota_brings_nothing_and_uses_nothing_up(make_broker: Any) -> None:
+    broker, client, other = await limited(make_broker)
+    await client.ask(produce("t", (0, batch(b"x" * 600)), (0, None)), 9)
+    await client.ask(produce("t", (0, batch(b"y" * 600))), 9)
+    quotas = broker.services.rights.quotas
+    quotas.put(Entity(None, "test"), {Kind.FETCH: 70.0})  # 700 bytes in ten seconds
+    first = await client.ask(fetch("t", max_wait_ms=0), 12)
+    assert first.throttle_time_ms == 0
+    assert len(first.responses[0].partitions[0].records) > 600
+    second = await other.ask(fetch("t", 1, max_wait_ms=0), 12)
+    assert second.throttle_time_ms > 0
+    assert second.responses[0].partitions[0].error_code == 0
+    assert not second.responses[0].partitions[0].records
+    [rate] = quotas._rates.values()
+    assert sum(sample[1] for sample in rate._samples) == len(first.responses[0].partitions[0].records)
+
+
+async def test_a_batch_larger_than_all_windows_of_quota_is_still_given(make_broker: Any) -> None:
+    broker, client, _ = await limited(make_broker)
+    await client.ask(produce("t", (0, batch(b"x" * 600))), 9)
+    broker.services.rights.quotas.put(Entity(None, "test"), {Kind.FETCH: 1.0})
+    answer = await client.ask(fetch("t", max_wait_ms=0), 12)
+    assert answer.throttle_time_ms > 0
+    assert len(answer.responses[0].partitions[0].records) > 600
+
+
+async def test_one_answer_is_never_more_than_a_whole_window_of_quota(make_broker: Any) -> None:
+    broker, client, _ = await limited(make_broker)
+    for _ in range(5):
+        await client.ask(produce("t", (0, batch(b"x" * 200))), 9)
+    broker.services.rights.quotas.put(Entity(None, DEFAULT), {Kind.FETCH: 60.0})
+    answer = await client.ask(fetch("t", max_wait_ms=0), 12)
+    assert answer.throttle_time_ms == 0
+    assert 200 < len(answer.responses[0].partitions[0].records) <= 600
+
+
+async def test_the_loops_time_is_limited_but_not_for_what_is_exempt(make_broker: Any) -> None:
+    broker, client, _ = await limited(make_broker, request_percentage=1e-9)
+    exempt = await client.ask(wire.ApiVersionsRequest("a", "1"), 3)
+    assert exempt.throttle_time_ms == 0
+    for request, version in ((wire.MetadataRequest([]), 9), (wire.ListGroupsRequest(), 4)):
+        answer = await client.ask(request, version)
+        assert 0 < answer.throttle_time_ms <= 1000  # one window at most
+    assert broker.services.rights.quotas.throttled[Kind.REQUEST] == 2
+
+
+async def test_without_quotas_no_request_has_a_bill(make_broker: Any) -> None:
+    broker, client, _ = await limited(make_broker)
+    assert not broker.services.rights.quotas.is_active
+    answer = await client.ask(produce("t", (0, batch(b"x" * 150))), 9)
+    assert answer.throttle_time_ms == 0
+
+
+async def test_connections_per_address(make_broker: Any) -> None:
+    broker: Broker = await make_broker(
+        max_connections_per_ip=100, max_connections_per_ip_overrides="127.0.0.1:2, 10.0.0.1:0"
+    )
+    kept = [await broker.client() for _ in range(2)]
+    for client in kept:
+        assert (await client.ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
+    refused = await broker.client()
+    assert await refused.is_closed()
+    kept[0].close()
+    async with asyncio.timeout(5):
+        while len(broker.side.listener.connections) > 1:
+            await asyncio.sleep(0.01)
+    again = await broker.client()
+    assert (await again.ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
+
+
+async def test_a_connection_that_proves_nothing_does_not_count(make_broker: Any) -> None:
+    """A certificate that is nobody's: refused, and its place under the limit is free again."""
+    broker: Broker = await make_broker(max_connections_per_ip=1)
+    security = broker.side.listener.security = listener_security(mechanisms=())
+
+    def nobody(connection: object) -> Principal:
+        raise AuthenticationFailed("no rule fits")
+
+    security.certified = nobody  # type: ignore[method-assign]
+    for _ in range(3):
+        assert await (await broker.client()).is_closed()
+    broker.side.listener.security = None
+    client = await broker.client()
+    assert (await client.ask(wire.ApiVersionsRequest("a", "1"), 3)).error_code == 0
+
+
+async def test_describing_and_altering_quotas_on_the_wire(make_broker: Any) -> None:
+    broker: Broker = await make_broker()
+    quotas = broker.services.rights.quotas
+    quotas.put(Entity("u", None), {Kind.PRODUCE: 1024.0, Kind.REQUEST: 12.5})
+    quotas.put(Entity("u", "c"), {Kind.FETCH: 1.0})
+    quotas.put(Entity(DEFAULT, None), {Kind.FETCH: 2.0})
+    quotas.put(Entity(None, "c"), {Kind.FETCH: 3.0})
+    client = await broker.client()
+    request = wire.DescribeClientQuotasRequest
+
+    async def ask(*components: Any, strict: bool = False) -> list[tuple[dict[str, str | None], dict[str, float]]]:
+        found = []
+        for version in (0, 1):
+            answer = await client.ask(request([request.ComponentData(*each) for each in components], strict), version)
+            assert answer.error_code == 0
+            found.append(
+                [
+                    (
+                        {part.entity_type: part.entity_name for part in entry.entity},
+                        {v.key: v.value for v in entry.values},
+                    )
+                    for entry in answer.entries
+                ]
+            )
+        assert found[0] == found[1]
+        return found[0]
+
+    user = ({"user": "u"}, {"producer_byte_rate": 1024.0, "request_percentage": 12.5})
+    pair = ({"user": "u", "client-id": "c"}, {"consumer_byte_rate": 1.0})
+    default, lone = ({"user": None}, {"consumer_byte_rate": 2.0}), ({"client-id": "c"}, {"consumer_byte_rate": 3.0})
+    assert len(await ask()) == 4
+    exact, is_default, anything = 0, 1, 2
+    assert sorted(map(str, await ask(("user", exact, "u")))) == sorted(map(str, [user, pair]))
+    assert await ask(("user", exact, "u"), strict=True) == [user]
+    assert await ask(("user", is_default, None)) == [default]
+    assert await ask(("client-id", anything, None), strict=True) == [lone]
+    assert await ask(("user", anything, None), ("client-id", exact, "c")) == [pair]
+    for bad, code in ((("ip", anything, None), 35), (("user", exact, None), 42), (("user", 9, None), 42)):
+        answer = await client.ask(request([request.ComponentData(*bad)]), 1)
+        assert (answer.error_code, answer.entries) == (code, None)
+    alter = wire.AlterClientQuotasRequest
+
+    async def change(entity: list[tuple[str, str | None]], *ops: tuple[str, float, bool]) -> int:
+        entry = alter.EntryData([alter.EntityData(*part) for part in entity], [alter.OpData(*op) for op in ops])
+        answer = await client.ask(alter([entry], True), 1)
+        assert [part.entity_name for part in answer.entries[0].entity] == [name for _, name in entity]
+        return int(answer.entries[0].error_code)
+
+    assert await change([("user", "a"), ("client-id", None)], ("producer_byte_rate", 5.0, False)) == 0
+    for entity, ops in (
+        ([], [("producer_byte_rate", 5.0, False)]),
+        ([("ip", "a")], []),
+        ([("user", "a"), ("user", "b")], []),
+        ([("user", "")], []),
+        ([("user", "a")], [("controller_mutation_rate", 5.0, False)]),
+        ([("user", "a")], [("producer_byte_rate", 0.5, False)]),
+        ([("user", "a")], [("request_percentage", float("nan"), False)]),
+        ([("user", "a")], [("producer_byte_rate", float("inf"), False)]),
+        ([("user", "a")], [("producer_byte_rate", 5.0, False), ("producer_byte_rate", 0.0, True)]),
+    ):
+        assert await change(entity, *ops) == 42
+
+
+def test_services_in_memory_are_those_of_a_node() -> None:
+    fatal: list[BaseException] = []
+    services = MemoryServices(BrokerConfig(), Handwound(), RealNetwork(fatal.append), Supervisor(fatal.append))  # type: ignore[arg-type]
+    assert KafkaSide(services).listener.guard is None

@@ -1,0 +1,419 @@
+"""A secure cluster of real nodes: both listeners, rules that spread, ZooKeeper away, restarts, quotas."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import prometheus_client
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import Consumer
+from kafkalite.client.producer import Producer
+from kafkalite.coordination.coordinator import Create, SetData
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.kafka import wire
+from kafkalite.model import BrokerId, Offset, TopicPartition
+from kafkalite.node.metrics import NodeCollector
+from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.rpc import messages as m
+from kafkalite.security.acl import Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
+from kafkalite.security.principal import Principal
+from kafkalite.security.requirements import FREE, REFUSALS, RPC
+from kafkalite.testing.loopback_cluster import LoopbackCluster
+from tests.datadriven.test_rpc_messages import sample
+from tests.support.principals import SECURE, by_client_id
+from tests.unit.kafka.conftest import Client
+
+pytestmark = pytest.mark.timeout(120)
+
+ROOT = Path(__file__).parents[3]
+REFUSED = frozenset(int(code) for code in REFUSALS.values())
+SETTINGS: dict[str, Any] = {
+    **SECURE,
+    "offsets.topic.num.partitions": 2,
+    "transaction.state.log.num.partitions": 2,
+    "controlled.shutdown.enable": False,
+}
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[LoopbackCluster]:
+    by_client_id(monkeypatch)
+    async with LoopbackCluster(tmp_path, nodes=2, settings=SETTINGS) as running:
+        yield running
+    assert not running.failures
+
+
+def rpc(cluster: LoopbackCluster, who: str) -> AsyncClient:
+    nodes = [node.endpoints["rpc"] for _, node in sorted(cluster.nodes.items())]
+    return AsyncClient.connect([str(endpoint) for endpoint in nodes], client_id=f"as-{who}")
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]]) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            found = condition()
+            if found if isinstance(found, bool) else await found:
+                return
+            await asyncio.sleep(0.02)
+
+
+async def admin(cluster: LoopbackCluster, *arguments: str) -> Any:
+    """A command of `kafkalite admin`, as its own process; what it printed as JSON."""
+    nodes = [node.endpoints["rpc"] for _, node in sorted(cluster.nodes.items())]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "kafkalite_cli", "admin", *arguments, "--json",
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", "KAFKALITE_BOOTSTRAP": ",".join(map(str, nodes))},
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    return json.loads(out)
+
+
+def everywhere(cluster: LoopbackCluster, who: str, operation: Operation, name: str) -> Callable[[], bool]:
+    """Whether every node has come to allow it."""
+
+    def holds() -> bool:
+        return all(
+            node.rights.access.authorizer is not None
+            and node.rights.access.authorizer.authorize(
+                Principal("User", who), "127.0.0.1", operation, ResourceType.TOPIC, name
+            )
+            for node in cluster.nodes.values()
+        )
+
+    return holds
+
+
+def codes_in(message: Any) -> set[int]:
+    """Every `error` in an RPC answer."""
+    if isinstance(message, tuple):
+        return set().union(*map(codes_in, message))
+    error = getattr(message, "error", None)
+    found = {int(error)} if isinstance(error, int) else set()
+    fields = getattr(type(message), "__dataclass_fields__", {})
+    return found.union(*(codes_in(getattr(message, name)) for name in fields if name != "error"))
+
+
+def request_of(name: str) -> m.Message:
+    """A request of that kind which names topic "t" and the transactional id "x"."""
+    cls = getattr(m, name)
+    given: dict[str, m.Message] = {
+        "ProduceRequest": m.ProduceRequest(1, 1000, (m.ProducePartition("t", 0, 0),), "x"),
+        "FetchRequest": m.FetchRequest(0, 0, 1000, (m.FetchPartition("t", 0, 0, 1000),)),  # type: ignore[arg-type]
+        "ListOffsetsRequest": m.ListOffsetsRequest((m.ListOffsetsPartition("t", 0, -1),)),
+        "MetadataRequest": m.MetadataRequest(("t",)),
+        "InitProducerIdRequest": m.InitProducerIdRequest("x"),
+        "FindCoordinatorRequest": m.FindCoordinatorRequest("x"),
+        "CreateTopicsRequest": m.CreateTopicsRequest((m.NewTopic("t", 1, 1),), 1000, True),
+        "DeleteTopicsRequest": m.DeleteTopicsRequest(("t",), 0),
+        "DescribeReplicasRequest": m.DescribeReplicasRequest(("t",)),
+        "AddPartitionsRequest": m.AddPartitionsRequest((m.NewPartitions("t", 1),), 0, True),
+        "RemovePartitionsRequest": m.RemovePartitionsRequest("t", 5, timeout_ms=0),
+        "DescribeConfigsRequest": m.DescribeConfigsRequest("topics", "t"),
+        "AlterConfigsRequest": m.AlterConfigsRequest("brokers", "1", {}),
+        "EndTxnGroupRequest": m.EndTxnGroupRequest("g", "o", 1, (), False),
+        "AlterReassignmentsRequest": m.AlterReassignmentsRequest((), 0),
+        "ElectLeadersRequest": m.ElectLeadersRequest((), timeout_ms=0),
+        "DiskOnlineRequest": sample(m.DiskOnlineRequest, 0),
+        "AlterAclsRequest": m.AlterAclsRequest(),
+        "AlterQuotasRequest": m.AlterQuotasRequest(m.QuotaEntity("u"), {}),
+    }
+    if name in given:
+        return given[name]
+    has_no_fields = not cls.__dataclass_fields__
+    return cls() if has_no_fields else sample(cls, 0)  # type: ignore[no-any-return]
+
+
+async def ask(client: AsyncClient, request: m.Message) -> set[int]:
+    try:
+        answer, _ = await client.call_node(BrokerId(1), request, timeout_s=10)
+    except ApiError as error:
+        return {int(error.code)}
+    return codes_in(answer)
+
+
+async def test_every_rpc_request_by_one_who_may_and_one_who_may_not(cluster: LoopbackCluster) -> None:
+    async with rpc(cluster, "root") as root, rpc(cluster, "nobody") as nobody:
+        await root.create_topics([m.NewTopic("t", 1, 2)])
+        await root.metadata(())
+        await nobody.metadata(())
+        nodes_only = {name for name, row in RPC.items() if row and row[0].operation is Operation.CLUSTER_ACTION}
+        for name, row in sorted(RPC.items()):
+            if name == "ReplicaFetchWake" or not hasattr(m, name):
+                continue  # one way: nobody hears what it is answered; or not there (yet)
+            request = request_of(name)
+            refused = await ask(nobody, request)
+            if row == FREE:
+                assert not refused & REFUSED, name
+            elif name == "DescribeReplicasRequest":
+                answer = (await nobody.call_node(BrokerId(1), request, timeout_s=10))[0]
+                assert isinstance(answer, m.DescribeReplicasResponse)
+                assert answer.replicas == ()
+            elif name == "ListGroupsRequest":
+                listed = (await nobody.call_node(BrokerId(1), request, timeout_s=10))[0]
+                assert isinstance(listed, m.ListGroupsResponse)
+                assert listed.groups == ()
+            else:
+                assert refused & REFUSED, (name, refused)
+            if name not in nodes_only and name != "DeleteTopicsRequest":
+                assert not await ask(root, request) & REFUSED, name
+
+
+async def test_three_principals_with_different_rights(cluster: LoopbackCluster) -> None:
+    """One writes, one reads, one may nothing; the command line says who; refusals are final, and nothing is lost."""
+    async with rpc(cluster, "root") as root:
+        await root.create_topics([m.NewTopic("t", 2, 2), m.NewTopic("secret", 1, 2)])
+    added = await admin(cluster, "acls", "add", "--producer", "--topic", "t", "--allow-principal", "User:ann")
+    assert {row["operation"] for row in added["added"]} == {"WRITE", "DESCRIBE", "CREATE"}
+    await admin(
+        cluster, "acls", "add", "--consumer", "--topic", "t", "--group", "app-", "--pattern", "prefixed",
+        "--allow-principal", "User:bob",
+    )  # fmt: skip
+    await until(everywhere(cluster, "ann", Operation.WRITE, "t"))
+    await until(everywhere(cluster, "bob", Operation.READ, "t-and-more"))
+    async with rpc(cluster, "ann") as client, Producer(client) as producer:
+        for number in range(20):
+            await (await producer.send("t", None, b"%d" % number, partition=number % 2))
+        with pytest.raises(KafkaliteError):
+            await (await producer.send("secret", None, b"x", partition=0))
+    async with rpc(cluster, "bob") as client:
+        consumer = Consumer(client)
+        consumer.assign({TopicPartition("t", 0): "earliest", TopicPartition("t", 1): "earliest"})
+        seen = set()
+        while len(seen) < 20:
+            seen |= {record.value for record in await consumer.poll(timeout_s=10)}
+        assert seen == {b"%d" % number for number in range(20)}
+        consumer.close()
+        everything = await client.metadata()
+        assert [topic.topic for topic in everything.topics if not topic.topic.startswith("__")] == ["t"]
+        with pytest.raises(KafkaliteError):
+            async with Producer(client, delivery_timeout_ms=3_000, max_block_ms=3_000) as producer:
+                await (await producer.send("t", None, b"no", partition=0))
+    async with rpc(cluster, "carol") as client:
+        assert (await client.metadata()).topics == ()
+        (created,) = await client.create_topics([m.NewTopic("mine", 1, 1)])
+        assert created.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    listed = await admin(cluster, "acls", "list", "--topic", "t", "--pattern", "match")
+    assert sorted({row["principal"] for row in listed["acls"]}) == ["User:ann", "User:bob"]
+    removed = await admin(cluster, "acls", "remove", "--topic", "t", "--yes")
+    assert len(removed["removed"]) == 3
+    await until(lambda: not everywhere(cluster, "ann", Operation.WRITE, "t")())
+    told = "".join(metrics_of(cluster, broker_id) for broker_id in cluster.nodes)
+    assert 'authorization_denied_total{operation="DESCRIBE",resource="TOPIC"}' in told
+
+
+async def test_groups_of_the_native_protocol(cluster: LoopbackCluster) -> None:
+    """A group's rights, its offsets topic by topic; a list shows what may be described."""
+    async with rpc(cluster, "root") as root:
+        await root.create_topics([m.NewTopic("t", 1, 2), m.NewTopic("secret", 1, 2)])
+        for rights in (("--group", "app"), ("--topic", "t")):
+            await admin(cluster, "acls", "add", *rights, "--allow-principal", "User:bob", "--operation", "read")
+        await until(everywhere(cluster, "bob", Operation.READ, "t"))
+        find = m.FindCoordinatorRequest("app", is_consumer_group=True)
+        async with rpc(cluster, "bob") as bob, rpc(cluster, "carol") as carol:
+            for client in (root, bob, carol):
+                await client.metadata(())
+            with pytest.raises(ApiError) as refused:
+                await carol.call_node(BrokerId(1), find, timeout_s=10)
+            assert refused.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
+            nodes: list[BrokerId] = []
+
+            async def found() -> bool:
+                answer, _ = await bob.call_node(BrokerId(1), find, timeout_s=10)
+                assert isinstance(answer, m.FindCoordinatorResponse)
+                nodes[:] = [answer.node_id]
+                return answer.error == 0
+
+            await until(found)
+            offsets = tuple(m.GroupOffset(topic, 0, Offset(0)) for topic in ("t", "secret"))
+
+            async def commit(client: AsyncClient, **more: Any) -> m.CommitOffsetsResponse:
+                request = m.CommitOffsetsRequest("app", offsets, **more)
+                answer, _ = await client.call_node(nodes[0], request, timeout_s=10)
+                assert isinstance(answer, m.CommitOffsetsResponse)
+                return answer
+
+            async def taken() -> bool:
+                told = await commit(bob)
+                left = [each for each in told.partitions if each.topic == "t"]
+                return not told.error and not left and [each.error for each in told.partitions] == [29]
+
+            await until(taken)
+            assert not (await commit(root)).partitions
+            with pytest.raises(ApiError):  # to forget them takes the right to delete the group
+                await commit(bob, deletions=(("t", 0),))
+            with pytest.raises(ApiError):
+                await commit(carol)
+            described, _ = await bob.call_node(nodes[0], m.DescribeGroupRequest("app"), timeout_s=10)
+            assert isinstance(described, m.DescribeGroupResponse)
+            assert [each.topic for each in described.offsets] == ["t"]
+            for client, names in ((bob, ["app"]), (carol, [])):
+                listed, _ = await client.call_node(nodes[0], m.ListGroupsRequest(), timeout_s=10)
+                assert isinstance(listed, m.ListGroupsResponse)
+                assert [each.group for each in listed.groups] == names
+
+
+def metrics_of(cluster: LoopbackCluster, broker_id: int) -> str:
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(NodeCollector(cluster.nodes[broker_id]))
+    return prometheus_client.generate_latest(registry).decode()
+
+
+async def test_the_kafka_listener_and_its_group_coordinator(cluster: LoopbackCluster) -> None:
+    """ACLs made on the wire, by a super user; another node obeys them; a denial beats a permission."""
+    clients = {}
+    for who in ("root", "bob"):
+        endpoint = cluster.nodes[1 if who == "root" else 2].endpoints["kafka"]
+        clients[who] = await _Named(f"as-{who}").at(endpoint.host, endpoint.port)
+    root, bob = clients["root"], clients["bob"]
+    request = wire.CreateTopicsRequest
+    await root.ask(request([request.CreatableTopic("t", 1, 2)], 10_000), 7)
+    creations = wire.CreateAclsRequest
+    made = await root.ask(
+        creations(
+            [
+                creations.AclCreation(2, "t", 3, "User:bob", "*", int(Operation.READ), 3),
+                creations.AclCreation(3, "g", 4, "User:*", "127.0.0.1", int(Operation.ALL), 3),
+                creations.AclCreation(4, "not-the-cluster", 3, "User:bob", "*", int(Operation.ALTER), 3),
+                creations.AclCreation(2, "t", 9, "User:bob", "*", int(Operation.READ), 3),
+                creations.AclCreation(2, "", 3, "User:bob", "*", int(Operation.READ), 3),
+            ]
+        ),
+        3,
+    )
+    assert [each.error_code for each in made.results] == [0, 0, 42, 42, 42]
+    refused = await bob.ask(creations([creations.AclCreation(2, "t", 3, "User:bob", "*", 2, 3)]), 3)
+    assert [each.error_code for each in refused.results] == [31]
+    await until(everywhere(cluster, "bob", Operation.READ, "t"))
+    find = wire.FindCoordinatorRequest(key_type=0, coordinator_keys=["g1", "other"])
+    answer = await bob.ask(find, 4)
+    assert [each.error_code for each in answer.coordinators if each.key == "other"] == [30]
+    for version in range(4):
+        described = await root.ask(wire.DescribeAclsRequest(1, None, 1, None, None, 1, 1), version)
+        shown = [
+            (each.resource_type, each.resource_name, each.pattern_type, len(each.acls)) for each in described.resources
+        ]
+        assert shown == ([(2, "t", 3, 1)] + ([(3, "g", 4, 1)] if version else []))
+    deny = creations.AclCreation(2, "*", 3, "User:bob", "127.0.0.1", int(Operation.READ), 2)
+    await root.ask(creations([deny]), 3)
+    await until(lambda: not everywhere(cluster, "bob", Operation.READ, "t")())
+    deletions = wire.DeleteAclsRequest
+    gone = await root.ask(deletions([deletions.DeleteAclsFilter(1, None, 1, "User:bob", None, 1, 1)]), 3)
+    [result] = gone.filter_results
+    assert sorted((each.resource_name, each.permission_type) for each in result.matching_acls) == [("*", 2), ("t", 3)]
+    unknown = await root.ask(deletions([deletions.DeleteAclsFilter(99, None, 1, None, None, 1, 1)]), 3)
+    assert unknown.filter_results[0].error_code == 42
+    assert (await root.ask(wire.DescribeAclsRequest(99, None, 1, None, None, 1, 1), 3)).error_code == 42
+    for each in clients.values():
+        each.close()
+
+
+class _Named(Client):
+    """A client by hand, under a client id."""
+
+    def __init__(self, client_id: str) -> None:
+        super().__init__()
+        self._client_id = client_id
+
+    async def at(self, host: str, port: int) -> _Named:
+        await self.connect(host, port)
+        return self
+
+    def frame(self, message: Any, version: int) -> bytes:
+        plain = super().frame(message, version)
+        name = self._client_id.encode()
+        # length, key, version, correlation id; then the client id ("test")
+        body = plain[4:12] + len(name).to_bytes(2) + name + plain[18:]
+        return len(body).to_bytes(4) + body
+
+
+async def test_rules_stand_while_zookeeper_is_away_and_rubbish_opens_nothing(cluster: LoopbackCluster) -> None:
+    async with rpc(cluster, "root") as root, rpc(cluster, "ann") as ann:
+        await root.create_topics([m.NewTopic("t", 1, 2)])
+        allow = m.AclBinding(2, "t", 3, "User:ann", "*", int(Operation.DESCRIBE), 3)
+        assert (await root.order(m.AlterAclsRequest((allow,)), m.AlterAclsResponse)).error == 0
+        await until(everywhere(cluster, "ann", Operation.DESCRIBE, "t"))
+        await ann.metadata(())
+        for host in cluster.zookeeper.hosts():
+            cluster.zookeeper.block(host)
+        assert not await ask(ann, m.MetadataRequest(("t",))) & REFUSED
+        assert await ask(ann, m.MetadataRequest(("u",))) & REFUSED
+        for host in ("host-1", "host-2"):
+            cluster.zookeeper.unblock(host)
+        cluster.zookeeper.poke(
+            SetData("/kafka-acl/Topic/t", b"{}"), Create("/kafka-acl-changes/acl_changes_", b"TOPIC:t", sequential=True)
+        )
+        await until(lambda: not everywhere(cluster, "ann", Operation.DESCRIBE, "t")())
+        told = await root.health()
+        for answer in told.values():
+            assert isinstance(answer, m.HealthResponse)
+            assert "/kafka-acl/Topic/t" in [problem.subject for problem in answer.problems]
+        # What cannot be read is not overwritten: a person has to look.
+        assert (await root.order(m.AlterAclsRequest((allow,)), m.AlterAclsResponse)).error == -1
+
+
+async def test_a_node_knows_the_rules_before_it_listens(cluster: LoopbackCluster) -> None:
+    await cluster.stop(2)
+    async with rpc(cluster, "root") as root:
+        binding = m.AclBinding(2, "t", 4, "User:ann", "*", int(Operation.DESCRIBE), 3)
+        assert (await root.order(m.AlterAclsRequest((binding,)), m.AlterAclsResponse)).error == 0
+    cluster._launch(2)
+    node = cluster.nodes[2]
+    # As soon as its port is open it knows.
+    await until(lambda: "rpc" in node.endpoints)
+    authorizer = node.rights.access.authorizer
+    assert authorizer is not None
+    pattern = Pattern(ResourceType.TOPIC, "t", PatternType.PREFIXED)
+    entry = Entry("User:ann", "*", Operation.DESCRIBE, Permission.ALLOW)
+    assert [(each.pattern, each.entry) for each in node.rights.describe_acls(Filter())] == [(pattern, entry)]
+    await cluster._wait_ready(2)
+
+
+async def test_quotas_of_the_native_protocol(cluster: LoopbackCluster) -> None:
+    """Set by the command line, in Kafka's znodes, obeyed by every node: the answer first, then silence."""
+    async with rpc(cluster, "root") as root:
+        await root.create_topics([m.NewTopic("t", 1, 2)])
+        await admin(cluster, "quotas", "set", "producer_byte_rate=1000", "--user", "ro ot", "--client-id-default")
+        await admin(cluster, "quotas", "set", "producer_byte_rate=100", "consumer_byte_rate=50", "--user", "root")
+        listed = await admin(cluster, "quotas", "list")
+        assert listed["quotas"] == [
+            {"user": "ro ot", "client_id": "<default>", "quota": "producer_byte_rate", "limit": 1000.0},
+            {"user": "root", "client_id": "", "quota": "consumer_byte_rate", "limit": 50.0},
+            {"user": "root", "client_id": "", "quota": "producer_byte_rate", "limit": 100.0},
+        ]
+        written = cluster.zookeeper.peek("/config/users/root")
+        assert written is not None
+        limits = {"consumer_byte_rate": "50", "producer_byte_rate": "100"}
+        assert json.loads(written[0]) == {"version": 1, "config": limits}
+        assert cluster.zookeeper.peek("/config/users/ro%20ot/clients/<default>") is not None
+        await until(lambda: all(len(node.rights.quotas.entities()) == 2 for node in cluster.nodes.values()))
+        builder = RecordBatchBuilder()
+        builder.append(None, b"x" * 900, (), 1)
+        records = bytes(builder.build())
+        produce = m.ProduceRequest(1, 5000, (m.ProducePartition("t", 0, len(records)),))
+        leader = (await root.metadata(["t"])).topics[0].partitions[0].leader
+        waits = []
+        for _ in range(2):
+            answer, _ = await root.call_node(leader, produce, [bytearray(records)], timeout_s=30)
+            assert isinstance(answer, m.ProduceResponse)
+            assert answer.partitions[0].error == 0
+            waits.append(answer.throttle_ms)
+            if answer.throttle_ms:
+                break
+        assert waits[-1] > 0
+        node = cluster.nodes[leader]
+        [muted] = [each for each in node.rpc.connections.values() if each._muted_until]
+        assert muted.peer.client_id == "as-root"
+        # The node's other connections, and the same user's, are served meanwhile.
+        await admin(cluster, "quotas", "delete", "producer_byte_rate", "consumer_byte_rate", "--user", "root")
+        muted._muted_until = 0.0
+    await until(lambda: all(len(node.rights.quotas.entities()) == 1 for node in cluster.nodes.values()))

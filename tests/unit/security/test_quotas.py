@@ -1,0 +1,155 @@
+"""Whose limit counts, how long to wait, and what is forgotten."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.security import quotas as quotas_module
+from kafkalite.security.connection_limits import ConnectionLimits, parse_overrides
+from kafkalite.security.quotas import DEFAULT, Entity, Kind, Quotas, Rate, limit_text, parse_limit
+
+PRODUCE = Kind.PRODUCE
+#: Kafka's order, the most specific first.
+PRECEDENCE = [
+    Entity("u", "c"),
+    Entity("u", DEFAULT),
+    Entity("u", None),
+    Entity(DEFAULT, "c"),
+    Entity(DEFAULT, DEFAULT),
+    Entity(DEFAULT, None),
+    Entity(None, "c"),
+    Entity(None, DEFAULT),
+]
+
+
+def test_the_most_specific_limit_counts() -> None:
+    for chosen in product([False, True], repeat=len(PRECEDENCE)):
+        check_precedence(chosen)
+
+
+def check_precedence(chosen: tuple[bool, ...]) -> None:
+    quotas = Quotas()
+    for number, (entity, is_set) in enumerate(zip(PRECEDENCE, chosen)):
+        if is_set:
+            quotas.put(entity, {PRODUCE: number + 1})
+    expected = next((float(number + 1) for number, is_set in enumerate(chosen) if is_set), None)
+    assert quotas.limit(PRODUCE, "u", "c") == expected
+    assert quotas.limit(Kind.FETCH, "u", "c") is None
+    assert quotas.is_active == any(chosen)
+
+
+def test_who_shares_a_rate() -> None:
+    """A user's clients share his limit; a default for users is one limit for each of them."""
+    quotas = Quotas()
+    quotas.put(Entity(DEFAULT, None), {PRODUCE: 100.0})
+    assert quotas.count(PRODUCE, "u", "c1", 1000, 0) == 0
+    assert quotas.count(PRODUCE, "u", "c2", 1000, 0) > 0
+    assert quotas.count(PRODUCE, "v", "c1", 1000, 0) == 0
+    quotas.put(Entity(DEFAULT, DEFAULT), {PRODUCE: 100.0})
+    assert quotas.count(PRODUCE, "w", "c1", 1000, 0) == 0
+    assert quotas.count(PRODUCE, "w", "c2", 1000, 0) == 0
+
+
+def test_the_wait_is_kafkas() -> None:
+    """O = 2000 B over W = 10 s is 200 B/s; (O - T) / T * W = (200 - 100) / 100 * 10 s."""
+    quotas = Quotas(windows=11, window_s=1)
+    quotas.put(Entity("u", None), {PRODUCE: 100.0})
+    assert quotas.count(PRODUCE, "u", "", 2000, 5_000) == 10_000
+    assert quotas.count(PRODUCE, "u", "", 0, 5_000) == 10_000
+    # A burst counts until its window is gone: ten full ones and the one under way.
+    assert quotas.count(PRODUCE, "u", "", 0, 15_999) == 9_001
+    assert quotas.count(PRODUCE, "u", "", 0, 16_000) == 0
+    assert quotas.most_at_once(PRODUCE, "u", "") == 1000
+
+
+def test_a_request_quota_makes_nobody_wait_more_than_a_window() -> None:
+    quotas = Quotas(windows=11, window_s=2)
+    quotas.put(Entity("u", None), {Kind.REQUEST: 1.0})
+    assert quotas.count(Kind.REQUEST, "u", "c", 1e9, 0) == 2000
+    assert quotas.limits_requests
+
+
+@given(st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 10_000)), max_size=40), st.integers(2, 12))
+def test_a_rate_counts_what_is_in_its_windows_and_nothing_else(steps: list[tuple[int, int]], windows: int) -> None:
+    rate = Rate(windows, 1_000)
+    samples: list[list[float]] = []
+    now = 0
+    for wait, amount in steps:
+        now += wait
+        rate.add(amount, now)
+        if not samples or now - samples[-1][0] >= 1_000:
+            samples.append([now, 0.0])
+        samples[-1][1] += amount
+        live = [each for each in samples if now - each[0] < windows * 1_000]
+        elapsed = now - live[0][0]
+        span = elapsed + max(0, windows - 1 - elapsed // 1_000) * 1_000
+        assert rate.per_second(now) == pytest.approx(sum(each[1] for each in live) * 1_000 / span)
+        assert len(rate._samples) <= windows
+    assert rate.per_second(now + windows * 1_000) == 0
+
+
+def test_what_was_not_given_is_taken_back() -> None:
+    quotas = Quotas()
+    quotas.put(Entity("u", None), {Kind.FETCH: 100.0})
+    assert quotas.count(Kind.FETCH, "u", "", 5000, 0) > 0
+    quotas.take_back(Kind.FETCH, "u", "", 5000, 0)
+    assert quotas.count(Kind.FETCH, "u", "", 1000, 0) == 0
+    quotas.take_back(Kind.FETCH, "nobody", "", 1, 0)
+
+
+def test_rates_are_bounded_and_idle_ones_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas_module, "MAX_SENSORS", 5)
+    quotas = Quotas()
+    quotas.put(Entity(None, DEFAULT), {PRODUCE: 10.0})
+    for number in range(20):
+        quotas.count(PRODUCE, "u", f"c{number}", 1000, number)
+        assert quotas.sensors <= 5
+    quotas.count(PRODUCE, "u", "later", 1, quotas_module.SENSOR_LIFE_MS + 18)
+    assert quotas.sensors == 2  # the newest of before, and this one
+    quotas.put(Entity(None, DEFAULT), {})
+    assert (quotas.sensors, quotas.is_active) == (0, False)
+
+
+def test_choices_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas_module, "_MAX_CHOICES", 4)
+    quotas = Quotas()
+    quotas.put(Entity("u1", None), {PRODUCE: 10.0})
+    for number in range(20):
+        assert (quotas.limit(PRODUCE, f"u{number}", "") is None) == (number != 1)
+        assert len(quotas._choices) <= 4
+
+
+def test_limits_as_text() -> None:
+    assert parse_limit("producer_byte_rate", "1048576") == 1048576
+    assert parse_limit("producer_byte_rate", "1024.0") == 1024
+    assert parse_limit("request_percentage", "12.5") == 12.5
+    for key, text in (
+        ("producer_byte_rate", "1.5"), ("producer_byte_rate", "0"), ("consumer_byte_rate", "-1"),
+        ("request_percentage", "nan"), ("request_percentage", "inf"), ("request_percentage", "much"),
+        ("controller_mutation_rate", "1"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=r"."):
+            parse_limit(key, text)
+    assert limit_text("producer_byte_rate", 1024.0) == "1024"
+    assert limit_text("request_percentage", 12.5) == "12.5"
+
+
+def test_connections_per_address() -> None:
+    limits = ConnectionLimits(2, parse_overrides("10.0.0.1:3, [::1]:0"))
+    assert [limits.opened("10.0.0.1") for _ in range(4)] == [True, True, True, False]
+    assert [limits.opened("10.0.0.2") for _ in range(3)] == [True, True, False]
+    assert not limits.opened("::1")
+    limits.closed("10.0.0.2")
+    assert limits.opened("10.0.0.2")
+    for _ in range(2):
+        limits.closed("10.0.0.2")
+    for _ in range(3):
+        limits.closed("10.0.0.1")
+    assert limits._counts == {}
+    for text in ("a", "a:", ":1", "a:-1", "a:x"):
+        with pytest.raises(ValueError, match="HOST:COUNT"):
+            parse_overrides(text)

@@ -1,0 +1,58 @@
+"""No request without a rule: whoever adds an API or an RPC message adds its row, and says where its names are."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.kafka import wire
+from kafkalite.kafka.apis import OFFERED
+from kafkalite.kafka.guard import _checks
+from kafkalite.node import rpc_guard
+from kafkalite.rpc.messages import HelloRequest, MetadataRequest, by_kind
+from kafkalite.security.acl import OPERATIONS, ResourceType
+from kafkalite.security.requirements import KAFKA, REFUSALS, RPC, Need, Scope
+
+#: Requests of the RPC protocol; the hello has no handler.
+REQUESTS = {cls.__name__: cls for kind, cls in by_kind.items() if kind % 2 == 0 and cls is not HelloRequest}
+
+
+def test_every_kafka_api_has_a_row() -> None:
+    assert sorted(OFFERED.keys() - KAFKA.keys()) == []
+
+
+def test_every_rpc_request_has_a_row() -> None:
+    assert sorted(REQUESTS.keys() - RPC.keys()) == []
+
+
+@pytest.mark.parametrize("row", [*KAFKA.values(), *RPC.values()], ids=[*KAFKA, *RPC])
+def test_rows_ask_for_operations_that_can_be_given(row: tuple[Need, ...]) -> None:
+    for need in row:
+        assert need.operation in OPERATIONS[need.resource_type]
+        assert need.resource_type in REFUSALS
+        assert need.or_cluster is None or need.or_cluster in OPERATIONS[ResourceType.CLUSTER]
+
+
+@pytest.mark.parametrize("api", sorted(OFFERED))
+def test_the_names_of_every_row_can_be_found(api: str) -> None:
+    checks = _checks(api)
+    assert checks is not None
+    low, high = OFFERED[api]
+    assert len(checks) >= len([need for need in KAFKA[api] if need.scope is not Scope.HIDE]) - (api == "Metadata")
+    for version in range(low, high + 1):
+        message = getattr(wire, api + "Request")()
+        for check in checks:
+            if version in check.need.versions:
+                names = list(check.names(None, message, version))  # type: ignore[arg-type]  # no names, no services
+                is_one = check.need.resource_type is ResourceType.CLUSTER or names
+                assert check.need.scope is Scope.EACH or is_one or api in ("Produce", "InitProducerId")
+
+
+@pytest.mark.parametrize("name", sorted(RPC.keys() & REQUESTS.keys()))
+def test_the_names_of_every_rpc_row_can_be_found(name: str) -> None:
+    cls = REQUESTS[name]
+    for need in RPC[name]:
+        if need.scope is Scope.WHOLE:
+            assert (cls, need.resource_type) in rpc_guard._WHOLE or need.resource_type is ResourceType.CLUSTER
+        elif need.scope is Scope.EACH:
+            assert cls in rpc_guard._SPLITS or cls is MetadataRequest
+            assert need in RPC[name][-1:] or cls is MetadataRequest

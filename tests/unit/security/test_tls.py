@@ -1,0 +1,243 @@
+"""TLS listeners on real sockets, on asyncio and on uvloop: who is let in, who is not, and what it costs the others."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+from structlog.testing import capture_logs
+
+from kafkalite.env import handshakes
+from kafkalite.env.handshakes import TlsListener
+from kafkalite.env.real import RealNetwork
+from kafkalite.errors import ConfigError
+from kafkalite.security.tls import ClientTls, ServerTls, TlsFiles, own_name, peer_name
+from kafkalite.testing.certificates import Authority
+
+LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def node(authority: Authority) -> TlsFiles:
+    return TlsFiles(authority.issue("node", subject="/C=DE/O=example/CN=node"), authority.truststore)
+
+
+@pytest.fixture(params=LOOPS, ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Any], Any]]:
+    with asyncio.Runner(loop_factory=request.param) as runner:
+        yield runner.run
+
+
+class Echo:
+    """A TLS listener that tells who is there, then echoes."""
+
+    def __init__(self, tls: ServerTls) -> None:
+        self.fatal: list[BaseException] = []
+        self.network = RealNetwork(self.fatal.append)
+        self._tls = tls
+
+    async def __aenter__(self) -> Echo:
+        listener = await self.network.listen("127.0.0.1", 0, self._serve, self._tls)
+        assert isinstance(listener, TlsListener)
+        self.listener = listener
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.listener.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not self.fatal
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(peer_name(writer.get_extra_info("ssl_object")).encode() + b"\n")
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+
+    async def ask(self, tls: ClientTls | None, host: str = "127.0.0.1", size: int = 100_000) -> str:
+        """Who the listener says we are. Raises OSError, EOFError."""
+        reader, writer = await self.network.dial(host, self.listener.port, tls)
+        try:
+            writer.write(b"x" * size)
+            name = await reader.readexactly(1)
+            while not name.endswith(b"\n"):
+                name += await reader.readexactly(1)
+            assert await reader.readexactly(size) == b"x" * size
+            return name.decode().strip()
+        finally:
+            writer.transport.abort()
+
+
+def test_one_way_and_mutual(authority: Authority, node: TlsFiles, run: Callable[[Any], Any]) -> None:
+    alice = authority.issue("alice", subject="/O=example/CN=alice")
+    trusting = TlsFiles(truststore=authority.truststore)
+    known = TlsFiles(alice, authority.truststore)
+
+    async def go() -> None:
+        async with Echo(ServerTls(node)) as echo:
+            assert await echo.ask(ClientTls(trusting)) == ""
+            assert await echo.ask(ClientTls(known)) == ""
+        async with Echo(ServerTls(node, "requested")) as echo:
+            assert await echo.ask(ClientTls(trusting)) == ""
+            assert await echo.ask(ClientTls(known)) == "CN=alice,O=example"
+        async with Echo(ServerTls(node, "required")) as echo:
+            assert await echo.ask(ClientTls(known)) == "CN=alice,O=example"
+            with capture_logs() as lines, pytest.raises((OSError, EOFError)):
+                await echo.ask(ClientTls(trusting))
+            assert [line["reason"] for line in lines] == ["peer did not return a certificate"]
+
+    run(go())
+
+
+def test_who_is_refused(tmp_path: Path, authority: Authority, node: TlsFiles, run: Callable[[Any], Any]) -> None:
+    """Wrong authority, expired, a name of another host, plain text: the listener tells once, and serves the others."""
+    others = Authority(tmp_path / "other", "another authority")
+    good = ClientTls(TlsFiles(authority.issue("good"), authority.truststore))
+    strangers = {
+        "stranger": TlsFiles(others.issue("stranger"), authority.truststore),
+        "expired": TlsFiles(authority.issue("expired", is_expired=True), authority.truststore),
+    }
+
+    async def go() -> None:
+        async with Echo(ServerTls(node, "required")) as echo:
+            for name, files in strangers.items():
+                with capture_logs() as lines:
+                    for _ in range(3):
+                        with pytest.raises((OSError, EOFError)):
+                            await echo.ask(ClientTls(files))
+                assert len(lines) == 1, lines
+                assert ("expired" in lines[0]["reason"]) == (name == "expired")
+            with capture_logs() as lines, pytest.raises((OSError, EOFError)):
+                await echo.ask(None)
+            assert len(lines) == 1
+            assert await echo.ask(good) == "CN=good"
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await echo.ask(ClientTls(TlsFiles(truststore=others.truststore)))
+        elsewhere = TlsFiles(authority.issue("elsewhere", hosts=("DNS:elsewhere.example",)), authority.truststore)
+        async with Echo(ServerTls(elsewhere)) as echo:
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await echo.ask(good)
+            assert await echo.ask(ClientTls(good.files, check_hostname=False)) == ""
+        async with Echo(ServerTls(strangers["expired"])) as echo:
+            with pytest.raises(ssl.SSLCertVerificationError, match="expired"):
+                await echo.ask(good)
+
+    run(go())
+
+
+def test_old_protocols_are_not_spoken(authority: Authority, node: TlsFiles) -> None:
+    assert ServerTls(node).context().minimum_version is ssl.TLSVersion.TLSv1_2
+    assert ClientTls(node).context().minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+def test_certificates_are_read_again(tmp_path: Path, authority: Authority, run: Callable[[Any], Any]) -> None:
+    """A new handshake takes the new ones; files that are no good leave the last good ones in force."""
+    keystore = tmp_path / "node.pem"
+
+    def replace(name: str) -> None:
+        keystore.write_bytes(Path(authority.issue(name)).read_bytes())
+
+    replace("first")
+    files = TlsFiles(str(keystore), authority.truststore)
+
+    async def go() -> None:
+        tls, dialling = ServerTls(files), ClientTls(TlsFiles(truststore=authority.truststore))
+        async with Echo(tls) as echo:
+
+            async def shown() -> str:
+                _, writer = await echo.network.dial("127.0.0.1", echo.listener.port, dialling)
+                name = peer_name(writer.get_extra_info("ssl_object"))
+                writer.transport.abort()
+                return name
+
+            assert await shown() == "CN=first"
+            replace("second-one")
+            assert await shown() == "CN=second-one"
+            with capture_logs() as lines:
+                keystore.write_bytes(b"half a certificate")
+                assert await shown() == "CN=second-one"
+                assert await shown() == "CN=second-one"
+            assert [line["event"] for line in lines] == ["tls.not_reloaded"]
+            replace("third-one")
+            assert await shown() == "CN=third-one"
+
+    run(go())
+
+
+@pytest.mark.parametrize("problem", ["missing", "no key", "wrong password"])
+def test_what_cannot_be_used_is_told_at_once(tmp_path: Path, authority: Authority, problem: str) -> None:
+    if problem == "missing":
+        files = TlsFiles(str(tmp_path / "none.pem"))
+    elif problem == "no key":
+        files = TlsFiles(authority.truststore)
+    else:
+        files = TlsFiles(authority.issue("sealed", password="correct horse"), key_password="wrong horse")
+    with pytest.raises(ConfigError, match="TLS: ") as refused:
+        ServerTls(files).context()
+    assert "horse" not in str(refused.value) + repr(files)
+
+
+def test_an_encrypted_key(authority: Authority) -> None:
+    keystore = authority.issue("locked", password="correct horse")
+    assert own_name(TlsFiles(keystore, authority.truststore, "correct horse")) == "CN=locked"
+
+
+def test_our_own_name(tmp_path: Path, authority: Authority, node: TlsFiles) -> None:
+    assert own_name(node) == "CN=node,O=example,C=DE"
+    other = Authority(tmp_path, "another authority")
+    with pytest.raises(ConfigError, match="does not verify"):
+        own_name(TlsFiles(node.keystore, other.truststore))
+
+
+def test_half_handshakes_cost_nobody_else(
+    monkeypatch: pytest.MonkeyPatch, authority: Authority, node: TlsFiles, run: Callable[[Any], Any]
+) -> None:
+    """Many connections that say nothing, or half a hello: there are only so many at once, the others are served, and the
+    log stays short."""
+    monkeypatch.setattr(handshakes, "MAX_HANDSHAKES", 20)
+
+    async def go() -> None:
+        async with Echo(ServerTls(node)) as echo:
+            silent = []
+            with capture_logs() as lines:
+                for number in range(300):
+                    silent.append(socket.create_connection(("127.0.0.1", echo.listener.port)))
+                    if number % 2:
+                        silent[-1].sendall(b"\x16\x03\x01\x02\x00\x01")
+                    if number % 50 == 49:
+                        assert await echo.ask(ClientTls(TlsFiles(truststore=authority.truststore)), size=10) == ""
+                assert 0 < echo.listener.handshakes <= 20
+            assert len(lines) == 1
+            for each in silent:
+                each.close()
+
+    run(go())
+
+
+def test_both_on_one_port_on_the_way(authority: Authority, node: TlsFiles, run: Callable[[Any], Any]) -> None:
+    """security.transition: who begins with TLS gets it, who does not goes without; who says nothing is closed."""
+
+    async def go() -> None:
+        async with Echo(ServerTls(node, takes_plain=True)) as echo:
+            assert await echo.ask(ClientTls(TlsFiles(truststore=authority.truststore))) == ""
+            assert await echo.ask(None) == ""
+            silent = [socket.create_connection(("127.0.0.1", echo.listener.port)) for _ in range(3)]
+            while echo.listener.handshakes < 3:
+                await asyncio.sleep(0.01)
+        for each in silent:
+            each.settimeout(20)
+            assert each.recv(1) == b""
+            each.close()
+
+    run(go())
