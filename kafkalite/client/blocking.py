@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import random
 import socket
+import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
@@ -70,6 +71,19 @@ READ_BYTES = 1024 * 1024
 MAX_FRAME_BYTES = 134_217_728
 #: One node's patience for a question that any node can answer.
 ANY_NODE_TIMEOUT_S = 5.0
+#: ... in the first round over all nodes; four times as long in each further one: a stopped process must not hold us up.
+ASK_NEXT_AFTER_S = 0.3
+#: A node that was late like that is asked last for so long.
+LATE_FOR_S = 5.0
+#: An answer that takes so long makes the client look whether the leader is still the same.
+PROBE_AFTER_S = 0.5
+#: Of that look, while the leader may answer any moment.
+PROBE_TIMEOUT_MS = 2_000
+#: A leader's first connection attempt; after a failed one, connect_timeout_ms.
+FIRST_DIAL_S = 1.0
+#: Where a record batch holds its producer id.
+_PRODUCER_ID = struct.Struct(">q")
+_PRODUCER_ID_AT = 43
 M = TypeVar("M", bound=Message)
 
 
@@ -158,12 +172,32 @@ class BlockingConnection:
             raise RpcDisconnected(f"{self.endpoint}: {error}") from None
         return self._next_id
 
-    def receive(self, request: type[Message], correlation_id: int, deadline: float) -> Answer:
-        """The next answer, which must be the one to `correlation_id`. Raises RpcError, ApiError."""
+    def receive(
+        self,
+        request: type[Message],
+        correlation_id: int,
+        deadline: float,
+        *,
+        wait_s: float = float("inf"),
+        on_silence: Callable[[], None] = lambda: None,
+    ) -> Answer:
+        """The next answer, which must be the one to `correlation_id`.
+
+        Args:
+            on_silence: called whenever nothing has come for `wait_s`; an RpcTimeout that it raises ends the waiting.
+        Raises:
+            RpcError, ApiError.
+        """
         try:
             while not self._ready:
-                self._socket.settimeout(max(0.001, deadline - time.monotonic()))
-                data = self._socket.recv(READ_BYTES)
+                self._socket.settimeout(max(0.001, min(wait_s, deadline - time.monotonic())))
+                try:
+                    data = self._socket.recv(READ_BYTES)
+                except TimeoutError:
+                    if time.monotonic() >= deadline:
+                        raise
+                    on_silence()
+                    continue
                 if not data:
                     raise RpcDisconnected(f"{self.endpoint}: the peer closed the connection")
                 self._ready = self._frames.feed(data)
@@ -180,7 +214,7 @@ class BlockingConnection:
         except ProtocolError as error:
             self.close()
             raise RpcDisconnected(f"{self.endpoint}: {error}") from None
-        except RpcDisconnected:
+        except (RpcDisconnected, RpcTimeout):
             self.close()
             raise
 
@@ -206,6 +240,10 @@ class BlockingClient:
         self._backoff = Backoff(self._random)
         self._connections: dict[Endpoint, BlockingConnection] = {}
         self._unreachable: set[Endpoint] = set()
+        #: Nodes that were late -> until when (monotonic seconds) they are asked last.
+        self._late: dict[Endpoint, float] = {}
+        #: Connections with an answer to come, which nothing else may be asked on meanwhile.
+        self._awaited: set[Endpoint] = set()
         self._rotation = self._random.randrange(1 << 16)
 
     def __enter__(self) -> Self:
@@ -250,15 +288,19 @@ class BlockingClient:
         deadline = self._deadline(timeout_ms or self.config.request_timeout_ms)
         error: KafkaliteError = RpcNotSent("no node is known")
         attempts = 0
+        patience_s = ASK_NEXT_AFTER_S
         while True:
-            for endpoint in self._endpoints():
-                until = min(deadline, time.monotonic() + ANY_NODE_TIMEOUT_S)
+            endpoints = self._endpoints()
+            for endpoint in endpoints:
+                until = min(deadline, time.monotonic() + (patience_s if len(endpoints) > 1 else ANY_NODE_TIMEOUT_S))
                 try:
                     answer, _ = self._connection_to(endpoint, until).call(message, (), until)
                     assert isinstance(answer, answer_class)
                     return answer
                 except RpcError as failure:
                     error = failure
+                    if isinstance(failure, RpcTimeout):
+                        self._late[endpoint] = time.monotonic() + LATE_FOR_S
                 except ApiError as refusal:
                     if not is_retriable(refusal.code):
                         raise
@@ -266,6 +308,7 @@ class BlockingClient:
                 if time.monotonic() >= deadline:
                     raise error
             attempts += 1
+            patience_s = min(ANY_NODE_TIMEOUT_S, 4 * patience_s)
             self._pause(attempts, deadline, error)
 
     # --- leaders -----------------------------------------------------------------------------
@@ -284,7 +327,7 @@ class BlockingClient:
                     ListOffsetsPartition(key.topic, key.partition, wanted[key], self._epoch_of(key)) for key in keys
                 )
                 try:
-                    answer, _ = self._call_node(node, ListOffsetsRequest(entries, isolation), (), deadline)
+                    answer, _ = self._call_leader(node, ListOffsetsRequest(entries, isolation), keys, deadline)
                 except RpcError as error:
                     last = error
                     continue
@@ -319,7 +362,7 @@ class BlockingClient:
                 entry = FetchPartition(key.topic, key.partition, Offset(offset), max_bytes, self._epoch_of(key))
                 request = FetchRequest(max_wait_ms, 1, max_bytes, (entry,), isolation)
                 try:
-                    answer, body = self._call_node(node, request, (), deadline)
+                    answer, body = self._call_leader(node, request, [key], deadline, wait_s=max_wait_ms / 1000)
                 except RpcError as error:
                     return error
                 assert isinstance(answer, FetchResponse)
@@ -359,7 +402,7 @@ class BlockingClient:
 
         def attempt() -> KafkaliteError | None:
             last: KafkaliteError | None = None
-            sent: list[tuple[BlockingConnection, int, list[TopicPartition]]] = []
+            sent: list[tuple[BlockingConnection, int, list[TopicPartition], BrokerId]] = []
             until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
             for node, keys in self._by_leader(sorted(batches.keys() - done.keys())).items():
                 entries = tuple(ProducePartition(key.topic, key.partition, len(batches[key])) for key in keys)
@@ -367,16 +410,20 @@ class BlockingClient:
                 try:
                     connection = self._node(node, until)
                     number = connection.send(request, [batches[key] for key in keys], until)
-                    sent.append((connection, number, keys))
+                    sent.append((connection, number, keys, node))
                 except RpcError as error:
                     last = error
             failure: ApiError | None = None
-            for connection, number, keys in sent:
+            if acks != 0:
+                self._awaited = {connection.endpoint for connection, *_ in sent}
+            for connection, number, keys, node in sent:
                 if acks == 0:
                     done.update({key: ProducedPartition(key.topic, key.partition, 0, Offset(-1)) for key in keys})
                     continue
+                # What the broker cannot recognise is not sent twice before it must be.
+                leaves = all(_has_producer_id(batches[key]) for key in keys)
                 try:
-                    answer, _ = connection.receive(ProduceRequest, number, until)
+                    answer, _ = self._receive(connection, ProduceRequest, number, node, keys if leaves else (), until)
                 except RpcError as error:
                     last = error
                     continue
@@ -454,10 +501,53 @@ class BlockingClient:
         until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
         return self._node(node, until).call(message, body, until)
 
+    def _call_leader(
+        self, node: BrokerId, message: Message, keys: Sequence[TopicPartition], deadline: float, *, wait_s: float = 0.0
+    ) -> Answer:
+        """Ask the leader of `keys`, which may take `wait_s` when it is well; for what does no harm twice."""
+        until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
+        connection = self._node(node, until)
+        number = connection.send(message, (), until)
+        return self._receive(connection, type(message), number, node, keys, until, wait_s=wait_s)
+
+    def _receive(
+        self,
+        connection: BlockingConnection,
+        request: type[Message],
+        number: int,
+        node: BrokerId,
+        keys: Sequence[TopicPartition],
+        until: float,
+        *,
+        wait_s: float = 0.0,
+    ) -> Answer:
+        """A leader's answer; given up as soon as another node leads one of `keys`: its process may have been stopped."""
+
+        def look() -> None:
+            if not self._endpoints():
+                return
+            try:
+                self.metadata({key.topic for key in keys}, timeout_ms=min(left_ms(until), PROBE_TIMEOUT_MS))
+            except (RpcError, ApiError):
+                return
+            leaders = [self.view.leader(key) for key in keys]
+            if any(leader is not None and leader.broker_id != node for leader in leaders):
+                raise RpcTimeout(f"broker {node} has not answered, and does not lead any more")
+
+        self._awaited.add(connection.endpoint)
+        try:
+            if not keys:
+                return connection.receive(request, number, until)
+            return connection.receive(request, number, until, wait_s=wait_s + PROBE_AFTER_S, on_silence=look)
+        finally:
+            self._awaited.discard(connection.endpoint)
+
     def _node(self, node: BrokerId, deadline: float) -> BlockingConnection:
         endpoint = self.view.endpoint(node)
         if endpoint is None:
             raise RpcNotSent(f"broker {node}: address not known")
+        if endpoint not in self._unreachable:
+            deadline = min(deadline, time.monotonic() + FIRST_DIAL_S)
         connection = self._connection_to(endpoint, deadline)
         if connection.peer.node_id != node:
             connection.close()
@@ -490,7 +580,9 @@ class BlockingClient:
         # Each time another one first: a node that is cut off from the cluster may answer for ever from memory.
         self._rotation += 1
         start = self._rotation % len(known)
-        return sorted(known[start:] + known[:start], key=lambda endpoint: endpoint in self._unreachable)
+        now = time.monotonic()
+        asked = [endpoint for endpoint in known[start:] + known[:start] if endpoint not in self._awaited]
+        return sorted(asked, key=lambda endpoint: endpoint in self._unreachable or self._late.get(endpoint, now) > now)
 
     def _deadline(self, timeout_ms: int) -> float:
         return time.monotonic() + timeout_ms / 1000
@@ -504,6 +596,10 @@ class BlockingClient:
 
 def left_ms(deadline: float) -> int:
     return max(1, int((deadline - time.monotonic()) * 1000))
+
+
+def _has_producer_id(batch: bytes | memoryview) -> bool:
+    return len(batch) >= _PRODUCER_ID_AT + 8 and _PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] >= 0
 
 
 def _retriable_or_raise(number: int, key: TopicPartition) -> ApiError:

@@ -25,6 +25,10 @@ _log = structlog.get_logger(__name__)
 MAX_BACKLOG_BYTES = 8 * 1024 * 1024
 #: `send` waits while more than this is not delivered (Kafka's buffer.memory).
 BUFFER_BYTES = 32 * 1024 * 1024
+#: With more partitions than this waiting (a leader of thousands is gone), the sender looks through them less often
+#: than at every record: so long later for each of them, about three times what looking at one costs.
+MANY_PARTITIONS = 256
+PACE_PER_PARTITION_S = 5e-6
 
 
 class RecordMetadata(NamedTuple):
@@ -89,6 +93,8 @@ class Producer:
         self._requests: dict[BrokerId, dict[int, float]] = {}
         self._next_request = 0
         self._dialing: set[BrokerId] = set()
+        #: Leaders of what could be sent that we have no connection to.
+        self._unconnected: set[BrokerId] = set()
         self._seen_version = -1
         self._probed_at = 0.0
         self._closed = False
@@ -186,10 +192,11 @@ class Producer:
             if self._core.needs_producer_id and self._core.waiting_partitions():
                 await self._get_producer_id()
                 continue
+            self._unconnected.clear()
             dispatches, ready_at, no_leader = self._core.plan(now, self._leader_of, self._has_room)
             for dispatch in dispatches:
                 self._send(dispatch, now)
-            for node in sorted(self._wanted_nodes()):
+            for node in sorted(self._unconnected - self._dialing):
                 self._dial(node)
             probe_at = self._cut_silent_and_probe(now)
             if no_leader or self._client.metadata_is_old:
@@ -199,6 +206,8 @@ class Producer:
                 # No answer will wake us when the peer has taken its backlog.
                 ready_at = _sooner(ready_at, now + 0.01)
             wake_at = _sooner(_sooner(ready_at, next_expiry), probe_at)
+            if self._core.busy_partitions > MANY_PARTITIONS:
+                await asyncio.sleep(self._core.busy_partitions * PACE_PER_PARTITION_S)
             await self._sleep_until(wake_at)
 
     async def _sleep_until(self, wake_at: float | None) -> None:
@@ -235,16 +244,10 @@ class Producer:
         if len(self._requests.get(node, ())) >= self.settings.max_in_flight:
             return False
         connection = self._client.open_connection(node)
-        return connection is not None and connection.write_backlog < MAX_BACKLOG_BYTES
-
-    def _wanted_nodes(self) -> set[BrokerId]:
-        """Leaders of waiting partitions that we have no connection to."""
-        wanted = {self._leader_of(key) for key in self._core.waiting_partitions()}
-        return {
-            node
-            for node in wanted
-            if node is not None and node not in self._dialing and self._client.open_connection(node) is None
-        }
+        if connection is None:
+            self._unconnected.add(node)
+            return False
+        return connection.write_backlog < MAX_BACKLOG_BYTES
 
     def _dial(self, node: BrokerId) -> None:
         self._dialing.add(node)
@@ -286,11 +289,11 @@ class Producer:
             oldest = sent_at if oldest is None else min(oldest, sent_at)
         if oldest is None:
             return None
-        due = max(oldest, self._probed_at) + PROBE_AFTER_S
+        due = max(oldest + PROBE_AFTER_S, self._probed_at + PROBE_AFTER_S / 2)
         if now >= due:
             self._probed_at = now
             self._client.refresh_soon()
-            due = now + PROBE_AFTER_S
+            due = now + PROBE_AFTER_S / 2
         return due
 
     # --- one request -------------------------------------------------------------------------

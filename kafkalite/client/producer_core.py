@@ -158,6 +158,11 @@ class ProducerCore:
         self._flush_up_to = self._next_number - 1
 
     @property
+    def busy_partitions(self) -> int:
+        """How many partitions have unfinished batches: what `plan` has to look through."""
+        return len(self._busy)
+
+    @property
     def unfinished(self) -> bool:
         """Whether any record is not delivered or failed yet."""
         return bool(self._busy)
@@ -202,6 +207,7 @@ class ProducerCore:
         sizes: dict[BrokerId, int] = {}
         wake: float | None = None
         no_leader = False
+        room: dict[BrokerId, bool] = {}
         if self.needs_producer_id:
             return [], None, False
         for partition in self._busy.values():
@@ -217,7 +223,13 @@ class ProducerCore:
             if node is None:
                 no_leader = True
                 continue
-            if any(batch.node != node for batch in partition.in_flight) or not has_room(node):
+            if partition.in_flight and any(batch.node != node for batch in partition.in_flight):
+                continue
+            # Asked once per node: thousands of partitions may wait for one.
+            has = room.get(node)
+            if has is None:
+                has = room[node] = has_room(node)
+            if not has:
                 continue
             batch = partition.queue[0]
             size = sizes.get(node, 0) + batch.size_bytes
@@ -244,17 +256,18 @@ class ProducerCore:
     def _ready_at(self, partition: _Partition, now: float) -> float | None:
         """When the partition's first batch may be sent; None: not before something under way ends."""
         batch = partition.queue[0]
-        if len(partition.in_flight) >= self.settings.max_in_flight:
+        if not partition.in_flight:
+            if batch.attempts:
+                return batch.retry_at
+        elif len(partition.in_flight) >= self.settings.max_in_flight or partition.needs_new_epoch:
             return None
-        if partition.needs_new_epoch and partition.in_flight:
-            return None
-        if batch.attempts:
+        elif batch.attempts:
             # Sent again alone: only the oldest unfinished batch of the partition.
             if any(other.number < batch.number for other in partition.in_flight):
                 return None
             return batch.retry_at
         # While an older batch is on its second way, newer ones would only meet the gap that it left.
-        if self.settings.idempotent and any(other.attempts > 1 for other in partition.in_flight):
+        elif self.settings.idempotent and any(other.attempts > 1 for other in partition.in_flight):
             return None
         if len(partition.queue) > 1 or batch.number <= self._flush_up_to or self._closing:
             return now

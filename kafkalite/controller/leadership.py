@@ -419,6 +419,8 @@ class Leadership:
     def _finish(self, phases: FailoverPhases) -> None:
         """All commands of a failover are queued; note when they are answered."""
         phases.sent_ms = self._since(phases)
+        if phases.kind == "broker":
+            self.liveness.strained(phases.partitions)
 
         def acked() -> None:
             phases.acked_ms = self._since(phases)

@@ -34,6 +34,11 @@ PROBATION_S = 1.0
 FORGET_S = 300.0
 #: No answer is waited for less than this.
 MIN_WAIT_S = 0.05
+#: Who has just been given the partitions of a dead broker is busy with them, and answers late: taking those away
+#: again, from a node that is well, would leave them below min.insync.replicas. So long, and so much more patience.
+STRAIN_PER_PARTITION_S = 0.003
+MAX_STRAIN_S = 30.0
+STRAINED_FACTOR = 4
 #: Our own loop was late by so much: what was not heard meanwhile says nothing of the others.
 OWN_PAUSE_S = 0.5
 
@@ -81,6 +86,8 @@ class Liveness:
         self._watched: dict[BrokerId, _Watched] = {}
         #: Broker -> when (monotonic seconds) it was suspected wrongly.
         self._wrong: dict[BrokerId, list[float]] = {}
+        #: Until then (monotonic seconds) brokers work off a failover.
+        self._strained_until = float("-inf")
 
     def follow(self, registered: Mapping[BrokerId, BrokerInfo]) -> None:
         """Watch exactly these lives of brokers."""
@@ -95,6 +102,11 @@ class Liveness:
             self._drop(id_)
             watched = self._watched[id_] = _Watched(registered[id_])
             watched.task = self._supervisor.spawn(f"controller.heartbeat[{id_}]", self._watch(watched))
+
+    def strained(self, partitions: int) -> None:
+        """Brokers were told to take over so many partitions. Who refuses connections is suspected as before."""
+        pause_s = min(MAX_STRAIN_S, partitions * STRAIN_PER_PARTITION_S)
+        self._strained_until = max(self._strained_until, self._env.clock.monotonic() + pause_s)
 
     def close(self) -> None:
         """The term is over."""
@@ -116,7 +128,7 @@ class Liveness:
         watched.heard_at = watched.answering_since = self._env.clock.monotonic()
         while True:
             began = self._env.clock.monotonic()
-            patience = self._timeout_s * self._patience_factor(watched.broker.broker_id)
+            patience = self._patience_s(watched)
             # When it was last heard counts, not when this question was put.
             left = patience if watched.is_suspected else max(watched.heard_at + patience - began, MIN_WAIT_S)
             refused, answered = await self._beat(watched, left)
@@ -131,7 +143,8 @@ class Liveness:
                 watched.answering_since = now
                 if now - began > left + OWN_PAUSE_S:
                     watched.heard_at = now  # we were stopped ourselves
-                elif not watched.is_suspected and (refused or now - watched.heard_at >= patience):
+                # Computed anew: a failover may have begun while this question was under way.
+                elif not watched.is_suspected and (refused or now - watched.heard_at >= self._patience_s(watched)):
                     self._suspect(watched, "refuses connections" if refused else "does not answer", refused)
             paused_at = self._env.clock.monotonic()
             if refused and watched.is_suspected:
@@ -182,10 +195,11 @@ class Liveness:
 
     # --- suspicion -------------------------------------------------------------------------------------------
 
-    def _patience_factor(self, id_: BrokerId) -> int:
-        since = self._env.clock.monotonic() - FORGET_S
-        wrong = [at for at in self._wrong.get(id_, ()) if at > since]
-        return min(MAX_PATIENCE_FACTOR, 1 << len(wrong))
+    def _patience_s(self, watched: _Watched) -> float:
+        now = self._env.clock.monotonic()
+        wrong = [at for at in self._wrong.get(watched.broker.broker_id, ()) if at > now - FORGET_S]
+        factor = min(MAX_PATIENCE_FACTOR, 1 << len(wrong))
+        return self._timeout_s * max(factor, STRAINED_FACTOR if now < self._strained_until else 1)
 
     def _suspect(self, watched: _Watched, reason: str, refused: bool) -> None:
         others = [each for each in self._watched.values() if each.is_suspected]

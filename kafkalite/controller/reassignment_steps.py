@@ -25,6 +25,7 @@ def next_step(
     *,
     max_replicas: int,
     min_insync_replicas: int,
+    most_replicas: int | None = None,
 ) -> Replicas:
     """The replicas (TR) of the next step.
 
@@ -34,6 +35,7 @@ def next_step(
         isr: who is in sync now; to wait until the replicas added before are in it is the caller's part (C16).
         live: brokers that can be added now.
         max_replicas: R, reassignment.parallel.replica.count >= 1: how many are added, and how many dropped, at once.
+        most_replicas: where an order replaces another whose replicas are still there, these go before more come.
     Returns:
         TR; equal to `current` while the step must wait (targets offline); equal to `final` in the last step.
     """
@@ -42,7 +44,8 @@ def next_step(
     assert max_replicas >= 1, max_replicas
     addable = [replica for replica in final if replica not in current and replica in live]
     missing_in_sync = max(0, min_insync_replicas - sum(replica in live for replica in isr))
-    if addable and addable[0] == final[0]:
+    is_full = most_replicas is not None and len(current) >= most_replicas and not missing_in_sync
+    if addable and addable[0] == final[0] and not is_full:
         # The preferred leader comes first and alone, so that leadership moves once; nobody goes yet.
         new = addable[: max(1, missing_in_sync)]
         return (new[0], *current, *new[1:])
@@ -53,7 +56,7 @@ def next_step(
         (replica for replica in current if replica not in final), key=lambda each: each in isr and each in live
     )
     drop = min(max_replicas, len(leaving))
-    add = min(max_replicas, len(addable), max(0, len(final) - (len(current) - drop)))
+    add = 0 if is_full else min(max_replicas, len(addable), max(0, len(final) - (len(current) - drop)))
     # Where too few can be added, fewer go: a step must not cost redundancy.
     drop = min(drop, len(current) + add - min(len(current), len(final)))
     gone = set(leaving[:drop])

@@ -250,6 +250,7 @@ class _Partition:
             self.live,
             max_replicas=advance.limits.replicas,
             min_insync_replicas=minimum,
+            most_replicas=max(len(move.origin), len(move.target)) + advance.limits.replicas,
         )
         if step == self.replicas:
             return None
@@ -289,8 +290,11 @@ class _Partition:
         missing = [replica for replica in step if replica in target and replica not in in_sync]
         if not missing or not leaving:
             return not missing
-        if target == self.move.origin:
-            return True  # rolled back: what was there before has to do, as it did before
+        lost = self.state.offline_replicas.get(self.partition, frozenset())
+        if target == self.move.origin and not any(each in self.live and each not in lost for each in missing):
+            # Rolled back: what was there before has to do, as it did before. Who can come back is waited for: a step may
+            # have taken it out, and without it there would be fewer than ever.
+            return True
         # Replicas that were there before the move and are not in sync keep nobody from going who is not either.
         return all(each in self.move.origin for each in missing) and not any(each in in_sync for each in leaving)
 

@@ -90,6 +90,8 @@ class Commands:
         self.stopped_marks: dict[TopicPartition, Offset] = {}
         #: Why strays were left where they are; empty if they were not.
         self.stray_refusal = ""
+        #: What ZooKeeper had assigned to us when we read it after registering, until the controller's complete list.
+        self._read_assigned: set[TopicPartition] = set()
         #: Commands carried out so far.
         self.count = 0
         self._queue: deque[tuple[Callable[[], Awaitable[object]], asyncio.Future[object]]] = deque()
@@ -164,7 +166,10 @@ class Commands:
             return LeaderAndIsrResponse(ErrorCode.STALE_CONTROLLER_EPOCH, tuple(refusals))
         if request.is_init:
             named = {TopicPartition(state.topic, state.partition) for state in request.partitions}
-            await self._set_strays_aside(named, include_hosted=True)
+            # The list may be older than what we read ourselves after registering: what ZooKeeper has assigned to us since
+            # may be in sync by now. What it has taken from us since is stopped by name (moves and deletions are durable).
+            await self._set_strays_aside(named | self._read_assigned, include_hosted=True)
+            self._read_assigned = set()
             if not any(partition.storage_error is not None for partition in self._hosted.all()):
                 self._logs.confirm_complete()
         self._fetchers.drop_idle()
@@ -187,6 +192,7 @@ class Commands:
         own = [state for state in partitions if broker_id in state.replicas]
         # Also what it must not lead yet is no stray.
         assigned = {TopicPartition(state.topic, state.partition) for state in own}
+        self._read_assigned = assigned
         own = [state for state in own if state.leader != broker_id or self._may_lead_unasked(state)]
         if self.count != since:
             is_complete = False

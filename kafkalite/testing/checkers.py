@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from kafkalite.coordination.coordinator import Create, Delete, Op, SetData
 from kafkalite.testing.log_view import BatchView
@@ -56,6 +57,10 @@ class ZkChecker:
         self.controller_epoch = 0
         #: (partition, leader epoch) -> who led.
         self._leaders: dict[tuple[Partition, int], int] = {}
+        #: Topic -> its znode, as last written.
+        self._topics: dict[str, dict[str, Any]] = {}
+        #: Members of the AR that have been in the ISR since they joined it: who of these is missing, is so by a fault.
+        self._settled: dict[Partition, set[int]] = {}
         self.changes = 0
 
     @staticmethod
@@ -65,6 +70,8 @@ class ZkChecker:
 
     def committed(self, zxid: int, host: str, ops: Iterable[Op]) -> None:
         """One transaction, after it was applied."""
+        before = dict(self.states)
+        written: dict[str, None] = {}
         for op in ops:
             if isinstance(op, Create | SetData):
                 if op.path == "/controller_epoch":
@@ -75,6 +82,40 @@ class ZkChecker:
                 self.states.pop((found[1], int(found[2])), None)
             if found := _TOPIC.fullmatch(getattr(op, "path", "")):
                 self._forget_removed(found[1])
+                written[found[1]] = None
+        for topic in written:
+            self._assigned(topic, before, f"by {host or 'a shell'} in zxid {zxid}")
+
+    def _assigned(self, topic: str, before: dict[Partition, State], where: str) -> None:
+        """A topic's znode was written: a step of a move lets nobody go for whom nobody has come (CHECKLIST C14 to C16)."""
+        old = self._topics.pop(topic, None)
+        data = self._read(f"/brokers/topics/{topic}")
+        if data is None:
+            return
+        new = self._topics[topic] = json.loads(data)
+        same = old is not None and old.get("topic_id") == new.get("topic_id")
+        for number, replicas in new["partitions"].items():
+            partition = (topic, int(number))
+            earlier = old["partitions"].get(number) if old is not None and same else None
+            if earlier is None:
+                known = self.states.get(partition)
+                self._settled[partition] = set() if known is None else set(known.isr)
+                continue
+            settled = self._settled.setdefault(partition, set())
+            settled &= set(replicas)
+            was, state = before.get(partition), self.states.get(partition)
+            if old is None or was is None or state is None or set(earlier) <= set(replicas):
+                continue
+            move = old.get("moves", {}).get(number, {})
+            least = min(len(move.get("origin", earlier)), len(move.get("target", replicas)))
+            detail = f"{topic}-{number} {earlier} -> {replicas}, {was} -> {state}, {move} {where}"
+            _demand(len(replicas) >= least, "a move never has fewer replicas than before it or after it", detail)
+            excused = settled - set(was.isr)
+            _demand(
+                len(state.isr) + len(excused) >= min(least, len(was.isr)),
+                "a move costs no redundancy without a fault",
+                f"{detail}; out of sync by faults: {sorted(excused)}",
+            )
 
     def _forget_removed(self, topic: str) -> None:
         """What comes later under the name of a partition that has left its topic is another one: its epochs begin anew."""
@@ -113,6 +154,7 @@ class ZkChecker:
             known = self._leaders.setdefault((partition, new.leader_epoch), new.leader)
             _demand(known == new.leader, "one leader per epoch", detail)
         self.states[partition] = new
+        self._settled.setdefault(partition, set()).update(new.isr)
 
     def _assignment(self, partition: Partition) -> set[int]:
         data = self._read(f"/brokers/topics/{partition[0]}")
@@ -186,9 +228,17 @@ class ReplicaChecker:
             self._under_minimum(view)
         for view in seen:
             current = states.get(view.partition)
-            if current is None or current.leader_epoch != view.leader_epoch:
+            if current is None:
                 continue
             end = self.committed_end(view.partition)
+            # Whatever it has been told: a node that came back with an empty disk is none, either (F28).
+            _demand(
+                view.broker not in current.isr or view.log_end_offset > 0 or not end,
+                "an empty replica is not counted in the ISR",
+                f"{view}, committed up to {end}, {current}",
+            )
+            if current.leader_epoch != view.leader_epoch:
+                continue
             _demand(
                 view.broker not in current.isr or view.log_end_offset >= end,
                 "a member of the ISR has all that is committed",

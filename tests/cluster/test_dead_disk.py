@@ -7,6 +7,8 @@ replica is in sync again, every record is where its acknowledgement said, and th
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import json
 import os
 import shutil
@@ -45,7 +47,8 @@ SETTINGS = {
     "http.port": -1,
 }
 
-#: Fails every operation on files below the path that the control file names.
+#: Fails operations on files below the path that the control file names, with DEAD_DISK_ERRNO (EIO): all of them, or for
+#: ENOSPC and EROFS those that write.
 SHIM = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -78,16 +81,22 @@ static int dead(const char *path) {
     inside = 0;
     return hit;
 }
+static int code(void) {
+    const char *number = getenv("DEAD_DISK_ERRNO");
+    return number ? atoi(number) : EIO;
+}
 static int dead_fd(int fd) {
     char link[64], path[PATH_MAX] = {0};
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     return readlink(link, path, sizeof path - 1) > 0 && dead(path);
 }
-#define BY_FD(type, name, args, call) \
+#define BY_FD(type, name, args, call) FAILING(type, name, args, call, 1)
+#define READING(type, name, args, call) FAILING(type, name, args, call, code() == EIO)
+#define FAILING(type, name, args, call, fails) \
     type name args { \
         static type (*real) args; \
         if (!real) real = dlsym(RTLD_NEXT, #name); \
-        if (dead_fd(fd)) { errno = EIO; return -1; } \
+        if ((fails) && dead_fd(fd)) { errno = code(); return -1; } \
         return real call; \
     }
 BY_FD(ssize_t, pwritev, (int fd, const struct iovec *v, int n, off_t o), (fd, v, n, o))
@@ -96,8 +105,8 @@ BY_FD(ssize_t, pwritev64v2, (int fd, const struct iovec *v, int n, off64_t o, in
 BY_FD(ssize_t, pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
 BY_FD(ssize_t, pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n, o))
 BY_FD(ssize_t, write, (int fd, const void *b, size_t n), (fd, b, n))
-BY_FD(ssize_t, pread, (int fd, void *b, size_t n, off_t o), (fd, b, n, o))
-BY_FD(ssize_t, pread64, (int fd, void *b, size_t n, off64_t o), (fd, b, n, o))
+READING(ssize_t, pread, (int fd, void *b, size_t n, off_t o), (fd, b, n, o))
+READING(ssize_t, pread64, (int fd, void *b, size_t n, off64_t o), (fd, b, n, o))
 BY_FD(int, fsync, (int fd), (fd))
 BY_FD(int, fdatasync, (int fd), (fd))
 BY_FD(int, ftruncate, (int fd, off_t n), (fd, n))
@@ -107,7 +116,7 @@ BY_FD(int, ftruncate64, (int fd, off64_t n), (fd, n))
         static int (*real)(const char *, int, ...); \
         va_list more; va_start(more, flags); int mode = va_arg(more, int); va_end(more); \
         if (!real) real = dlsym(RTLD_NEXT, #name); \
-        if (dead(path)) { errno = EIO; return -1; } \
+        if ((code() == EIO || (flags & (O_WRONLY | O_RDWR | O_CREAT))) && dead(path)) { errno = code(); return -1; } \
         return real(path, flags, mode); \
     }
 OPEN(open)
@@ -115,7 +124,7 @@ OPEN(open64)
 int rename(const char *path, const char *to) {
     static int (*real)(const char *, const char *);
     if (!real) real = dlsym(RTLD_NEXT, "rename");
-    if (dead(path)) { errno = EIO; return -1; }
+    if (dead(path)) { errno = code(); return -1; }
     return real(path, to);
 }
 """
@@ -145,6 +154,13 @@ def full(disk: Path) -> None:
     for name in ("replication-offset-checkpoint.tmp", ".kafkalite-probe.tmp"):
         (disk / name).unlink(missing_ok=True)
         (disk / name).symlink_to("/dev/full")
+
+
+def filled(disk: Path) -> None:
+    """What somebody else wrote there has taken all the room: the next byte of anything is refused."""
+    with (disk / "something-else").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(1 << 20)):
+            pass
 
 
 def one_log_gone(disk: Path) -> None:
@@ -191,6 +207,11 @@ async def under_load(directory: Path, fault: Fault, *, expect_whole_disk: bool =
                 while before["disk-1"] <= (after := await offline_or_moved(cluster)).get("disk-1", set()):
                     await asyncio.sleep(0.05)
             moved = time.monotonic() - began
+            # Not before each is sound again, elsewhere: until the ISR has shrunk, all of them seem to be in sync.
+            everything = set().union(*before.values())
+            async with asyncio.timeout(60):
+                while set().union(*(await offline_or_moved(cluster)).values()) != everything:
+                    await asyncio.sleep(0.05)
             await wait_in_sync(cluster, TOPIC, REPLICAS)
             healed = time.monotonic() - began
             await acked(tally, len(tally.acked) + 3_000)
@@ -241,23 +262,61 @@ async def test_one_dead_log(tmp_path: Path) -> None:
     await under_load(tmp_path, one_log_gone, expect_whole_disk=False)
 
 
+@pytest.fixture
+def shim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Fault | None]:
+    """errno -> the fault that makes operations on a disk fail with it; None where there is no compiler."""
+
+    def built(number: int) -> Fault | None:
+        if shutil.which("gcc") is None:
+            return None
+        source, library, control = tmp_path / "shim.c", tmp_path / "shim.so", tmp_path / "control"
+        source.write_text(SHIM)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(source), "-ldl"], check=True)
+        monkeypatch.setenv("LD_PRELOAD", str(library))
+        monkeypatch.setenv("DEAD_DISK", str(control))
+        monkeypatch.setenv("DEAD_DISK_ERRNO", str(number))
+
+        def failing(disk: Path) -> None:
+            control.write_bytes(os.fsencode(disk))
+
+        failing.__name__ = errno.errorcode[number]
+        return failing
+
+    return built
+
+
 @pytest.mark.checklist(80)
-async def test_input_output_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_input_output_errors(tmp_path: Path, shim: Callable[[int], Fault | None]) -> None:
     """EIO from every system call on the disk, where there is a compiler for the shim; else the nearest to it."""
-    if shutil.which("gcc") is None:
-        await under_load(tmp_path, replaced_by_a_file)
-        return
-    source, shim, control = tmp_path / "shim.c", tmp_path / "shim.so", tmp_path / "control"
-    source.write_text(SHIM)
-    compiling = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(shim), str(source), "-ldl"]
-    await asyncio.to_thread(subprocess.run, compiling, check=True)
-    monkeypatch.setenv("LD_PRELOAD", str(shim))
-    monkeypatch.setenv("DEAD_DISK", str(control))
+    await under_load(tmp_path / "cluster", shim(errno.EIO) or replaced_by_a_file)
 
-    def input_output_errors(disk: Path) -> None:
-        control.write_bytes(os.fsencode(disk))
 
-    await under_load(tmp_path / "cluster", input_output_errors)
+@pytest.mark.checklist(80)
+async def test_a_disk_that_becomes_read_only(tmp_path: Path, shim: Callable[[int], Fault | None]) -> None:
+    """EROFS from whatever writes, as after an error of the file system (a remount by hand is refused while files are open)."""
+    await under_load(tmp_path / "cluster", shim(errno.EROFS) or replaced_by_a_file)
+
+
+@pytest.mark.checklist(80)
+async def test_a_file_system_that_fills_up(tmp_path: Path, shim: Callable[[int], Fault | None]) -> None:
+    """A small file system of its own, filled to the last byte; where mounting is refused, ENOSPC from whatever writes."""
+    # All three alike, or the small one would be given no replica.
+    disks = [tmp_path / "cluster" / f"node-{VICTIM}" / f"disk-{number}" for number in range(3)]
+    with contextlib.ExitStack() as mounts:
+        mounted = [await asyncio.to_thread(mount_small, disk, mounts) for disk in disks]
+        await under_load(tmp_path / "cluster", filled if all(mounted) else shim(errno.ENOSPC) or full)
+
+
+def mount_small(disk: Path, mounts: contextlib.ExitStack) -> bool:
+    """A file system of 64 MB there, until `mounts` ends; False where that is not allowed."""
+    disk.mkdir(parents=True)
+    if shutil.which("mount") is None:
+        return False
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True).returncode:
+        return False
+    mounts.callback(subprocess.run, ["umount", "-l", str(disk)], check=True)
+    return True
 
 
 @pytest.mark.checklist(93)

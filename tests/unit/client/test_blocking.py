@@ -138,3 +138,62 @@ def test_the_configuration_pickles() -> None:
 def test_no_asyncio_comes_with_it() -> None:
     code = "import sys, kafkalite.client.blocking; assert 'asyncio' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": "."})
+
+
+async def test_a_node_that_never_answers_does_not_hold_up_what_any_node_can_tell() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create("t")
+
+        def work(client: BlockingClient) -> list[str]:
+            client.metadata(["t"])
+            cluster.nodes[2].hung = True
+            return [client.metadata(["t"]).topics[0].topic for _ in range(6)]  # each begins with another node
+
+        assert await in_thread(cluster, work) == ["t"] * 6
+        assert cluster.requests.count((2, "MetadataRequest")) <= 2  # asked last once it was late
+
+
+async def test_a_leader_that_never_answers_is_left_when_another_one_leads() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create("t", 2)
+
+        def work(client: BlockingClient) -> tuple[int, int, int]:
+            producer, _ = client.init_producer_id()
+            client.produce_raw(T0, batch([b"a"], producer, 0))
+            cluster.nodes[1].hung = True
+            cluster.requests.clear()
+            second = client.produce_raw(T0, batch([b"b"], producer, 1))
+            cluster.nodes[2].hung = True
+            end = client.list_offsets({T0: LATEST_TIMESTAMP})[T0].offset
+            cluster.nodes[3].hung, cluster.nodes[1].hung = True, False
+            return second.base_offset, end, client.fetch_raw(T0, 0).high_watermark
+
+        endless = 10**9
+        running = asyncio.ensure_future(
+            in_thread(cluster, work, request_timeout_ms=endless, delivery_timeout_ms=endless)
+        )
+        for node, kind, other in ((1, "ProduceRequest", 2), (2, "ListOffsetsRequest", 3), (3, "FetchRequest", 1)):
+            while (node, kind) not in cluster.requests:
+                await asyncio.sleep(0.001)
+            cluster.move_leader("t", 0, other)
+        assert await running == (1, 2, 2)
+
+
+async def test_a_batch_that_the_broker_would_not_recognise_is_not_sent_twice_before_it_must_be() -> None:
+    async with FakeCluster(3) as cluster:
+        cluster.create("t")
+
+        def work(client: BlockingClient) -> None:
+            client.metadata(["t"])
+            cluster.nodes[1].hung = True
+            client.produce_raw(T0, batch([b"a"]))
+
+        running = asyncio.ensure_future(in_thread(cluster, work, request_timeout_ms=1_500))
+        while (1, "ProduceRequest") not in cluster.requests:
+            await asyncio.sleep(0.001)
+        cluster.move_leader("t", 0, 2)
+        cluster.requests.clear()
+        await running
+        asked = [kind for _, kind in cluster.requests]
+        assert asked[0] == "MetadataRequest" and asked.count("ProduceRequest") == 1
+        assert cluster.log("t").values() == [b"a"]

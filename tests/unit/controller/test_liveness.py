@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from kafkalite.controller import liveness
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.messages import IsrChange, IsrChangedRequest, LeaderAndIsrRequest
 from tests.unit.controller.cluster import Cluster, until
@@ -99,6 +100,25 @@ async def test_nobody_is_suspected_when_everybody_is_silent(quick: Cluster) -> N
         broker.silent = None
         event.set()
     await until(lambda: controller.state is not None and not controller.state.suspects)
+
+
+async def test_who_takes_over_much_may_be_silent_for_longer(quick: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seen with 3,300 partitions on two cores: the new leader was busy, was suspected as well, and nothing could commit."""
+    monkeypatch.setattr(liveness, "STRAIN_PER_PARTITION_S", liveness.MAX_STRAIN_S)
+    monkeypatch.setattr(liveness, "STRAINED_FACTOR", 1_000)
+    await running(quick, 4)
+    quick.create_topic("t", {0: (1, 2, 3, 4)})
+    await until(lambda: quick.leader_and_isr("t") is not None)
+    await quick.brokers[1].server.close()
+    await until(lambda: quick.leader_and_isr("t") == (2, (2, 3, 4), 1))
+    busy = quick.brokers[2].silent = asyncio.Event()
+    for _ in range(50):  # three times its usual patience
+        await asyncio.sleep(0.01)
+        assert quick.leader_and_isr("t") == (2, (2, 3, 4), 1)
+    await quick.brokers[3].server.close()  # who is surely dead is gone as quickly as ever
+    await until(lambda: quick.leader_and_isr("t") == (2, (2, 4), 2))
+    quick.brokers[2].silent = None
+    busy.set()
 
 
 async def test_a_controller_that_was_stopped_itself_gives_everybody_the_whole_time_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,8 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.controller.events import Advance, Limits
 from kafkalite.controller.reassignment_steps import next_step
-from kafkalite.model import BrokerId
+from kafkalite.controller.reassignments import advance_on
+from kafkalite.controller.state import ControllerState, Topic
+from kafkalite.coordination.znodes import Move
+from kafkalite.model import (
+    BrokerEpoch,
+    BrokerId,
+    BrokerInfo,
+    ControllerEpoch,
+    Endpoint,
+    LeaderAndIsr,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "kip435_steps.json").read_text())
 
@@ -41,6 +57,22 @@ def test_vectors(vector: dict[str, object]) -> None:
         isr = current  # each step ends when all its replicas are in sync
         steps.append(list(current))
     assert steps == vector["steps"]
+
+
+@pytest.mark.checklist(73)
+def test_what_a_replaced_order_has_left_goes_before_more_comes() -> None:
+    """5,1,2 -> 3,... was under way (3 is there) when 4,2,1 was ordered: with 4 as well there would be two beside the three."""
+    final, current = brokers([4, 2, 1]), brokers([5, 3, 2, 1])
+    live = brokers([1, 2, 3, 4, 5])
+
+    def step(isr: list[int], minimum: int = 1) -> list[int]:
+        found = next_step(
+            final, current, brokers(isr), live, max_replicas=1, min_insync_replicas=minimum, most_replicas=4
+        )
+        return sorted(found)
+
+    assert step([5, 1, 2]) == [1, 2, 5], "who is not in sync goes first"
+    assert step([5], 2) == [1, 2, 3, 4, 5], "too few are in sync: what is missing comes over the cap"
 
 
 replica_lists = st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True)
@@ -84,3 +116,29 @@ def test_goes_on_with_the_targets_that_are_alive() -> None:
     live = brokers([1, 2, 3, 6])
     step = next_step(brokers([4, 5, 6]), current, current, live, max_replicas=3, min_insync_replicas=1)
     assert step == brokers([6, 2, 3])  # one came, hence only one goes
+
+
+@pytest.mark.checklist("C14")
+def test_a_cancel_waits_for_who_can_come_back_and_for_nobody_else() -> None:
+    """2,3,1 -> 4,... had taken 1 out when it was called off: 4 goes when 1 is in sync again, or cannot be."""
+    partition, origin = TopicPartition("t", 0), brokers([2, 3, 1])
+    move = Move(origin, origin, step=origin)
+    found = LeaderAndIsr(BrokerId(2), LeaderEpoch(7), brokers([4, 2, 3]), ControllerEpoch(1), PartitionEpoch(3))
+
+    def finished(live: list[int], isr: list[int], offline: list[int]) -> bool:
+        infos = {each: BrokerInfo(each, BrokerEpoch(1), Endpoint("h", 1), Endpoint("h", 2)) for each in brokers(live)}
+        topic = Topic(TopicId("x"), {0: brokers([2, 3, 1, 4])}, moves={0: move})
+        state = ControllerState(
+            BrokerId(2),
+            ControllerEpoch(1),
+            infos,
+            topics={"t": topic},
+            offline_replicas={partition: frozenset(brokers(offline))},
+        )
+        known = {partition: dataclasses.replace(found, isr=brokers(isr))}
+        return bool(advance_on(state, Advance(Limits(1, 1, 1), {"t": 2}), known))
+
+    assert not finished([1, 2, 3, 4], [4, 2, 3], [])
+    assert finished([1, 2, 3, 4], [4, 2, 3, 1], [])
+    assert finished([2, 3, 4], [4, 2, 3], []), "1 is dead"
+    assert finished([1, 2, 3, 4], [4, 2, 3], [1]), "its disk is dead"

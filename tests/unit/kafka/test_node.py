@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.node.kafka_services import NodeServices
@@ -104,6 +106,51 @@ async def test_administration_of_a_node(tmp_path: Path) -> None:
                 await asyncio.sleep(0.02)
         for each in (client, other):
             each.close()
+
+
+@pytest.mark.checklist(93)
+async def test_a_replica_moves_between_disks_through_the_wire(tmp_path: Path) -> None:
+    """AlterReplicaLogDirs: the replica is shown twice while it is copied, and then in its new directory, with all it had."""
+    disks = [str(tmp_path / name) for name in ("one", "two")]
+    # Slow enough to be looked at on its way: 2 MB at 2 MB/s.
+    settings = _SETTINGS | {"log.dirs": disks, "replica.alter.log.dirs.io.max.bytes.per.second": 2_000_000}
+    async with LoopbackCluster(tmp_path, settings=settings) as cluster:
+        client = await _client(cluster, 1)
+        create, move = wire.CreateTopicsRequest, wire.AlterReplicaLogDirsRequest
+        await client.ask(create([create.CreatableTopic("t", 1, 1)], 10_000), 7)
+        for _ in range(4):
+            answer = await client.ask(produce("t", (0, batch(b"x" * 500_000)), acks=-1), 9)
+            assert answer.responses[0].partition_responses[0].error_code == 0
+
+        async def places() -> dict[str, tuple[bool, int]]:
+            """Directory -> (is it a future replica, bytes), of t-0."""
+            dirs = (await client.ask(wire.DescribeLogDirsRequest(None), 4)).results
+            assert [each.log_dir for each in dirs] == disks
+            return {
+                each.log_dir: (part.is_future_key, part.partition_size)
+                for each in dirs
+                for topic in each.topics
+                if topic.name == "t"
+                for part in topic.partitions
+            }
+
+        [source] = before = await places()
+        [target] = [each for each in disks if each != source]
+        size = before[source][1]
+        assert size > 2_000_000
+        order = move([move.AlterReplicaLogDir(target, [move.AlterReplicaLogDirTopic("t", [0])])])
+        taken = await client.ask(order, 2)
+        assert taken.results[0].partitions[0].error_code == ErrorCode.NONE
+        on_the_way = await places()
+        assert on_the_way[source] == (False, size)
+        assert on_the_way[target][0] and on_the_way[target][1] < size
+        async with asyncio.timeout(20):
+            while (now := await places()) != {target: (False, size)}:
+                assert not now[source][0] if source in now else not now[target][0]
+                await asyncio.sleep(0.02)
+        got = await client.ask(fetch("t", offset=3, max_wait_ms=5000), 12)
+        assert len(got.responses[0].partitions[0].records) > 500_000
+        client.close()
 
 
 async def test_limits_of_reassignments_are_set_through_the_wire(tmp_path: Path) -> None:

@@ -71,6 +71,22 @@ async def test_own_strays_are_judged_by_a_whole_reading_only(make_cluster):
     assert gone.partition == 3
 
 
+@pytest.mark.checklist("F19")
+async def test_a_complete_list_from_before_what_the_node_has_read_takes_nothing_away(make_cluster):
+    """Found by simulation: the list was a second late; a replica that a move had added meanwhile, and that was in sync, went
+    aside as a stray, and the next command began it anew, empty, as a member of the ISR."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", dict.fromkeys(range(4), (1,)))
+    states = [cluster.decide(TopicPartition("t", p), leader=1, isr=(1,), epoch=0) for p in range(4)]
+    node = cluster.node(1)
+    await node.manager.on_session(await node.session.wait())
+    assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
+    await cluster.command(1, *states[1:], is_init=True)
+    assert node.partition(TP).log.log_end_offset == 1
+    await cluster.command(1, *states[1:], is_init=True)  # of the next controller: newer than our own reading
+    assert node.manager.partition(TP) is None
+
+
 @pytest.mark.checklist(2)
 async def test_the_snapshot_tells_what_the_znodes_say(make_cluster):
     cluster = await make_cluster(1)

@@ -67,6 +67,46 @@ def test_a_broken_state_is_caught(then: SetData, promise: str) -> None:
         checker.committed(2, "node1", [then])
 
 
+def moved(after: list[int], isr: tuple[int, ...]) -> None:
+    """One step of 1,2,3 -> 2,3,4: 4 joins the AR, the ISR becomes `isr`, then the AR `after`."""
+    move = {"target": [2, 3, 4], "origin": [1, 2, 3]}
+    topic: dict[str, object] = {"topic_id": "x", "partitions": {"0": [1, 2, 3]}}
+    checker = ZkChecker(lambda path: json.dumps(topic).encode())
+
+    def assign(replicas: list[int]) -> SetData:
+        topic.update({"partitions": {"0": replicas}, "moves": {"0": move}})
+        return SetData("/brokers/topics/t", b"")
+
+    checker.committed(1, "node1", [SetData("/controller_epoch", b"1"), Create(STATE, state())])
+    checker.committed(2, "node1", [SetData("/brokers/topics/t", b"")])
+    checker.committed(3, "node1", [assign([1, 2, 3]), SetData(STATE, state())])
+    checker.committed(4, "node1", [assign([1, 2, 3, 4]), SetData(STATE, state(1, 1))])
+    checker.committed(5, "node1", [SetData(STATE, state(1, 1, isr))])
+    rest = tuple(each for each in isr if each in after)
+    checker.committed(6, "node1", [assign(after), SetData(STATE, state(rest[0], 2, rest))])
+
+
+@pytest.mark.checklist("C14")
+def test_a_move_that_costs_redundancy_is_caught() -> None:
+    moved([2, 3, 4], (1, 2, 3, 4))
+    moved([2, 3, 4], (1, 2, 4))  # 3 has fallen out by a fault: nobody has to wait for it
+    with pytest.raises(Violation, match="a move costs no redundancy"):
+        moved([2, 3, 4], (1, 2, 3))  # 4 was never in sync
+    with pytest.raises(Violation, match="never has fewer replicas"):
+        moved([2, 3], (1, 2, 3, 4))
+
+
+@pytest.mark.checklist("F28")
+def test_an_empty_replica_in_the_isr_is_caught_whatever_it_has_been_told() -> None:
+    checker = ReplicaChecker()
+    in_sync = {("t", 0): State(1, 2, (1, 2), 1)}
+    checker.observe([view(1, is_leader=True, leader_epoch=2)], in_sync)
+    empty = view(2, log=[], high_watermark=0, leader_epoch=1, incarnation=2)
+    checker.observe([empty], {("t", 0): State(1, 2, (1,), 1)})
+    with pytest.raises(Violation, match="an empty replica is not counted"):
+        checker.observe([empty], in_sync)
+
+
 @pytest.mark.checklist("F4")
 def test_a_controller_of_the_past_that_moves_a_leader_is_caught() -> None:
     checker = zk_checker()
