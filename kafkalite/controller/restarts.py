@@ -85,7 +85,8 @@ def restarted(
     """The state for a partition whose leader and ISR are right already (KIP-18's selector has nothing left to do).
 
     A broker that is out of the ISR needs a new epoch, which proves that it is out. Partitions under reassignment are
-    left alone (KIP-18 Restart 2): the broker asks again.
+    left alone (KIP-18 Restart 2) and the broker asks again, unless the move itself waits for that replica: it would
+    never end.
     """
     failed = purpose.failed.get(partition, frozenset())
     topic = state.topics[partition.topic]
@@ -93,7 +94,9 @@ def restarted(
     if not failed or found.leader == NO_LEADER or not failed.isdisjoint(found.isr):
         return None
     if number in topic.adding or number in topic.removing:
-        return None
+        going = frozenset(topic.removing.get(number, ()))
+        if failed <= going:
+            return None
     return elections.with_epoch(found, found.leader, found.isr, state.epoch)
 
 
