@@ -89,8 +89,14 @@ BUGS: dict[str, Plan] = {
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: Patch) -> None:
     PLANTS[name](monkeypatch.setattr)
-    result = Simulation(BUGS[name]).run()
-    assert result.violation is not None, result.line()
+    told = []
+    # Whether the error meets its moment is a matter of milliseconds in some plans: a few seeds each.
+    for seed in range(1, 9):
+        result = Simulation(dataclasses.replace(BUGS[name], seed=seed)).run()
+        if result.violation is not None:
+            return
+        told.append(result.line())
+    pytest.fail("\n".join(told))
 
 
 @pytest.mark.parametrize("name", BUGS)
