@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import IntEnum
-from typing import TypeVar
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.node.rights import NodeRights
@@ -24,10 +22,18 @@ from kafkalite.rpc.messages import (
     QuotaEntry,
 )
 from kafkalite.rpc.server import Handler, Reply, Request
-from kafkalite.security.acl import Binding, Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
+from kafkalite.security.acl import (
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    known_or_unknown,
+)
 from kafkalite.security.quotas import Entity, limit_text, parse_limit
-
-E = TypeVar("E", bound=IntEnum)
 
 
 class RightsApi:
@@ -102,30 +108,31 @@ class RightsApi:
         return Reply(AlterQuotasResponse(ErrorCode.NONE))
 
 
-def _number(kind: type[E], value: int) -> E:
-    """What is not known here is UNKNOWN (0)."""
-    try:
-        return kind(value)
-    except ValueError:
-        return kind(0)
-
-
 def _binding(told: AclBinding) -> Binding:
     return Binding(
-        Pattern(_number(ResourceType, told.resource_type), told.name, _number(PatternType, told.pattern_type)),
-        Entry(told.principal, told.host, _number(Operation, told.operation), _number(Permission, told.permission)),
+        Pattern(
+            known_or_unknown(ResourceType, told.resource_type),
+            told.name,
+            known_or_unknown(PatternType, told.pattern_type),
+        ),
+        Entry(
+            told.principal,
+            told.host,
+            known_or_unknown(Operation, told.operation),
+            known_or_unknown(Permission, told.permission),
+        ),
     )
 
 
 def _filter(told: AclFilter) -> Filter:
     return Filter(
-        _number(ResourceType, told.resource_type),
+        known_or_unknown(ResourceType, told.resource_type),
         told.name,
-        _number(PatternType, told.pattern_type),
+        known_or_unknown(PatternType, told.pattern_type),
         told.principal,
         told.host,
-        _number(Operation, told.operation),
-        _number(Permission, told.permission),
+        known_or_unknown(Operation, told.operation),
+        known_or_unknown(Permission, told.permission),
     )
 
 

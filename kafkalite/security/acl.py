@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
 
 class ResourceType(IntEnum):
@@ -217,3 +218,14 @@ class Filter:
 def operation_bits(operations: tuple[Operation, ...]) -> int:
     """Operations as the bit field of the wire's `authorized_operations`."""
     return sum(1 << operation for operation in operations)
+
+
+E = TypeVar("E", bound=IntEnum)
+
+
+def known_or_unknown(kind: type[E], value: int) -> E:
+    """What came over a wire; what is not known here is UNKNOWN (0)."""
+    try:
+        return kind(value)
+    except ValueError:
+        return kind(0)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.services import Services
-from kafkalite.security.acl import Binding, Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
+from kafkalite.security.acl import (
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+    known_or_unknown,
+)
 from kafkalite.security.quotas import DEFAULT, Entity
-
-E = TypeVar("E", bound=IntEnum)
 
 _USER, _CLIENT_ID = "user", "client-id"
 
@@ -59,15 +66,15 @@ class SecurityHandlers:
         bindings = [
             Binding(
                 Pattern(
-                    _number(ResourceType, each.resource_type),
+                    known_or_unknown(ResourceType, each.resource_type),
                     each.resource_name,
-                    _number(PatternType, each.resource_pattern_type),
+                    known_or_unknown(PatternType, each.resource_pattern_type),
                 ),
                 Entry(
                     each.principal,
                     each.host,
-                    _number(Operation, each.operation),
-                    _number(Permission, each.permission_type),
+                    known_or_unknown(Operation, each.operation),
+                    known_or_unknown(Permission, each.permission_type),
                 ),
             )
             for each in message.creations
@@ -137,23 +144,15 @@ class SecurityHandlers:
         return response(entries=entries)
 
 
-def _number(kind: type[E], value: int) -> E:
-    """What is not known here is UNKNOWN (0)."""
-    try:
-        return kind(value)
-    except ValueError:
-        return kind(0)
-
-
 def _filter(message: Any) -> Filter:
     return Filter(
-        _number(ResourceType, message.resource_type_filter),
+        known_or_unknown(ResourceType, message.resource_type_filter),
         message.resource_name_filter,
-        _number(PatternType, message.pattern_type_filter),
+        known_or_unknown(PatternType, message.pattern_type_filter),
         message.principal_filter,
         message.host_filter,
-        _number(Operation, message.operation),
-        _number(Permission, message.permission_type),
+        known_or_unknown(Operation, message.operation),
+        known_or_unknown(Permission, message.permission_type),
     )
 
 
