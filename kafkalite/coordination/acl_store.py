@@ -92,12 +92,20 @@ class AclStore:
         try:
             while coordinator.state is not SessionState.EXPIRED:
                 woken.clear()
-                for parent in _CHANGE_PARENTS:
-                    names = await _children(coordinator, parent, woken.set)
-                    await self._apply(coordinator, parent, _changes(parent, names))
+                await self._apply_changes(coordinator, woken.set)
                 await woken.wait()
         except SessionExpiredError:
             return
+
+    async def catch_up(self, coordinator: Coordinator) -> None:
+        """Know every change that was finished before this call, on whatever node. Raises SessionExpiredError."""
+        await retrying(lambda: coordinator.sync(paths.ACL))
+        await self._apply_changes(coordinator, None)
+
+    async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> None:
+        for parent in _CHANGE_PARENTS:
+            names = await _children(coordinator, parent, watch)
+            await self._apply(coordinator, parent, _changes(parent, names))
 
     async def _apply(self, coordinator: Coordinator, parent: str, changes: Sequence[tuple[int, str]]) -> None:
         last = self._last.get(parent, -1)

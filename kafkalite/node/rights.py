@@ -116,8 +116,13 @@ class NodeRights:
         return results
 
     async def delete_acls(self, subject: Subject, filters: Sequence[Filter]) -> list[list[Binding] | ApiError]:
-        """Remove what each filter matches; returns what was removed, by filter. Raises ApiError SECURITY_DISABLED."""
+        """Remove what each filter matches; returns what was removed, by filter. Raises ApiError.
+
+        What another node has acknowledged before is among it, although its notification may not have come yet: an
+        admin who takes a right away must not be told that there was none.
+        """
         authorizer = self._authorizer()
+        await self._catch_up()
         results: list[list[Binding] | ApiError] = []
         for wanted in filters:
             if wanted.is_unknown():
@@ -152,6 +157,13 @@ class NodeRights:
         try:
             return await self.store.update(await self._session(), pattern, change)
         except (CoordinatorError, ZnodeError) as error:
+            raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+
+    async def _catch_up(self) -> None:
+        assert self.store is not None
+        try:
+            await self.store.catch_up(await self._session())
+        except CoordinatorError as error:
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
 
     def _tell(self, subject: Subject, what: str, binding: Binding) -> None:

@@ -143,6 +143,22 @@ def test_what_one_node_writes_every_node_learns(world: World) -> None:
     world.run(main())
 
 
+def test_who_takes_a_right_away_knows_what_another_node_has_acknowledged(world: World) -> None:
+    """An admin who had a right created by one node and asked another to delete it was told that there was none."""
+
+    async def main() -> None:
+        store, authorizer, session = await following(world, "a")
+        other, _, theirs = await following(world, "b")
+        await other.update(theirs, TOPIC, add(READ))
+        await store.catch_up(session)  # nothing is waited for: the notification may not have come
+        assert may(authorizer)
+        await other.update(theirs, TOPIC, lambda before: ())
+        await store.catch_up(session)
+        assert not may(authorizer)
+
+    world.run(main())
+
+
 def test_what_was_there_before_is_loaded_and_what_went_meanwhile_goes(world: World) -> None:
     async def main() -> None:
         session = await world.connect("setup")
