@@ -218,6 +218,10 @@ class LogManager:
         if log is not None:
             self._removals.set_aside(log, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
 
+    async def sync_removals(self) -> bool:
+        """Wait until what was deleted or set aside stays so through a loss of power; False if a directory cannot do it."""
+        return await self._removals.sync()
+
     # --- moves between disks (kafkalite.log.moving) --------------------------------------------------
 
     def name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str:

@@ -87,7 +87,7 @@ class DiskOrders:
             )
         except ApiError as error:
             return DiskOnlineResponse(error.code, str(error))
-        self._care.look()
+        self._care.disk_is_back()
         return DiskOnlineResponse(ErrorCode.NONE, logs=found)
 
     async def move(self, request: MoveReplicasRequest) -> MoveReplicasResponse:
