@@ -77,12 +77,12 @@ class Removals:
     def later(self, path: str, delay_ms: int, *, is_dir: bool) -> None:
         self._removals.append((self._clock.monotonic() + delay_ms / 1000, path, is_dir))
 
-    def discard(self, log: PartitionLog, delay_ms: int) -> None:
+    def discard(self, log: PartitionLog, delay_ms: int, suffix: str = DELETE_SUFFIX) -> None:
         """Take the directory of a log that is in no pool away; its files go after the delay."""
         log.close()
         try:
             if self._pool.dirs[log.directory].online:
-                self.set_aside(log, DELETE_SUFFIX, delay_ms)
+                self.set_aside(log, suffix, delay_ms)
         except StorageError as error:
             _log.error("log.not_set_aside", path=log.path, error=str(error))
 
