@@ -35,7 +35,7 @@ _DOWN_S = 1.0
 #: Below it work in threads is not the disk's.
 _THREAD, _SYNC = "thread", "sync"
 #: Operations that take room.
-_TAKES_ROOM = ("append", "makedirs", "open", "rename", "sync")
+_TAKES_ROOM = ("append", "makedirs", "open", "rename", "sync", "write_at")
 
 
 class How(Enum):

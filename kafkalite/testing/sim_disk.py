@@ -450,7 +450,11 @@ class SimFile:
 
     def write_at(self, offset: int, data: Buffer) -> None:
         self._check()
-        self._disk.operation("write_at", self.path)
+        try:
+            self._disk.operation("write_at", self.path)
+        except OSError:
+            self._node.write(offset, bytes(data[: len(data) // 2]))
+            raise
         self._node.write(offset, bytes(data))
         self._disk.written(self._node)
 
