@@ -404,6 +404,9 @@ async def test_what_a_disk_brings_back_of_removed_partitions_is_set_aside(tmp_pa
         async with AsyncClient.connect(cluster.bootstrap) as client:
             await client.create_topics([NewTopic(TOPIC, 6, 1)])
             await wait_in_sync(cluster, TOPIC, 1)
+            async with asyncio.timeout(30):
+                while sum(len(list(each.glob(f"{TOPIC}-*"))) for each in disk.parent.iterdir()) < 6:
+                    await asyncio.sleep(0.05)
             removed = {f"{TOPIC}-{number}" for number in (3, 4, 5)}
             surplus = removed & set(os.listdir(disk))
             kept = {name for name in os.listdir(disk) if name.startswith(f"{TOPIC}-")} - removed
