@@ -33,6 +33,8 @@ from kafkalite.testing.workload import client_of
 #: The operator's own topic: no records, much change.
 CHURN = "churn"
 REPLICAS = 3
+#: Bytes per second of the orders that are throttled.
+THROTTLE = 20_000
 _TIMEOUT_S = 5.0
 _ORDERS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "delete") + ("disk",) * 2
 
@@ -75,7 +77,7 @@ class OperatorWorkload:
                 chosen = source.sample(range(1, self._plan.nodes + 1), REPLICAS)
                 replicas = tuple(BrokerId(each) for each in chosen)
                 self.assignments.setdefault((where.topic, where.partition), set()).add(tuple(chosen))
-            wanted = WantedReassignment(where.topic, where.partition, replicas, source.choice((0, 0, 20_000)))
+            wanted = WantedReassignment(where.topic, where.partition, replicas, source.choice((0, 0, THROTTLE)))
             request = AlterReassignmentsRequest((wanted,), milliseconds, limits=self._plan.move_limits)
             await client.order(request, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
         elif kind == "elect":

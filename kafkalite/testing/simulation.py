@@ -27,7 +27,7 @@ from kafkalite.rpc.messages import NewTopic
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.faults import FaultInjector
 from kafkalite.testing.log_view import BatchView, read_batches
-from kafkalite.testing.operator_workload import CHURN, OperatorWorkload, OrdersChecker
+from kafkalite.testing.operator_workload import CHURN, REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
 from kafkalite.testing.plan import Plan, draw
 from kafkalite.testing.sim_env import SimWorld, render
 from kafkalite.testing.sim_loop import Process, SimulationError
@@ -335,7 +335,10 @@ class Simulation:
             producer.stopping.set()
         if self._operator is not None:
             self._operator.stopping.set()
-            await self.until(self._not_ordered, CONVERGE_S, "every order ends when the faults are over")
+            # Records are half as large as they may be, on average; a throttled order may have to copy all of them to all.
+            copied_bytes = self.history.sent * (self.plan.record_bytes // 2 + 100) * REPLICAS
+            patience_s = CONVERGE_S + copied_bytes / THROTTLE
+            await self.until(self._not_ordered, patience_s, "every order ends when the faults are over")
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
         await self.until(self._not_converged, CONVERGE_S, "the cluster converges when the faults are over")
         self._judge()
