@@ -169,6 +169,7 @@ class TlsListener:
         return accepted.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE
 
     def _tell(self, host: str, reason: str) -> None:
+        self._tls.refused += 1
         untold = self._repeats.told((host, reason))
         if untold is not None:
             _log.warning("tls.refused", peer=host, port=self.port, reason=reason, untold=untold)
