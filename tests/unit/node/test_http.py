@@ -36,6 +36,7 @@ from kafkalite.security.requirements import HTTP
 from kafkalite.security.scram import make_credential
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.cluster import Cluster, cluster
+from tests.support.browser import CHROMIUM, DRIVER, Browser
 from tests.support.security import listener_security
 
 PROTECTED = ("/", "/metrics", "/api/status", "/api/why?topic=t&partition=0")
@@ -246,6 +247,21 @@ def test_a_file_of_tokens_that_cannot_be_used_is_told_at_the_start(tmp_path: Pat
             path.write_text(text)
         with pytest.raises(ConfigError, match=rf"http\.bearer\.tokens\.location: .*{why}"):
             Node(broker_config({"http.bearer.tokens.location": str(path)})[0], real_env())
+
+
+if CHROMIUM is not None and DRIVER is not None:  # takes part where there is a browser
+
+    async def test_the_page_in_chromium_for_a_user(tmp_path: Path) -> None:
+        async with cluster(1, settings=settings(tmp_path)) as running:
+            await allow(running, "User:watcher")
+            await asyncio.to_thread(_browse, tmp_path / "profile", str(running.nodes[1].endpoints["http"]))
+
+
+def _browse(profile: Path, endpoint: str) -> None:
+    with Browser(profile, width=900, height=700) as browser:
+        browser.open(f"http://watcher:{USERS['watcher'].replace(' ', '%20')}@{endpoint}/")
+        browser.wait("document.body.dataset.drawn")
+        assert browser.complaints() == []
 
 
 # --- the gate by itself --------------------------------------------------------------------------------------
