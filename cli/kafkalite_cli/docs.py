@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
@@ -14,6 +15,7 @@ from kafkalite.kafka.schema import schemas
 from kafkalite.rpc import messages
 from kafkalite.rpc.messages import Message, by_kind, response_kind
 from kafkalite_cli.docs_configuration import configuration_page
+from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -149,6 +151,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/configuration.md": configuration_page,
     "docs/metrics.md": metrics_page,
     "docs/grafana/kafkalite.json": grafana_dashboard,
+    **{f"docs/man/{name}": partial(man_page, name) for name in man_names()},
 }
 
 

@@ -26,7 +26,14 @@ from kafkalite.rpc.messages import (
     DescribeUsersRequest,
     DescribeUsersResponse,
 )
-from kafkalite.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, SALT_BYTES, make_credential
+from kafkalite.security.scram import (
+    DEFAULT_ITERATIONS,
+    MAX_ITERATIONS,
+    MECHANISMS,
+    MIN_ITERATIONS,
+    SALT_BYTES,
+    make_credential,
+)
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.partitions import refuse
 
@@ -131,7 +138,9 @@ def _password() -> str:
 @users.command("set")
 @click.argument("name")
 @click.option("--mechanism", "mechanisms", multiple=True, type=click.Choice(sorted(MECHANISMS)), help="[default: all]")
-@click.option("--iterations", type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS), default=8192, show_default=True)
+@click.option(
+    "--iterations", type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS), default=DEFAULT_ITERATIONS, show_default=True
+)
 @zookeeper_option
 @client_options
 def set_(

@@ -38,6 +38,7 @@ from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.draining import Draining
+from kafkalite.node.http_gate import HttpGate
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
@@ -215,8 +216,14 @@ class Node:
             groups=self.kafka.groups,
             hello=lambda: HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="draining"),
         )
-        http_tls = self.security.http_tls if self.security is not None else None
-        self.http = HttpServer(env.network, StatusPages(self).pages(), http_tls)
+        http = self.security.http if self.security is not None else None
+        self.http = HttpServer(
+            env.network,
+            StatusPages(self).pages(),
+            HttpGate(self.rights.access, http, env.clock, env.disk),
+            http.listener.tls if http is not None else None,
+            self.rights.connection_limits(),
+        )
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
         """This node's id and its present epoch (-1 while it is not registered)."""

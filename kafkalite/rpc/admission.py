@@ -72,6 +72,7 @@ class Admission:
         if exchange.is_complete:
             self.is_complete = self.is_enough = True
             self.principal = Principal("User", exchange.user)
+            self.security.succeeded += 1
         return SaslAuthenticateResponse(0, "", data.decode(), exchange.is_complete)
 
     def admits(self, node_id: BrokerId) -> bool:
