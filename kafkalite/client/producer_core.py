@@ -30,6 +30,9 @@ from kafkalite.record.builder import Headers
 from kafkalite.record.compression import Codec
 
 MAX_PRODUCER_EPOCH = 32_767
+#: A broker appends a request's batches in one go: thousands would keep it from its heartbeats, and its followers from
+#: fetching the first of them.
+MAX_BATCHES_PER_REQUEST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +236,9 @@ class ProducerCore:
                 continue
             batch = partition.queue[0]
             size = sizes.get(node, 0) + batch.size_bytes
-            if node in by_node and size > self.settings.max_request_bytes:
+            if node in by_node and (
+                size > self.settings.max_request_bytes or len(by_node[node].batches) >= MAX_BATCHES_PER_REQUEST
+            ):
                 # Full: the next round, right after this one, goes on.
                 wake = now
                 continue

@@ -39,6 +39,9 @@ MIN_WAIT_S = 0.05
 STRAIN_PER_PARTITION_S = 0.003
 MAX_STRAIN_S = 30.0
 STRAINED_FACTOR = 4
+#: Who has answered so often since, in a row and each time within so many seconds, is no longer busy.
+CALM_ANSWERS = 4
+CALM_ANSWER_S = 0.1
 #: Our own loop was late by so much: what was not heard meanwhile says nothing of the others.
 OWN_PAUSE_S = 0.5
 
@@ -52,6 +55,8 @@ class _Watched:
     #: Monotonic seconds.
     heard_at: float = 0.0
     answering_since: float = 0.0
+    #: Quick answers in a row since the last failover.
+    calm_answers: int = 0
     closed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -107,6 +112,8 @@ class Liveness:
         """Brokers were told to take over so many partitions. Who refuses connections is suspected as before."""
         pause_s = min(MAX_STRAIN_S, partitions * STRAIN_PER_PARTITION_S)
         self._strained_until = max(self._strained_until, self._env.clock.monotonic() + pause_s)
+        for watched in self._watched.values():
+            watched.calm_answers = 0
 
     def close(self) -> None:
         """The term is over."""
@@ -128,12 +135,12 @@ class Liveness:
         watched.heard_at = watched.answering_since = self._env.clock.monotonic()
         while True:
             began = self._env.clock.monotonic()
-            patience = self._patience_s(watched)
             # When it was last heard counts, not when this question was put.
-            left = patience if watched.is_suspected else max(watched.heard_at + patience - began, MIN_WAIT_S)
+            left = self._timeout_s if watched.is_suspected else max(self._due(watched) - began, MIN_WAIT_S)
             refused, answered = await self._beat(watched, left)
             now = self._env.clock.monotonic()
             if answered:
+                watched.calm_answers = watched.calm_answers + 1 if now - began <= CALM_ANSWER_S else 0
                 if now - watched.heard_at > 2 * self._interval_s + OWN_PAUSE_S:
                     watched.answering_since = now
                 watched.heard_at = now
@@ -144,7 +151,7 @@ class Liveness:
                 if now - began > left + OWN_PAUSE_S:
                     watched.heard_at = now  # we were stopped ourselves
                 # Computed anew: a failover may have begun while this question was under way.
-                elif not watched.is_suspected and (refused or now - watched.heard_at >= self._patience_s(watched)):
+                elif not watched.is_suspected and (refused or now >= self._due(watched)):
                     self._suspect(watched, "refuses connections" if refused else "does not answer", refused)
             paused_at = self._env.clock.monotonic()
             if refused and watched.is_suspected:
@@ -195,11 +202,14 @@ class Liveness:
 
     # --- suspicion -------------------------------------------------------------------------------------------
 
-    def _patience_s(self, watched: _Watched) -> float:
+    def _due(self, watched: _Watched) -> float:
+        """When (monotonic seconds) somebody who stays silent is suspected."""
         now = self._env.clock.monotonic()
         wrong = [at for at in self._wrong.get(watched.broker.broker_id, ()) if at > now - FORGET_S]
-        factor = min(MAX_PATIENCE_FACTOR, 1 << len(wrong))
-        return self._timeout_s * max(factor, STRAINED_FACTOR if now < self._strained_until else 1)
+        due = watched.heard_at + self._timeout_s * min(MAX_PATIENCE_FACTOR, 1 << len(wrong))
+        if watched.calm_answers >= CALM_ANSWERS:
+            return due
+        return max(due, min(watched.heard_at + self._timeout_s * STRAINED_FACTOR, self._strained_until))
 
     def _suspect(self, watched: _Watched, reason: str, refused: bool) -> None:
         others = [each for each in self._watched.values() if each.is_suspected]

@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.client.batching import ProducerBatch
-from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore, ProducerSettings
+from kafkalite.client.producer_core import (
+    MAX_BATCHES_PER_REQUEST,
+    Completion,
+    Dispatch,
+    ProducerCore,
+    ProducerSettings,
+)
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.record.compression import Codec
@@ -227,3 +233,17 @@ def test_what_timed_out_leaves_no_hole_in_the_order(rounds: list[tuple[int, bool
     kept = [number for number in range(world.sent) if number not in world.failed]
     assert world.log.values() == [b"%d" % number for number in kept]
     assert sorted(world.delivered) == kept
+
+
+def test_thousands_of_partitions_go_out_in_requests_of_a_bounded_number() -> None:
+    core = ProducerCore(ProducerSettings(linger_s=0.0), random.Random(1))
+    core.set_producer_id(ProducerId(5), 0)
+    count = 2 * MAX_BATCHES_PER_REQUEST + 1
+    for number in range(count):
+        core.append(TopicPartition("t", number), None, b"v", (), 0, 0.0, number)
+    sizes = []
+    wake: float | None = 0.0
+    while wake == 0.0:
+        dispatches, wake, _ = core.plan(0.0, lambda _: BrokerId(1), lambda _: True)
+        sizes += [len(each.batches) for each in dispatches]
+    assert sizes == [MAX_BATCHES_PER_REQUEST, MAX_BATCHES_PER_REQUEST, 1]

@@ -60,6 +60,8 @@ class FakeBroker:
     hung: asyncio.Event | None = None
     #: While set, no heartbeat is answered.
     silent: asyncio.Event | None = None
+    #: How many it has answered at once.
+    heartbeats: int = 0
 
     def of(self, kind: type[Message]) -> list[Message]:
         return [command for command in self.commands if isinstance(command, kind)]
@@ -136,6 +138,7 @@ class Cluster:
 
     def _heartbeat(self, broker: FakeBroker) -> object:
         if broker.silent is None:
+            broker.heartbeats += 1
             return Reply(HeartbeatResponse())
 
         async def later(silent: asyncio.Event) -> Reply:

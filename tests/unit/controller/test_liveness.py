@@ -106,6 +106,7 @@ async def test_who_takes_over_much_may_be_silent_for_longer(quick: Cluster, monk
     """Seen with 3,300 partitions on two cores: the new leader was busy, was suspected as well, and nothing could commit."""
     monkeypatch.setattr(liveness, "STRAIN_PER_PARTITION_S", liveness.MAX_STRAIN_S)
     monkeypatch.setattr(liveness, "STRAINED_FACTOR", 1_000)
+    monkeypatch.setattr(liveness, "CALM_ANSWERS", 1_000)
     await running(quick, 4)
     quick.create_topic("t", {0: (1, 2, 3, 4)})
     await until(lambda: quick.leader_and_isr("t") is not None)
@@ -119,6 +120,23 @@ async def test_who_takes_over_much_may_be_silent_for_longer(quick: Cluster, monk
     await until(lambda: quick.leader_and_isr("t") == (2, (2, 4), 2))
     quick.brokers[2].silent = None
     busy.set()
+
+
+async def test_who_has_long_answered_again_is_not_waited_for(quick: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second broker that stops within ten seconds of the first one's failover was missed for eight."""
+    monkeypatch.setattr(liveness, "STRAIN_PER_PARTITION_S", liveness.MAX_STRAIN_S)
+    monkeypatch.setattr(liveness, "STRAINED_FACTOR", 1_000)
+    await running(quick, 4)
+    quick.create_topic("t", {0: (1, 2, 3, 4)})
+    await until(lambda: quick.leader_and_isr("t") is not None)
+    await quick.brokers[1].server.close()
+    await until(lambda: quick.leader_and_isr("t") == (2, (2, 3, 4), 1))
+    answered = quick.brokers[2].heartbeats
+    await until(lambda: quick.brokers[2].heartbeats > answered + liveness.CALM_ANSWERS)
+    quick.brokers[2].silent = silent = asyncio.Event()
+    await until(lambda: quick.leader_and_isr("t") == (3, (3, 4), 2))
+    quick.brokers[2].silent = None
+    silent.set()
 
 
 async def test_a_controller_that_was_stopped_itself_gives_everybody_the_whole_time_again() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import pytest
 
+from kafkalite.log import checkpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import end_transaction_marker
@@ -120,6 +122,41 @@ def test_without_an_epoch_file_the_batches_tell() -> None:
             twin.write_file_atomic(f"{PATH}/leader-epoch-checkpoint", content)
         for clean in (False, True):
             assert reopen(copy_of(twin), clean=clean).epoch_entries == expected
+
+
+def test_a_new_epoch_is_written_in_place_and_each_piece_of_that_is_the_old_file_or_the_new_or_recognised() -> None:
+    """A failover writes one such file per partition: a file beside it and a rename would cost twenty times as much."""
+    disk = MemoryDisk()
+    log = make_log(disk)
+    name = f"{PATH}/leader-epoch-checkpoint"
+    log.append_as_leader(batch(["a"]), 1)
+    for epoch in range(2, 12):
+        before = bytes(disk.entries[name].data)
+        disk.calls.clear()
+        log.append_as_leader(batch(["b"] * epoch), epoch)
+        after = bytes(disk.entries[name].data)
+        assert checkpoints.decode_epochs(after) == log.epoch_entries
+        # With the tenth the line that counts them grows, and everything behind it moves.
+        in_place = all(call[0] != "write_file" for call in disk.calls)
+        assert in_place == (epoch != 10)
+        if not in_place:
+            continue
+        for cut in range(len(after)):
+            for torn in (after[:cut] + before[cut:], bytes(cut) + before[cut:]):
+                with suppress(checkpoints.MalformedCheckpoint):
+                    assert torn == before or checkpoints.decode_epochs(torn) == log.epoch_entries
+
+
+def test_what_is_no_longer_true_is_not_written_over_in_place() -> None:
+    disk = MemoryDisk()
+    log = make_log(disk)
+    for epoch in range(1, 5):
+        log.append_as_leader(batch(["a"]), epoch)
+    disk.calls.clear()
+    log.truncate_to(2)
+    assert [call[0] for call in disk.calls].count("write_file") == 1
+    log.append_as_leader(batch(["a"]), 9)
+    assert reopen(disk).epoch_entries == [(1, 0), (2, 1), (9, 2)]
 
 
 @pytest.mark.parametrize("suffix", ["index", "timeindex"])
