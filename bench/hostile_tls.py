@@ -37,7 +37,8 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages import HelloRequest, NewTopic
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.processes import Process, ProcessCluster

@@ -20,7 +20,7 @@ from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.scram_users import alter_user, list_users
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.errors import ConfigError, ErrorCode, api_error
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.security import (
     AlterUserRequest,
     AlterUserResponse,
     DescribeUsersRequest,

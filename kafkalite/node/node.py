@@ -51,14 +51,10 @@ from kafkalite.node.user_orders import UserOrders
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages import (
-    ControlledShutdownRequest,
-    HealthProblem,
-    HelloRequest,
-    HistoryEvent,
-    IsrChangedRequest,
-    Message,
-)
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
+from kafkalite.rpc.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.rpc.server import Identity, RpcServer
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from kafkalite.node.http_gate import Asked
 from kafkalite.node.http_page import Page
 from kafkalite.node.http_server import Handler
 from kafkalite.node.metrics import NodeCollector
-from kafkalite.rpc.messages import StatusRequest
+from kafkalite.rpc.messages.watching import StatusRequest
 from kafkalite.telemetry.advice import advice
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from kafkalite.errors import AuthenticationFailed, ErrorCode, ProtocolError
 from kafkalite.model import BrokerId
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame
-from kafkalite.rpc.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:

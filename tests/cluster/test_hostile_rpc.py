@@ -20,7 +20,8 @@ import pytest
 
 from kafkalite.model import NO_BROKER_EPOCH, BrokerId
 from kafkalite.rpc.framing import encode_frame
-from kafkalite.rpc.messages import HelloRequest, by_kind
+from kafkalite.rpc.messages.base import by_kind
+from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.testing.processes import Process, ProcessCluster
 from tests.cluster.running import PATIENCE_S, QUICK, Load, create_topic, eye, wait_until
 

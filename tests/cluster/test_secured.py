@@ -24,7 +24,9 @@ from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages import ControlledShutdownRequest, HelloRequest, IsrChangedRequest, ReplicaFetchRequest
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
+from kafkalite.rpc.messages.replication import ReplicaFetchRequest
 from kafkalite.security.scram import make_credential
 from kafkalite.testing.processes import ProcessFailed
 from tests.cluster.running import wait_until

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from kafkalite.config import load
-from kafkalite.rpc.messages import by_kind
+from kafkalite.rpc.messages.base import by_kind
 from kafkalite_cli.docs import PAGES, ROOT, rpc_api
 from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.main import cli

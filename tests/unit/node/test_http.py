@@ -25,7 +25,7 @@ from kafkalite.node.http_gate import Asked, HttpGate, HttpPeer
 from kafkalite.node.http_page import Page
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.node import Node
-from kafkalite.rpc.messages import AlterUserRequest
+from kafkalite.rpc.messages.security import AlterUserRequest
 from kafkalite.security.access import Access
 from kafkalite.security.acl import CLUSTER_NAME, Binding, Entry, Operation, Pattern, Permission, ResourceType
 from kafkalite.security.attempts import BURST

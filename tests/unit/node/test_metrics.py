@@ -15,7 +15,7 @@ from kafkalite.client.groups import Groups
 from kafkalite.client.producer import Producer
 from kafkalite.model import TopicPartition
 from kafkalite.node.metrics import COUNTER, HISTOGRAM, METRICS
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.telemetry.counters import BUCKETS_MS, Requests, Timing
 from kafkalite.testing.cluster import Cluster, cluster
 
