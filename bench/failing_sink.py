@@ -1,6 +1,7 @@
 """The kafkalite sink with accidents, for `bench.spark_exactly_once`: each planned one happens once, over restarts too.
 
-Accidents are named `<what>-<batch>` in the option `accidents`; a file in the directory `flags` remembers those that were.
+Accidents are named `<what>-<batch>` in the option `accidents`; a link in the directory `flags` remembers those that were,
+and in which life of the driver. `twins-<batch>` makes Spark double a task, see `bench.twin_sink`.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from bench.twin_sink import DOUBLED, Scene
 from pyspark_kafkalite.clients import shared
 from pyspark_kafkalite.options import write_options
 from pyspark_kafkalite.row_shape import row_shape
 from pyspark_kafkalite.source import KafkaliteDataSource
 from pyspark_kafkalite.stream_writer import KafkaliteStreamWriter
 
-_OURS = ("accidents", "flags", "jvm", "nodes")
+_OURS = ("accidents", "flags", "jvm", "life", "nodes", "notes")
 
 
 class FailingDataSource(KafkaliteDataSource):
@@ -40,22 +42,37 @@ class FailingWriter(KafkaliteStreamWriter):
         self._plan = plan
 
     def _due(self, what: str, batch: int) -> bool:
+        return self._happens_in(what, batch) == "now"
+
+    def _happens_in(self, what: str, batch: int) -> str:
+        """The life of the driver in which it has happened; "now" for the one who asks first; "" if it is not planned."""
         name = f"{what}-{batch}"
         if name not in self._plan["accidents"].split(","):
-            return False
+            return ""
+        flag = Path(self._plan["flags"]) / name
         try:
-            os.close(os.open(Path(self._plan["flags"]) / name, os.O_CREAT | os.O_EXCL))
+            flag.symlink_to(self._plan["life"])  # made by one only, and whole at once
         except FileExistsError:
-            return False
-        return True
+            return str(flag.readlink())
+        return "now"
+
+    def _scene(self, batch: int, attempt: int) -> Scene | None:
+        """Both attempts play in it, whichever begins first, in one life of the driver; who comes after them doesn't."""
+        life = self._plan["life"]
+        if attempt > 1 or self._happens_in("twins", batch) not in ("now", life):
+            return None
+        return Scene(self._plan["notes"], f"{batch}-{life}", attempt, ends_first="first" if batch % 2 else "twin")
 
     def write(self, iterator: Iterator[Any]) -> Any:
         from pyspark import TaskContext
 
         context = TaskContext.get()
         batch = int(context.getLocalProperty("streaming.sql.batchId"))
-        if context.partitionId() != 1:
+        if context.partitionId() != DOUBLED:
             return super().write(iterator)
+        scene = self._scene(batch, context.attemptNumber())
+        if scene is not None:
+            return scene.play(super().write, iterator)
         written = super().write(self._broken(iterator, batch))
         if self._due("exit-at-the-end", batch):
             os._exit(9)
@@ -70,6 +87,8 @@ class FailingWriter(KafkaliteStreamWriter):
                 raise RuntimeError("an accident, as planned")
             if middle and self._due("exit", batch):
                 os._exit(9)
+            if middle and self._due("kill-driver-during", batch):
+                os.kill(int(self._plan["jvm"]), signal.SIGKILL)  # and this attempt goes on for as long as it can
             yield rows.slice(middle)
 
     def commit(self, messages: list[Any], batchId: int) -> None:

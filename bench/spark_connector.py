@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import statistics
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.client.blocking import BlockingClient
-from kafkalite.rpc.messages import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from kafkalite.rpc.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, KafkaCluster, class_path
 from kafkalite.testing.processes import ProcessCluster
 from kafkalite.testing.spark_kafka import CONNECTOR_VERSION, connector_jars
@@ -52,15 +53,38 @@ class Peer:
         frame.write.format(self.name).option(*self.bootstrap).option("topic", topic).mode("append").save()
 
 
-def cpu_seconds(pid: int) -> float:
-    """Of a process and of all below it, the ended ones included."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        children = "".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
-    except OSError:  # it has ended meanwhile, and its parent counts it
-        return 0.0
-    own = sum(int(ticks) for ticks in stat.rpartition(")")[2].split()[11:15]) / _TICKS
-    return own + sum(cpu_seconds(int(child)) for child in children.split())
+@dataclass(frozen=True)
+class Clocks:
+    """What a process and those below it have computed, in seconds: by pid, with their ended children."""
+
+    seconds: dict[int, float]
+    #: Processes whose time nobody keeps when they end: PySpark's daemons ignore the end of their workers.
+    unkept: frozenset[int]
+
+    @classmethod
+    def of(cls, pid: int) -> Clocks:
+        seconds: dict[int, float] = {}
+        unkept: set[int] = set()
+        waiting = [(pid, False)]
+        while waiting:
+            pid, is_unkept = waiting.pop()
+            try:
+                stat = Path(f"/proc/{pid}/stat").read_text()
+                status = Path(f"/proc/{pid}/status").read_text()
+                children = "".join(path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children"))
+            except OSError:  # it has ended meanwhile
+                continue
+            seconds[pid] = sum(int(ticks) for ticks in stat.rpartition(")")[2].split()[11:15]) / _TICKS
+            if is_unkept:
+                unkept.add(pid)
+            ignored = int(status.partition("SigIgn:")[2].split()[0], 16)
+            leaves = bool(ignored >> (signal.SIGCHLD - 1) & 1)
+            waiting += [(int(child), leaves) for child in children.split()]
+        return cls(seconds, frozenset(unkept))
+
+    def __sub__(self, before: Clocks) -> float:
+        gone = before.unkept - self.seconds.keys()
+        return sum(self.seconds.values()) - sum(s for pid, s in before.seconds.items() if pid not in gone)
 
 
 @contextmanager
@@ -96,9 +120,9 @@ def session(scratch: Path, jars: list[Path]) -> Iterator[Any]:
 def timed(spark: Any, rows: int, size: int, work: Callable[[], None]) -> dict[str, float]:
     """rows/s, MB/s of keys and values, and rows/s per core."""
     jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
-    spent, began = cpu_seconds(jvm), time.perf_counter()
+    before, began = Clocks.of(jvm), time.perf_counter()
     work()
-    seconds, spent = time.perf_counter() - began, cpu_seconds(jvm) - spent
+    seconds, spent = time.perf_counter() - began, Clocks.of(jvm) - before
     return {
         "rows/s": rows / seconds,
         "MB/s": rows * (size + KEY_BYTES) / seconds / 1e6,
@@ -109,12 +133,12 @@ def timed(spark: Any, rows: int, size: int, work: Callable[[], None]) -> dict[st
 def per_job(spark: Any, peer: Peer, topic: str, jobs: int = 10) -> dict[str, float]:
     """What a batch read of next to nothing takes: planning, workers, connections."""
     jvm = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
-    spent, taken = cpu_seconds(jvm), []
+    before, taken = Clocks.of(jvm), []
     for _ in range(jobs):
         began = time.perf_counter()
         noop(peer.source(spark.read, topic).load())
         taken.append(time.perf_counter() - began)
-    return {"ms per job": statistics.median(taken) * 1e3, "ms of processor": (cpu_seconds(jvm) - spent) / jobs * 1e3}
+    return {"ms per job": statistics.median(taken) * 1e3, "ms of processor": (Clocks.of(jvm) - before) / jobs * 1e3}
 
 
 def best(runs: list[dict[str, float]]) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """Exactly once, shown with real processes: `python -m bench.spark_exactly_once`.
 
-A query copies numbered records from topic to topic while tasks raise and die, the driver is killed with -9 before and
-after the commits of its batches and started again from its checkpoint, and the node that coordinates its transactions is
-killed with -9. Then read_committed readers count. At-least-once goes through the same accidents: its duplicates show
-that they did happen.
+A query on a Spark cluster of two hosts copies numbered records from topic to topic while tasks raise and die, slow ones get
+speculative twins that write too, the driver is killed with -9 while its tasks write, before and after the commits of its
+batches, and started again from its checkpoint, and the node that coordinates its transactions is killed with -9. Then
+read_committed readers count. At-least-once goes through the same accidents: its duplicates show that they did happen.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.spark_hosts import spark_hosts, speculative_attempts
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking import BlockingClient
 from kafkalite.model import TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -40,12 +41,20 @@ SETTINGS = {
     "replica.lag.time.max.ms": 5_000,
     "transaction.state.log.num.partitions": 3,
 }
-#: One batch each. "before" and "after" are the driver's commit.
+#: One batch each. "before" and "after" are the driver's commit; "during" is while its tasks write.
 SHORT = ("raise-0", "kill-coordinator-before-1", "kill-driver-after-1")
 LONG = (
     *("raise-0", "exit-1", "exit-at-the-end-2", "raise-3", "raise-after-4", "exit-5"),
-    *(f"kill-driver-{when}-{batch}" for batch in range(1, 10, 2) for when in ("before", "after")),
-    *("kill-coordinator-before-3", "kill-coordinator-after-6", "kill-coordinator-before-8"),
+    *(f"kill-driver-before-{batch}" for batch in (1, 3, 5, 7)),
+    *(f"kill-driver-during-{batch}" for batch in (6, 8, 10)),
+    *(f"kill-driver-after-{batch}" for batch in (3, 7, 9)),
+    *(
+        "kill-coordinator-before-3",
+        "kill-coordinator-after-6",
+        "kill-coordinator-before-8",
+        "kill-coordinator-before-11",
+    ),
+    *(f"twins-{batch}" for batch in (1, 4, 7, 9, 11)),
 )
 
 
@@ -61,11 +70,18 @@ class Outcome:
     driver_starts: int
     seconds: float
     accidents: int
+    #: Tasks of which two attempts at once had rows in the log; how many of these attempts came to the end of their rows.
+    doubled: int
+    came_to_the_end: int
+    #: Attempts that Spark's event logs call speculative, what killed drivers had not written yet left out.
+    speculative: int
 
     def __str__(self) -> str:
         return (
             f"{self.records} read, {self.duplicates} duplicates, {self.lost} lost; {self.uncommitted_too} in the log with "
-            f"what was aborted; {self.accidents} accidents, {self.driver_starts} driver starts, {self.seconds:.0f} s"
+            f"what was aborted; {self.accidents} accidents, {self.driver_starts} driver starts, {self.doubled} tasks doubled "
+            f"({self.came_to_the_end} of their attempts came to the end), {self.speculative} speculative attempts; "
+            f"{self.seconds:.0f} s"
         )
 
 
@@ -123,11 +139,17 @@ def run(
     records: int,
     batches: int,
     accidents: Sequence[str],
+    master: str = "",
 ) -> Outcome:
-    """Run the query until it ends by itself, starting its driver again whenever it dies. Raises RuntimeError."""
+    """Run the query until it ends by itself, starting its driver again whenever it dies. Raises RuntimeError.
+
+    Args:
+        master: of `spark_hosts`; without one Spark runs in the driver, where there are no twins.
+    """
     began = time.monotonic()
-    flags = scratch / f"{sink}.flags"
-    flags.mkdir()
+    flags, notes, events = (scratch / f"{sink}.{name}" for name in ("flags", "notes", "events"))
+    for directory in (flags, notes, events):
+        directory.mkdir()
     starts = 0
     in_vain = 0
     while True:
@@ -143,6 +165,10 @@ def run(
             "scratch": str(scratch / "spark"),
             "accidents": ",".join(accidents),
             "flags": str(flags),
+            "notes": str(notes),
+            "events": str(events),
+            "life": str(starts),
+            "master": master,
             "nodes": json.dumps({node: process.pid for node, process in cluster.nodes.items()}),
         }
         code, said = drive_apart("bench.spark_exactly_once", plan)
@@ -166,6 +192,9 @@ def run(
         driver_starts=starts,
         seconds=time.monotonic() - began,
         accidents=len(list(flags.iterdir())),
+        doubled=len(list(notes.glob("*-twin-half"))),
+        came_to_the_end=len(list(notes.glob("*-wrote"))),
+        speculative=sum(1 for _ in speculative_attempts(events)),
     )
 
 
@@ -198,23 +227,16 @@ def drive(plan: dict[str, str]) -> int:
     from pyspark.sql import SparkSession
 
     from bench.failing_sink import FailingDataSource
+    from bench.spark_hosts import speculating
     from pyspark_kafkalite.java import java_home
 
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["JAVA_HOME"] = java_home()
-    spark = (
-        SparkSession.builder.master("local[2,4]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.local.dir", plan["scratch"])
-        .config("spark.sql.warehouse.dir", plan["scratch"])
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m")
-        .getOrCreate()
-    )
+    settings = speculating(Path(plan["scratch"]), Path(plan["events"]))
+    if not plan["master"]:
+        settings |= {"spark.speculation": "false", "spark.eventLog.enabled": "false"}
+    spark = SparkSession.builder.master(plan["master"] or "local[2,4]").config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
     spark.dataSource.register(FailingDataSource)
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
@@ -234,7 +256,7 @@ def drive(plan: dict[str, str]) -> int:
         .option("deliveryGuarantee", plan["guarantee"])
         .option("kafkalite.buffer.memory", "1")  # what has been taken is sent: an accident finds rows in the log
         .option("checkpointLocation", plan["checkpoint"])
-        .options(accidents=plan["accidents"], flags=plan["flags"], jvm=str(jvm), nodes=plan["nodes"])
+        .options(**{name: plan[name] for name in ("accidents", "flags", "notes", "life", "nodes")}, jvm=str(jvm))
         .trigger(availableNow=True)
         .start()
     )
@@ -246,9 +268,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=60_000)
     parser.add_argument("--batches", type=int, default=12)
-    parser.add_argument("--short", action="store_true", help="the accidents of the test")
+    parser.add_argument("--short", action="store_true", help="the accidents of the test: no twins")
     parser.add_argument("--only", choices=("exactly-once", "at-least-once"))
-    parser.add_argument("--twins", action="store_true", help="speculative attempts instead: bench.spark_twins")
+    parser.add_argument(
+        "--twins", action="store_true", help="only speculative attempts, of batch writes too: bench.spark_twins"
+    )
     parser.add_argument("--drive", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.drive:
@@ -258,22 +282,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return spark_twins.main(["--records", str(given.records)])
     failed = False
+    accidents, batches = (SHORT, 3) if given.short else (LONG, given.batches)
     with (
         tempfile.TemporaryDirectory(prefix="kafkalite-bench-") as scratch,
         ProcessCluster(Path(scratch) / "cluster", nodes=3, settings=SETTINGS) as cluster,
+        contextlib.nullcontext("") if given.short else spark_hosts(Path(scratch), 2, PATHS) as master,
     ):
         asyncio.run(create(cluster, "numbers", "exactly-once", "at-least-once"))
         fill(cluster, "numbers", given.records)
         for guarantee in [given.only] if given.only else ["exactly-once", "at-least-once"]:
-            accidents = SHORT if given.short else LONG
-            batches = 3 if given.short else given.batches
-            args = ("numbers", guarantee, guarantee, given.records, batches, accidents)
+            args = ("numbers", guarantee, guarantee, given.records, batches, accidents, master)
             outcome = run(cluster, Path(scratch), *args)
             print(f"{guarantee}: {outcome}", flush=True)
-            if guarantee == "exactly-once":
-                failed |= bool(outcome.duplicates or outcome.lost)
-            else:
-                failed |= not outcome.duplicates or bool(outcome.lost)
+            failed |= outcome.lost > 0 or (outcome.duplicates == 0) != (guarantee == "exactly-once")
+            twins = sum(1 for accident in accidents if accident.startswith("twins"))
+            failed |= outcome.accidents < len(accidents) or outcome.doubled < twins or outcome.speculative < bool(twins)
     print("FAILED" if failed else "as it should be")
     return int(failed)
 

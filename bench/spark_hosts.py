@@ -7,6 +7,7 @@ workers of theirs are all of one host.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 #: For the master to be up and each worker to be known to it.
 START_S = 90
@@ -72,6 +74,56 @@ def spark_hosts(directory: Path, workers: int, paths: str) -> Iterator[str]:
         yield address
     finally:
         _stop(running)
+
+
+def speculating(scratch: Path, events: Path) -> dict[str, str]:
+    """Settings of a session that fills a cluster of two hosts and starts a twin for every task that is slow.
+
+    Args:
+        events: where Spark's event log goes, see `speculative_attempts`.
+    """
+    return {
+        "spark.speculation": "true",
+        "spark.speculation.interval": "100ms",
+        "spark.speculation.multiplier": "1.1",
+        "spark.speculation.quantile": "0.5",
+        "spark.speculation.efficiency.enabled": "false",  # how much a task has read says nothing here
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark.executor.memory": "512m",
+        "spark.executor.extraJavaOptions": _FLAGS,
+        "spark.driver.extraJavaOptions": _FLAGS,
+        "spark.driver.memory": "1g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.python.authenticate.socketTimeout": "120s",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.local.dir": str(scratch),
+        "spark.sql.warehouse.dir": str(scratch),
+        # the first stage must find both hosts: a twin has no other place
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+        "spark.cores.max": "2",
+        "spark.locality.wait": "0s",
+    }
+
+
+def speculative_attempts(events: Path) -> Iterator[dict[str, Any]]:
+    """The starts of those in Spark's event logs. A driver that was killed takes the last ones with it."""
+    for log in sorted(events.rglob("*")):
+        if not log.is_file() or log.suffix == ".crc":
+            continue
+        for line in log.read_text().splitlines():
+            try:
+                event = json.loads(line)
+            except json.JSONDecodeError:  # what was being written when its driver was killed
+                break
+            if event.get("Event") == "SparkListenerTaskStart" and event["Task Info"]["Speculative"]:
+                yield event
 
 
 def _said(log: Path, pattern: str) -> str:

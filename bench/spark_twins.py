@@ -14,13 +14,13 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bench.spark_exactly_once import PATHS, SETTINGS, append, count, create, drive_apart
-from bench.spark_hosts import spark_hosts
+from bench.spark_hosts import spark_hosts, speculating, speculative_attempts
 from kafkalite.testing.processes import ProcessCluster
 
 #: Of each sink; its twin ends first in the first, the attempt that it doubles in the second.
@@ -81,17 +81,6 @@ def run(cluster: ProcessCluster, scratch: Path, records: int) -> dict[str, Twins
     return found
 
 
-def speculative_attempts(events: Path) -> Iterator[dict[str, Any]]:
-    """The starts of those in Spark's event log."""
-    for log in sorted(events.rglob("*")):
-        if not log.is_file() or log.suffix == ".crc":
-            continue
-        for line in log.read_text().splitlines():
-            event = json.loads(line)
-            if event.get("Event") == "SparkListenerTaskStart" and event["Task Info"]["Speculative"]:
-                yield event
-
-
 def drive(plan: dict[str, Any]) -> int:
     """The driver: copies the numbers in two batches."""
     from pyspark.sql import SparkSession
@@ -103,35 +92,8 @@ def drive(plan: dict[str, Any]) -> int:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["JAVA_HOME"] = java_home()
-    flags = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m"
-    spark = (
-        SparkSession.builder.master(plan["master"])
-        .config("spark.speculation", "true")
-        .config("spark.speculation.interval", "100ms")
-        .config("spark.speculation.multiplier", "1.1")
-        .config("spark.speculation.quantile", "0.5")
-        .config("spark.speculation.efficiency.enabled", "false")  # how much a task has read says nothing here
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.compress", "false")
-        .config("spark.eventLog.rolling.enabled", "false")
-        .config("spark.eventLog.dir", (directory / "events").as_uri())
-        .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"])
-        .config("spark.executor.memory", "512m")
-        .config("spark.executor.extraJavaOptions", flags)
-        .config("spark.driver.extraJavaOptions", flags)
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.local.dir", str(directory))
-        .config("spark.sql.warehouse.dir", str(directory))
-        # the first stage must find both hosts: a twin has no other place
-        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
-        .config("spark.cores.max", "2")
-        .config("spark.locality.wait", "0s")
-        .getOrCreate()
-    )
+    settings = speculating(directory, directory / "events")
+    spark = SparkSession.builder.master(plan["master"]).config(map=settings).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     spark.dataSource.register(TwinDataSource)
     bootstrap, sink, records = plan["bootstrap"].split(","), plan["sink"], plan["records"]

@@ -8,7 +8,7 @@ does after that.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +50,8 @@ class TwinStreamWriter(KafkaliteStreamWriter):
     def write(self, iterator: Iterator[Any]) -> Any:
         from pyspark import TaskContext
 
-        scene = Scene(self._notes, int(TaskContext.get().getLocalProperty("streaming.sql.batchId")))
-        written = super().write(scene.played(iterator))
-        scene.note(scene.role, "wrote")
-        return written
+        batch = int(TaskContext.get().getLocalProperty("streaming.sql.batchId"))
+        return played(self._notes, batch, super().write, iterator)
 
 
 class TwinWriter(KafkaliteWriter):
@@ -63,48 +61,57 @@ class TwinWriter(KafkaliteWriter):
         self._batch = int(batch)
 
     def write(self, iterator: Iterator[Any]) -> Any:
-        scene = Scene(self._notes, self._batch)
-        written = super().write(scene.played(iterator))
-        scene.note(scene.role, "wrote")
-        return written
+        return played(self._notes, self._batch, super().write, iterator)
+
+
+def played(notes: str, batch: int, write: Callable[[Iterator[Any]], Any], rows: Iterator[Any]) -> Any:
+    """What `write` makes of the rows of this task's attempt."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context.partitionId() != DOUBLED:
+        return write(rows)
+    return Scene(notes, str(batch), context.attemptNumber(), ends_first="first" if batch % 2 else "twin").play(
+        write, rows
+    )
 
 
 class Scene:
-    """One attempt of a task of a batch."""
+    """One of two attempts of a task. The other one, in another process, has a scene with the same name."""
 
-    def __init__(self, notes: str, batch: int) -> None:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
+    def __init__(self, notes: str, name: str, attempt: int, *, ends_first: str) -> None:
         self._notes = Path(notes)
-        self._batch = batch
-        self._is_played = context.partitionId() == DOUBLED
-        self.role = "twin" if context.attemptNumber() else "first"
-        self._other = "first" if context.attemptNumber() else "twin"
-        self._ends_first = "first" if batch % 2 else "twin"
+        self._name = name
+        self._role = "twin" if attempt else "first"
+        self._other = "first" if attempt else "twin"
+        self._ends_first = ends_first
 
-    def note(self, who: str, what: str) -> None:
-        if self._is_played:
-            self._path(who, what).touch()
+    def play(self, write: Callable[[Iterator[Any]], Any], rows: Iterator[pa.RecordBatch]) -> Any:
+        written = write(self._halved(rows))
+        self._note("wrote")
+        return written
+
+    def _note(self, what: str) -> None:
+        self._path(self._role, what).touch()
 
     def _path(self, who: str, what: str) -> Path:
-        return self._notes / f"{self._batch}-{who}-{what}"
+        return self._notes / f"{self._name}-{who}-{what}"
 
     def _wait(self, who: str, what: str) -> None:
         until = time.monotonic() + PATIENCE_S
         while not self._path(who, what).exists():
             if time.monotonic() > until:
-                raise TimeoutError(f"batch {self._batch}: {self.role} waits for {who} to have {what} in vain")
+                raise TimeoutError(f"batch {self._name}: {self._role} waits for {who} to have {what} in vain")
             time.sleep(0.02)
 
-    def played(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _halved(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows, with the waits after half of each batch."""
         for rows in batches:
             middle = rows.num_rows // 2
             yield rows.slice(0, middle)
-            if middle and self._is_played:  # the sink has sent what it took before it asks for more
-                self.note(self.role, "half")
+            if middle:  # the sink has sent what it took before it asks for more
+                self._note("half")
                 self._wait(self._other, "half")
-                if self.role != self._ends_first:
+                if self._role != self._ends_first:
                     self._wait(self._ends_first, "wrote")
             yield rows.slice(middle)

@@ -42,20 +42,19 @@ from kafkalite.rpc.answers import (
     judge_hello,
 )
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
+from kafkalite.rpc.messages.data import (
     AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    HelloRequest,
-    HelloResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     ListedOffset,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
     ProducedPartition,
@@ -192,15 +191,14 @@ class BlockingConnection:
             while not self._ready:
                 self._socket.settimeout(max(0.001, min(wait_s, deadline - time.monotonic())))
                 try:
-                    data = self._socket.recv(READ_BYTES)
+                    came = self._read()
                 except TimeoutError:
                     if time.monotonic() >= deadline:
                         raise
                     on_silence()
                     continue
-                if not data:
+                if not came:
                     raise RpcDisconnected(f"{self.endpoint}: the peer closed the connection")
-                self._ready = self._frames.feed(data)
             frame = self._ready.pop(0)
             if frame.correlation_id != correlation_id:
                 raise ProtocolError(f"answer to {frame.correlation_id} instead of {correlation_id}")
@@ -217,6 +215,17 @@ class BlockingConnection:
         except (RpcDisconnected, RpcTimeout):
             self.close()
             raise
+
+    def _read(self) -> int:
+        """Bytes of one read; 0 at the end. The frames that they complete are ready then."""
+        room = self._frames.room()
+        if room is None:
+            data = self._socket.recv(READ_BYTES)
+            self._ready = self._frames.feed(data)
+            return len(data)
+        count = self._socket.recv_into(room)
+        self._ready = self._frames.received(count)
+        return count
 
     def call(self, message: Message, body: Iterable[bytes | memoryview], deadline: float) -> Answer:
         """Send and wait. Raises RpcError, ApiError."""

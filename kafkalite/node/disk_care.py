@@ -17,7 +17,7 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.messages import HealthProblem
+from kafkalite.rpc.messages.watching import HealthProblem
 
 _log = structlog.get_logger(__name__)
 

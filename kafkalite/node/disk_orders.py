@@ -11,7 +11,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.log.moving import Move
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.node.disk_care import DiskCare
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskDescription,

@@ -34,7 +34,7 @@ from kafkalite.replica.leader import new_leader
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import (
     Broker,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,

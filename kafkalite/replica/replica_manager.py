@@ -32,22 +32,19 @@ from kafkalite.replica.purgatory import ProduceDone
 from kafkalite.replica.restarting import Restarting
 from kafkalite.replica.serving import Serving
 from kafkalite.replica.startup import read_cluster, read_topics
-from kafkalite.rpc.messages import (
-    DescribeReplicasResponse,
-    FetchRequest,
-    HealthProblem,
+from kafkalite.rpc.messages.control import (
     IsrChange,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ReplicaFetchRequest,
-    ReplicaFetchWake,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
+from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
+from kafkalite.rpc.messages.topics import DescribeReplicasResponse
+from kafkalite.rpc.messages.watching import HealthProblem
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager

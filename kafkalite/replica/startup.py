@@ -23,7 +23,7 @@ from kafkalite.coordination.znodes import (
     decode_topic,
 )
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
-from kafkalite.rpc.messages import Broker, PartitionState
+from kafkalite.rpc.messages.control import Broker, PartitionState
 
 _log = structlog.get_logger(__name__)
 

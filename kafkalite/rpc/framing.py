@@ -18,7 +18,7 @@ import msgpack
 
 from kafkalite.errors import ProtocolError
 from kafkalite.rpc.codec import UNPACK_ERRORS, to_fields
-from kafkalite.rpc.messages import Message
+from kafkalite.rpc.messages.base import Message
 
 Buffer = bytes | bytearray | memoryview
 
@@ -33,6 +33,12 @@ CLIENT_HEADER_BYTES = 1024 * 1024
 NODE_HEADER_BYTES = 64 * 1024 * 1024
 
 _MAX_ID = 2**63 - 1
+
+#: An incomplete frame that misses so much is worth a buffer of its own, see `FrameReader.room`.
+ROOM_BYTES = 256 * 1024
+#: One that is being used and one that is being filled.
+_BUFFERS_KEPT = 2
+_BUFFER_STEP = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -78,6 +84,9 @@ class FrameReader:
         self.buffered = 0
         #: Bytes that the incomplete frame needs in all, as far as known.
         self._needed = PREFIX_BYTES
+        #: The incomplete frame's own buffer, once `room` has been asked for it.
+        self._whole: memoryview | None = None
+        self._buffers: list[bytearray] = []
 
     @property
     def missing(self) -> int:
@@ -90,6 +99,7 @@ class FrameReader:
         Raises:
             ProtocolError: what came is no frame. The reader must not be used again.
         """
+        assert self._whole is None, "the rest of this frame goes into its room"
         if self.buffered + len(data) < self._needed:
             if data:
                 self._parts.append(data)
@@ -115,6 +125,41 @@ class FrameReader:
         frames = []
         self._scan(data, 0, frames)
         return frames
+
+    def room(self) -> memoryview | None:
+        """Where the rest of the incomplete frame may be received into, to be told by `received`; None: `feed` what comes.
+
+        For who reads frames of some MiB: pieces are not joined, and no memory is fetched anew for each frame. A frame's
+        body is a view of the buffer, which is used again when nobody has a view of it any more.
+        """
+        if self._whole is None:
+            if self.missing < ROOM_BYTES:
+                return None
+            self._whole = memoryview(self._free_buffer(self._needed))[: self._needed]
+            position = 0
+            for part in self._parts:
+                self._whole[position : position + len(part)] = part
+                position += len(part)
+            self._parts.clear()
+        return self._whole[self.buffered :]
+
+    def received(self, count: int) -> list[Frame]:
+        """The frame, if these `count` bytes in its room completed it. Raises ProtocolError."""
+        assert self._whole is not None
+        self.buffered += count
+        if self.buffered < self._needed:
+            return []
+        frame = self._frame(self._whole)
+        self._whole, self.buffered, self._needed = None, 0, PREFIX_BYTES
+        return [frame]
+
+    def _free_buffer(self, size: int) -> bytearray:
+        for buffer in self._buffers:
+            if len(buffer) >= size and _is_unseen(buffer):
+                return buffer
+        buffer = bytearray(-(-size // _BUFFER_STEP) * _BUFFER_STEP)
+        self._buffers = [*self._buffers, buffer][-_BUFFERS_KEPT:]
+        return buffer
 
     def _scan(self, data: bytes, position: int, frames: list[Frame]) -> None:
         view = memoryview(data)
@@ -156,3 +201,12 @@ class FrameReader:
         if not (0 <= kind <= 0xFFFF and 0 <= correlation_id <= _MAX_ID):
             raise ProtocolError(f"frame header out of range: kind {kind}, correlation id {correlation_id}")
         return Frame(kind, correlation_id, fields, view[header_end:], len(view))
+
+
+def _is_unseen(buffer: bytearray) -> bool:
+    """Nobody has a view of it: one that is seen refuses to change its size."""
+    try:
+        buffer.append(buffer.pop())
+    except BufferError:
+        return False
+    return True

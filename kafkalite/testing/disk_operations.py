@@ -18,7 +18,8 @@ from typing import Any
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages import DiskMoveOrder, MoveReplicasRequest, NewTopic
+from kafkalite.rpc.messages.disks import DiskMoveOrder, MoveReplicasRequest
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.checkers import ReplicaView, Violation
 from kafkalite.testing.plan import Plan
 from kafkalite.testing.sim_network import Link

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages import DiskOnlineRequest, DiskOnlineResponse
+from kafkalite.rpc.messages.disks import DiskOnlineRequest, DiskOnlineResponse
 from kafkalite.testing.plan import Fault, FaultKind
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.sim_zookeeper import Fate

@@ -22,7 +22,7 @@ from kafkalite.replica import hosted, leader
 from kafkalite.replica import isr as isr_rules
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.restarting import Restarting
-from kafkalite.rpc.messages import PartitionState
+from kafkalite.rpc.messages.control import PartitionState
 
 #: (object or module, name, value): setattr, or what undoes itself in a test.
 Patch = Callable[[Any, str, Any], None]

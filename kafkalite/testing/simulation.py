@@ -23,7 +23,7 @@ from kafkalite.node.node import Node
 from kafkalite.record.reader import read_records
 from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.faults import FaultInjector
 from kafkalite.testing.log_view import BatchView, read_batches

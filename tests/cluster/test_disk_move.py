@@ -11,7 +11,8 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages import DescribeDisksRequest, DescribeDisksResponse, NewTopic
+from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

@@ -16,6 +16,10 @@ from tests.spark.log_server import LogServer
 
 _ROOT = Path(__file__).resolve().parents[2]
 
+#: Settings of every session of these tests: how long Spark and its Python processes wait for each other (15 s otherwise). What
+#: no setting changes, the 10 s that a stream's planning process has, is why `make` unzips PySpark (.ci/unzipped).
+PATIENCE = {"spark.python.authenticate.socketTimeout": "120s"}
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
@@ -45,6 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
         .config("spark.local.dir", str(scratch / "local"))
         .config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
         .config("spark.sql.session.timeZone", "UTC")
+        .config(map=PATIENCE)
         .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.sql.streaming.checkpointFileManagerClass", f"{streaming}.FileSystemBasedCheckpointFileManager")
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xss4m")

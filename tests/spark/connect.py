@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(180)
+from tests.spark.conftest import PATIENCE
+
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +28,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     scratch = tmp_path_factory.mktemp("connect")
     builder = (
         SparkSession.builder.remote("local[2]")
+        .config(map=PATIENCE)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -58,7 +61,7 @@ def test_batch_and_stream_both_ways(remote, served, tmp_path: Path) -> None:
         writer = writer.format("kafkalite").option(*address).option("topic", topic)
         writer = writer.option("deliveryGuarantee", guarantee).option("checkpointLocation", str(tmp_path / topic))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
         found = sorted(int(r.value) for partition in (0, 1) for r in served.log.records(topic, partition))
         assert found == list(range(500))
 

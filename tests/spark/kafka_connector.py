@@ -17,10 +17,11 @@ from kafkalite.client.blocking import BlockingClient
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
-from kafkalite.rpc.messages import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from kafkalite.rpc.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.testing.spark_kafka import connector_jars
+from tests.spark.conftest import PATIENCE
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(600)
 
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
 #: Within the topic's retention, and whole milliseconds apart.
@@ -40,6 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.jars", ",".join(map(str, connector_jars(CACHE))))
+        .config(map=PATIENCE)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
@@ -191,7 +193,7 @@ def test_both_stream_the_same(spark, ends, client, records, tmp_path: Path) -> N
         writer = frame.option("startingOffsets", "earliest").load().select("key", "value", "partition").writeStream
         writer = writer.format(name).option(*ends[name]).option("topic", f"streamed-{name}")
         query = writer.option("checkpointLocation", str(tmp_path / name)).trigger(availableNow=True).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
         end = next(p for p in query.recentProgress if p["numInputRows"])["sources"][0]["endOffset"]
         end = ast.literal_eval(end) if isinstance(end, str) else end  # Spark 4.0 shows a dict of Python as text
         shown[name] = {topic: numbers for topic, numbers in end.items() if not topic.startswith("#")}

@@ -8,7 +8,7 @@ from kafkalite.model import TopicPartition as Tp
 from pyspark_kafkalite.progress import behind
 from pyspark_kafkalite.stream_reader import ReadMaxRows
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def stream(spark, served, topic: str = "t", **options: str):
@@ -20,7 +20,7 @@ def run(df, served, topic: str, checkpoint, **options: str):
     writer = df.writeStream.format("kafkalite").option("kafkalite.bootstrap.servers", served.address)
     writer = writer.option("topic", topic).option("checkpointLocation", str(checkpoint)).options(**options)
     query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     return query
 
 
@@ -101,5 +101,5 @@ def test_an_aggregation_in_complete_mode(spark, pair, tmp_path) -> None:
         .option("kafkalite.bootstrap.servers", pair.address)
     )
     query = writer.option("topic", "out").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(300)
     assert sorted((r.key, r.value) for p in (0, 1) for r in pair.log.records("out", p)) == [(b"0", b"5"), (b"1", b"5")]

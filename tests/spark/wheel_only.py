@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.timeout(180)
+from tests.spark.conftest import PATIENCE
+
+pytestmark = pytest.mark.timeout(600)
 
 JOB = """
 import sys
@@ -49,7 +51,7 @@ writer = writer.option("deliveryGuarantee", "exactly-once")
 if how == "py-files":
     writer.save()
 else:
-    assert writer.start().awaitTermination(120)
+    assert writer.start().awaitTermination(300)
 """
 
 
@@ -83,14 +85,14 @@ def test_both_ways_with_the_wheel_alone(served, tmp_path: Path, how: str) -> Non
         f"{environment['SPARK_HOME']}/bin/spark-submit",
         "--master",
         "local[2]",
-        "--conf",
-        "spark.ui.enabled=false",
         *given,
     ]
+    for name, value in ({"spark.ui.enabled": "false"} | PATIENCE).items():
+        command += ["--conf", f"{name}={value}"]
     command += ["--conf", f"spark.local.dir={tmp_path}", "--conf", f"spark.sql.warehouse.dir={tmp_path}"]
     done = subprocess.run(
         [*command, str(job), served.address, str(tmp_path), how],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=150, check=False,
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=500, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr[-4000:]
     found = sorted(int(r.value) for partition in (0, 1) for r in served.log.records("once", partition))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 
 import msgpack
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkalite.errors import ProtocolError
 from kafkalite.rpc.codec import from_fields
-from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages import MetadataRequest, ProducePartition, ProduceRequest
+from kafkalite.rpc.framing import ROOM_BYTES, Frame, FrameReader, encode_frame
+from kafkalite.rpc.messages.data import MetadataRequest, ProducePartition, ProduceRequest
 
 
 def reader() -> FrameReader:
@@ -55,6 +58,52 @@ def test_frames_in_pieces_of(size: int) -> None:
 def test_the_body_of_a_frame_in_one_piece_is_not_copied() -> None:
     data = sample()
     assert reader().feed(data)[0].body.obj is data
+
+
+def long_frame(number: int, size: int = 3 * ROOM_BYTES) -> bytes:
+    body = bytes([number]) * size
+    return b"".join(encode_frame(number, ProduceRequest(-1, 1, (ProducePartition("t", 0, size),)), [body]))
+
+
+def read_all(under_test: FrameReader, data: bytes, pieces: list[int]) -> list[Frame]:
+    """As a connection reads: into the frame's room where there is one, in pieces of these sizes, over and over."""
+    frames: list[Frame] = []
+    sizes = itertools.cycle(pieces)
+    position = 0
+    while position < len(data):
+        room = under_test.room()
+        piece = data[position : position + min(next(sizes), len(data) if room is None else len(room))]
+        position += len(piece)
+        if room is None:
+            frames += under_test.feed(piece)
+        else:
+            room[: len(piece)] = piece
+            frames += under_test.received(len(piece))
+    return frames
+
+
+@given(st.lists(st.sampled_from([1, 7, 30, 5_000, ROOM_BYTES, 2 * ROOM_BYTES, 4 * ROOM_BYTES]), min_size=1, max_size=5))
+def test_frames_received_in_place_are_those_that_are_fed(pieces: list[int]) -> None:
+    if max(pieces) < 5_000:
+        pieces.append(ROOM_BYTES)  # or it takes a million steps
+    under_test = FrameReader(max_frame_bytes=1 << 23)
+    data = b"".join([sample(), long_frame(4), long_frame(5), sample(), long_frame(6, 10)])
+    assert told(read_all(under_test, data, pieces)) == told(FrameReader(max_frame_bytes=1 << 23).feed(data))
+    assert under_test.buffered == 0
+
+
+def test_a_buffer_is_used_again_once_nobody_sees_its_frame() -> None:
+    under_test = FrameReader(max_frame_bytes=1 << 23)
+    buffers = []
+    kept = None
+    for number in range(1, 7):
+        (frame,) = read_all(under_test, long_frame(number), [10_000])
+        buffers.append(id(frame.body.obj))
+        if number == 2:
+            kept = frame.body[5:]  # any view will do
+        del frame
+    assert len(set(buffers)) == 2 and buffers[0] == buffers[1] and len(set(buffers[2:])) == 1
+    assert kept is not None and set(kept) == {2}
 
 
 def test_encoding_passes_the_bodys_buffers_through() -> None:
