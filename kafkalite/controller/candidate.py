@@ -2,13 +2,14 @@
 
 Winning is one transaction: raise /controller_epoch, make /controller. Whether we are in office is never concluded
 from an answer to it, which can be lost, but read from the znode: it is ours if its owner is our session (F24). A
-znode with our broker id and another owner is that of an earlier session of ours: it is waited out.
+znode whose owner is an earlier session of this node is removed, for nobody else may be there to miss its owner.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 import structlog
@@ -17,9 +18,11 @@ from kafkalite.controller.storage import Connectivity
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,
+    Check,
     Coordinator,
     CoordinatorError,
     Create,
+    Delete,
     MultiFailedError,
     NodeExistsError,
     NoNodeError,
@@ -52,7 +55,16 @@ class Candidate:
     Every method raises SessionExpiredError.
     """
 
-    def __init__(self, coordinator: Coordinator, connectivity: Connectivity, broker_id: BrokerId, clock: Clock) -> None:
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        connectivity: Connectivity,
+        broker_id: BrokerId,
+        clock: Clock,
+        dead_sessions: Callable[[], Container[int]] = tuple,
+    ) -> None:
+        """`dead_sessions`: those of this node's earlier lives, which are surely over."""
+        self._dead_sessions = dead_sessions
         self._zk = coordinator
         self._connectivity = connectivity
         self._broker_id = broker_id
@@ -80,7 +92,7 @@ class Candidate:
                     data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
                     self.seen = self._broker_id
                     return Won(znodes.decode_controller_epoch(data), epoch_stat.version, vacant_since)
-                else:
+                elif stat.ephemeral_owner not in self._dead_sessions() or not await self._remove_earlier():
                     await self._note_incumbent()
                     await self._changed.wait()
             except SessionExpiredError:
@@ -93,6 +105,24 @@ class Candidate:
                 # Only a person can repair it; the fence would not be worth anything with a guessed epoch.
                 _log.error("controller.epoch_unreadable", reason=str(error))
                 await self._connectivity.wait()
+
+    async def _remove_earlier(self) -> bool:
+        """Remove the /controller of an earlier life of this node; False if there is none any more, or it changes hands."""
+        # Read first: whoever takes office after this raises it, and then our transaction fails.
+        _, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
+        stat = await self._zk.exists(paths.CONTROLLER)
+        if stat is None or stat.ephemeral_owner not in self._dead_sessions():
+            return False
+        try:
+            await self._zk.multi(
+                [Check(paths.CONTROLLER_EPOCH, epoch_stat.version), Delete(paths.CONTROLLER, stat.version)]
+            )
+        except MultiFailedError as error:
+            if not isinstance(error.error, BadVersionError | NoNodeError):
+                raise error.error from error
+            return False
+        _log.info("controller.earlier_life_removed", session=f"{stat.ephemeral_owner:x}")
+        return True
 
     async def _note_incumbent(self) -> None:
         data, _ = await self._zk.get(paths.CONTROLLER)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 import structlog
 
@@ -57,6 +57,7 @@ class Controller:
         cluster_id: Callable[[], str],
         topic_config: Callable[[str], TopicConfig],
         cluster_settings: Callable[[], Mapping[str, str]] = dict,
+        dead_sessions: Callable[[], Container[int]] = tuple,
     ) -> None:
         self.stats = ControllerStats()
         #: By partition, by broker id, and "" for the office itself; outlives the terms.
@@ -68,6 +69,7 @@ class Controller:
         self._cluster_id = cluster_id
         self._topic_config = topic_config
         self._cluster_settings = cluster_settings
+        self._dead_sessions = dead_sessions
         self._leadership: Leadership | None = None
         self._candidate: Candidate | None = None
         #: (what, subject) of a problem -> wall time at which it was noticed.
@@ -99,7 +101,7 @@ class Controller:
     async def run_session(self, coordinator: Coordinator) -> None:
         """Take part in the race for as long as this ZooKeeper session lasts. Cancelling leaves office."""
         connectivity = Connectivity(coordinator)
-        candidate = Candidate(coordinator, connectivity, self._identity()[0], self._env.clock)
+        candidate = Candidate(coordinator, connectivity, self._identity()[0], self._env.clock, self._dead_sessions)
         self._candidate = candidate
         try:
             while True:

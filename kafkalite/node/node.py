@@ -174,6 +174,7 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_config=self.topic_config,
             cluster_settings=lambda: self.configs.broker(None),
+            dead_sessions=lambda: self._dead_sessions,
         )
         self.disks = DiskOrders(
             self.logs,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
 from kafkalite.config import BrokerConfig, TopicConfig, broker_config
@@ -200,7 +200,7 @@ class Cluster:
 
     # --- controllers -----------------------------------------------------------------------------------------
 
-    async def start_controller(self, number: int) -> Controller:
+    async def start_controller(self, number: int, dead_sessions: Container[int] = ()) -> Controller:
         host = f"controller-{number}"
         controller = Controller(
             config=self.config,
@@ -210,6 +210,7 @@ class Cluster:
             cluster_id=lambda: CLUSTER_ID,
             topic_config=lambda name: self.topic_configs.get(name, TopicConfig()),
             cluster_settings=lambda: self.cluster_settings,
+            dead_sessions=lambda: dead_sessions,
         )
         self.controllers[number] = controller
         session = await self.connect(host)

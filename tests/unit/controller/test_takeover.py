@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import pytest
 
+from kafkalite.controller.candidate import Candidate
+from kafkalite.controller.storage import Connectivity
 from kafkalite.coordination import paths, znodes
-from kafkalite.coordination.coordinator import Create
-from kafkalite.model import TopicPartition
+from kafkalite.coordination.coordinator import Coordinator, Create, Op, OpResult, SetData
+from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.testing.sim_zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, until
 
@@ -114,3 +117,71 @@ async def test_next_controller_finishes(
         await until(lambda: cluster.controllers[2].is_active)
         assert cluster.controllers[2].epoch == 2
     await until(lambda: roles_are_those_in_zookeeper(cluster))
+
+
+async def test_a_node_that_was_killed_does_not_wait_for_its_own_session_to_end() -> None:
+    """Nobody else may be there to notice that the controller is gone: a node alone waited for the session timeout."""
+    cluster = Cluster(zookeeper_session_timeout_ms=20_000)
+    try:
+        await cluster.start_broker(1)
+        await cluster.start_controller(1)
+        await until(lambda: cluster.controllers[1].is_active)
+        killed = cluster.sessions[1].session_id
+        cluster.tasks.pop(1).cancel()
+        stranger = await cluster.start_controller(2)
+        again = await cluster.start_controller(1, dead_sessions={killed})
+        await until(lambda: again.is_active or stranger.is_active)
+        assert killed in cluster.zookeeper.session_ids("controller-1")  # it has not ended
+        found = cluster.zookeeper.peek(paths.CONTROLLER_EPOCH)
+        assert found is not None
+        assert znodes.decode_controller_epoch(found[0]) == 2
+    finally:
+        await cluster.close()
+
+
+class Interposed:
+    """A coordinator before whose first transaction something happens."""
+
+    def __init__(self, coordinator: Coordinator, happens: Callable[[], object]) -> None:
+        self._coordinator = coordinator
+        self._happens: Callable[[], object] | None = happens
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._coordinator, name)
+
+    async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
+        happens, self._happens = self._happens, None
+        if happens is not None:
+            happens()
+        return await self._coordinator.multi(ops)
+
+
+async def test_another_nodes_office_is_not_taken_for_that_of_an_earlier_life() -> None:
+    """The earlier session ends, and another controller is elected, between the look at the owner and the removal."""
+    cluster = Cluster(zookeeper_session_timeout_ms=20_000)
+    try:
+        await cluster.start_controller(1)
+        await until(lambda: cluster.controllers[1].is_active)
+        killed = cluster.sessions[1].session_id
+        cluster.tasks.pop(1).cancel()
+
+        def another_is_elected() -> None:
+            cluster.zookeeper.expire("controller-1")
+            cluster.zookeeper.poke(
+                SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(ControllerEpoch(2))),
+                Create(paths.CONTROLLER, znodes.encode_controller(BrokerId(7), 0)),
+            )
+
+        session = await cluster.connect("again")
+        interposed = cast("Coordinator", Interposed(session, another_is_elected))
+        candidate = Candidate(
+            interposed, Connectivity(session), BrokerId(1), cluster.env("again").clock, lambda: {killed}
+        )
+        race = asyncio.create_task(candidate.win())
+        await until(lambda: candidate.seen == 7)
+        race.cancel()
+        found = cluster.zookeeper.peek(paths.CONTROLLER)
+        assert found is not None
+        assert znodes.decode_controller(found[0]).broker_id == 7
+    finally:
+        await cluster.close()
