@@ -34,7 +34,12 @@ from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.coordination import paths, znodes
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages import AlterReassignmentsRequest, AlterReassignmentsResponse, NewTopic, WantedReassignment
+from kafkalite.rpc.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    WantedReassignment,
+)
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, Tally, census, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

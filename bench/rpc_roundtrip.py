@@ -25,7 +25,8 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Offset
 from kafkalite.rpc.client import Answer, RpcConnection
-from kafkalite.rpc.messages import HelloRequest, ProducedPartition, ProducePartition, ProduceRequest, ProduceResponse
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.data import ProducedPartition, ProducePartition, ProduceRequest, ProduceResponse
 from kafkalite.rpc.server import Identity, Reply, RpcServer
 
 #: (body bytes, requests under way).

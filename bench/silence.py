@@ -28,7 +28,7 @@ from bench.failover import phases
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import controller_of, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.client.blocking import BlockingClient
-from kafkalite.rpc.messages import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from kafkalite.rpc.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, KafkaCluster, class_path
 from kafkalite.testing.processes import ProcessCluster
 from kafkalite.testing.spark_kafka import CONNECTOR_VERSION, connector_jars

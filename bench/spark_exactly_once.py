@@ -28,7 +28,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking import BlockingClient
 from kafkalite.model import TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

@@ -29,15 +29,15 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.model import BrokerId, Offset
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.data import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    NewTopic,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
 )
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

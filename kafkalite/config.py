@@ -165,14 +165,23 @@ class BrokerConfig:
 
     listener_security_protocol: str = _key("PLAINTEXT", "of the Kafka listener", choices=PROTOCOLS)
     rpc_security_protocol: str = _key("PLAINTEXT", "of the RPC listener: nodes and native clients", choices=PROTOCOLS)
-    http_security_protocol: str = _key("PLAINTEXT", "of the HTTP listener", choices=("PLAINTEXT", "SSL"))
+    http_security_protocol: str = _key(
+        "",
+        "of the HTTP listener; SASL_*: whoever asks logs in with name and password (HTTP Basic); empty: as the RPC listener",
+        choices=("", *PROTOCOLS),
+    )
     ssl_keystore_location: str = _key("", "PEM file: this node's certificate, its chain and its key")
     ssl_truststore_location: str = _key("", "PEM file: the authorities that are trusted; empty: the system's")
     ssl_key_password: str = _key("", "of the key, if it is encrypted; file:PATH reads it from a file", secret=True)
     ssl_client_auth: str = _key(
         "none", "certificates of clients, on the Kafka and the RPC listener", choices=CLIENT_AUTH
     )
-    http_ssl_client_auth: str = _key("none", "certificates of clients, on the HTTP listener", choices=CLIENT_AUTH)
+    http_ssl_client_auth: str = _key(
+        "", "certificates of clients, on the HTTP listener; empty: as ssl.client.auth", choices=("", *CLIENT_AUTH)
+    )
+    http_bearer_tokens_location: str = _key(
+        "", "file of NAME=TOKEN lines: who may log in on the HTTP listener with a token; read again on change"
+    )
     ssl_endpoint_identification_algorithm: str = _key(
         "https", "whoever dials checks the host in the certificate; empty: not", choices=("https", "")
     )
@@ -314,8 +323,13 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
 
 def is_secured(config: BrokerConfig) -> bool:
     """Whether any listener asks for more than plain text."""
-    protocols = (config.listener_security_protocol, config.rpc_security_protocol, config.http_security_protocol)
-    return any(protocol != "PLAINTEXT" for protocol in protocols)
+    protocols = (config.listener_security_protocol, config.rpc_security_protocol, http_protocol(config))
+    return any(protocol != "PLAINTEXT" for protocol in protocols) or bool(config.http_bearer_tokens_location)
+
+
+def http_protocol(config: BrokerConfig) -> str:
+    """The HTTP listener's: whoever says nothing of it does not open it beside listeners that are closed (ADR 13)."""
+    return config.http_security_protocol or config.rpc_security_protocol
 
 
 def _check_security(config: BrokerConfig) -> None:
@@ -323,7 +337,7 @@ def _check_security(config: BrokerConfig) -> None:
     by_key = {
         "listener.security.protocol": config.listener_security_protocol,
         "rpc.security.protocol": config.rpc_security_protocol,
-        "http.security.protocol": config.http_security_protocol,
+        "http.security.protocol": http_protocol(config),
     }
     for key, protocol in by_key.items():
         if protocol.endswith("SSL") and not config.ssl_keystore_location:
@@ -335,6 +349,8 @@ def _check_security(config: BrokerConfig) -> None:
             raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is none of {', '.join(SASL_MECHANISMS)}")
         if "PLAIN" in config.sasl_enabled_mechanisms and not config.sasl_plain_users_location:
             raise ConfigError("sasl.enabled.mechanisms: PLAIN needs sasl.plain.users.location")
+        if key == "http.security.protocol":
+            continue
         if config.sasl_mechanism_inter_broker_protocol not in config.sasl_enabled_mechanisms:
             raise ConfigError("sasl.mechanism.inter.broker.protocol is none of sasl.enabled.mechanisms")
         if not (config.inter_broker_username and config.inter_broker_password):

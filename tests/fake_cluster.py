@@ -32,7 +32,41 @@ from kafkalite.model import (
 )
 from kafkalite.record.batch import MAX_SEQUENCE, assigned_head, parse_header, split_batches, verify_crc
 from kafkalite.record.reader import Record, read_records
-from kafkalite.rpc import messages as m
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import (
+    FetchedPartition,
+    FetchRequest,
+    FetchResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListedOffset,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    PartitionMetadata,
+    ProducedPartition,
+    ProduceRequest,
+    ProduceResponse,
+    TopicMetadata,
+)
+from kafkalite.rpc.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    ReplicaDescription,
+    TopicResult,
+)
+from kafkalite.rpc.messages.watching import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    HealthProblem,
+    HealthRequest,
+    HealthResponse,
+)
 from kafkalite.rpc.server import Identity, Reply, Request, RpcServer
 
 CLUSTER_ID = "fake-cluster"
@@ -121,16 +155,16 @@ class FakeNode:
 
     async def start(self) -> None:
         handlers = {
-            m.MetadataRequest: self._metadata,
-            m.ProduceRequest: self._produce,
-            m.FetchRequest: self._fetch,
-            m.ListOffsetsRequest: self._list_offsets,
-            m.InitProducerIdRequest: self._init_producer_id,
-            m.CreateTopicsRequest: self._create_topics,
-            m.DeleteTopicsRequest: self._delete_topics,
-            m.DescribeClusterRequest: self._describe_cluster,
-            m.DescribeReplicasRequest: self._describe_replicas,
-            m.HealthRequest: self._health,
+            MetadataRequest: self._metadata,
+            ProduceRequest: self._produce,
+            FetchRequest: self._fetch,
+            ListOffsetsRequest: self._list_offsets,
+            InitProducerIdRequest: self._init_producer_id,
+            CreateTopicsRequest: self._create_topics,
+            DeleteTopicsRequest: self._delete_topics,
+            DescribeClusterRequest: self._describe_cluster,
+            DescribeReplicasRequest: self._describe_replicas,
+            HealthRequest: self._health,
         }
         self.server = RpcServer(
             network=self.cluster.network,
@@ -172,26 +206,26 @@ class FakeNode:
 
     def _metadata(self, request: Request) -> Reply:
         message = request.message
-        assert isinstance(message, m.MetadataRequest)
+        assert isinstance(message, MetadataRequest)
         names = sorted(self.cluster.topics) if message.topics is None else message.topics
         alive = tuple(node.number for node in self.cluster.nodes.values() if node.server is not None)
         topics = []
         for name in names:
             if name not in self.cluster.topics:
-                topics.append(m.TopicMetadata(name, int(E.UNKNOWN_TOPIC_OR_PARTITION), TopicId(""), ()))
+                topics.append(TopicMetadata(name, int(E.UNKNOWN_TOPIC_OR_PARTITION), TopicId(""), ()))
                 continue
             partitions = []
             for number in range(self.cluster.topics[name]):
                 leader, epoch = self._leader(TopicPartition(name, number))
                 ids = tuple(BrokerId(n) for n in sorted(self.cluster.nodes))
                 isr = tuple(BrokerId(n) for n in alive)
-                partitions.append(m.PartitionMetadata(number, 0, BrokerId(leader), LeaderEpoch(epoch), ids, isr))
-            topics.append(m.TopicMetadata(name, 0, TopicId(f"id-of-{name}"), tuple(partitions)))
-        return Reply(m.MetadataResponse(CLUSTER_ID, BrokerId(1), self.cluster.brokers(), tuple(topics)))
+                partitions.append(PartitionMetadata(number, 0, BrokerId(leader), LeaderEpoch(epoch), ids, isr))
+            topics.append(TopicMetadata(name, 0, TopicId(f"id-of-{name}"), tuple(partitions)))
+        return Reply(MetadataResponse(CLUSTER_ID, BrokerId(1), self.cluster.brokers(), tuple(topics)))
 
     def _produce(self, request: Request) -> Any:
         message = request.message
-        assert isinstance(message, m.ProduceRequest)
+        assert isinstance(message, ProduceRequest)
         if self.cut_before_append:
             self.cut_before_append -= 1
             return self._cut()
@@ -201,13 +235,13 @@ class FakeNode:
             records = request.body[at : at + entry.records_size]
             at += entry.records_size
             code, offset = self._append(TopicPartition(entry.topic, entry.partition), records)
-            answers.append(m.ProducedPartition(entry.topic, entry.partition, int(code), Offset(offset)))
+            answers.append(ProducedPartition(entry.topic, entry.partition, int(code), Offset(offset)))
         if self.cut_after_append:
             self.cut_after_append -= 1
             return self._cut()
         if message.acks == 0:
             return None
-        return Reply(m.ProduceResponse(tuple(answers)))
+        return Reply(ProduceResponse(tuple(answers)))
 
     def _append(self, key: TopicPartition, records: memoryview) -> tuple[ErrorCode, int]:
         log = self.cluster.logs.get(key)
@@ -227,7 +261,7 @@ class FakeNode:
 
     def _fetch(self, request: Request) -> Reply:
         message = request.message
-        assert isinstance(message, m.FetchRequest)
+        assert isinstance(message, FetchRequest)
         answers, bodies = [], []
         for entry in message.partitions:
             log = self.cluster.logs.get(TopicPartition(entry.topic, entry.partition))
@@ -246,59 +280,59 @@ class FakeNode:
                 data = log.read(entry.fetch_offset, entry.max_bytes)
             end = Offset(log.end if log else -1)
             start = Offset(log.start if log else -1)
-            answers.append(m.FetchedPartition(entry.topic, entry.partition, int(code), end, end, start, len(data)))
+            answers.append(FetchedPartition(entry.topic, entry.partition, int(code), end, end, start, len(data)))
             bodies.append(data)
-        return Reply(m.FetchResponse(tuple(answers)), bodies)
+        return Reply(FetchResponse(tuple(answers)), bodies)
 
     def _list_offsets(self, request: Request) -> Reply:
         message = request.message
-        assert isinstance(message, m.ListOffsetsRequest)
+        assert isinstance(message, ListOffsetsRequest)
         answers = []
         for entry in message.partitions:
             log = self.cluster.logs[TopicPartition(entry.topic, entry.partition)]
             code = E.NONE if log.leader == self.number else E.NOT_LEADER_OR_FOLLOWER
             offset = log.start if entry.timestamp == EARLIEST_TIMESTAMP else log.end
-            answers.append(m.ListedOffset(entry.topic, entry.partition, int(code), -1, Offset(offset)))
-        return Reply(m.ListOffsetsResponse(tuple(answers)))
+            answers.append(ListedOffset(entry.topic, entry.partition, int(code), -1, Offset(offset)))
+        return Reply(ListOffsetsResponse(tuple(answers)))
 
     def _init_producer_id(self, request: Request) -> Reply:
         self.cluster.next_producer_id += 1
-        return Reply(m.InitProducerIdResponse(0, ProducerId(self.cluster.next_producer_id), 0))
+        return Reply(InitProducerIdResponse(0, ProducerId(self.cluster.next_producer_id), 0))
 
     def _create_topics(self, request: Request) -> Reply:
         message = request.message
-        assert isinstance(message, m.CreateTopicsRequest)
+        assert isinstance(message, CreateTopicsRequest)
         results = []
         for topic in message.topics:
             code = E.TOPIC_ALREADY_EXISTS if topic.topic in self.cluster.topics else E.NONE
             count = len(topic.assignment) if topic.assignment else max(1, topic.partitions)
             if code is E.NONE and not message.validate_only:
                 self.cluster.create(topic.topic, count)
-            results.append(m.TopicResult(topic.topic, int(code), code.name if code else "", partitions=count))
-        return Reply(m.CreateTopicsResponse(tuple(results)))
+            results.append(TopicResult(topic.topic, int(code), code.name if code else "", partitions=count))
+        return Reply(CreateTopicsResponse(tuple(results)))
 
     def _delete_topics(self, request: Request) -> Reply:
         message = request.message
-        assert isinstance(message, m.DeleteTopicsRequest)
+        assert isinstance(message, DeleteTopicsRequest)
         results = []
         for topic in message.topics:
             count = self.cluster.topics.pop(topic, None)
             code = E.UNKNOWN_TOPIC_OR_PARTITION if count is None else E.NONE
             for number in range(count or 0):
                 del self.cluster.logs[TopicPartition(topic, number)]
-            results.append(m.TopicResult(topic, int(code), code.name if code else ""))
-        return Reply(m.DeleteTopicsResponse(tuple(results)))
+            results.append(TopicResult(topic, int(code), code.name if code else ""))
+        return Reply(DeleteTopicsResponse(tuple(results)))
 
     def _describe_cluster(self, request: Request) -> Reply:
         brokers = self.cluster.brokers()
-        return Reply(m.DescribeClusterResponse(CLUSTER_ID, BrokerId(1), ControllerEpoch(4), brokers))
+        return Reply(DescribeClusterResponse(CLUSTER_ID, BrokerId(1), ControllerEpoch(4), brokers))
 
     def _describe_replicas(self, request: Request) -> Reply:
         message = request.message
-        assert isinstance(message, m.DescribeReplicasRequest)
+        assert isinstance(message, DescribeReplicasRequest)
         ids = tuple(BrokerId(n) for n in sorted(self.cluster.nodes))
         replicas = tuple(
-            m.ReplicaDescription(
+            ReplicaDescription(
                 key.topic,
                 key.partition,
                 TopicId(f"id-of-{key.topic}"),
@@ -317,10 +351,10 @@ class FakeNode:
             for key, log in sorted(self.cluster.logs.items())
             if not message.topics or key.topic in message.topics
         )
-        return Reply(m.DescribeReplicasResponse(BrokerId(self.number), BrokerEpoch(self.number * 100), replicas))
+        return Reply(DescribeReplicasResponse(BrokerId(self.number), BrokerEpoch(self.number * 100), replicas))
 
     def _health(self, request: Request) -> Reply:
-        return Reply(m.HealthResponse(BrokerId(self.number), tuple(self.cluster.problems)))
+        return Reply(HealthResponse(BrokerId(self.number), tuple(self.cluster.problems)))
 
 
 class FakeCluster:
@@ -336,7 +370,7 @@ class FakeCluster:
         self.logs: dict[TopicPartition, FakeLog] = {}
         #: Codes for the next appends, one each; None lets one through.
         self.errors: deque[ErrorCode | None] = deque()
-        self.problems: list[m.HealthProblem] = []
+        self.problems: list[HealthProblem] = []
         self.requests: list[tuple[int, str]] = []
         self.next_producer_id = 1000
         self.max_message_bytes = 0
@@ -359,9 +393,9 @@ class FakeCluster:
     def bootstrap(self) -> list[str]:
         return [str(node.endpoint) for node in self.nodes.values() if node.server is not None]
 
-    def brokers(self) -> tuple[m.Broker, ...]:
+    def brokers(self) -> tuple[Broker, ...]:
         return tuple(
-            m.Broker(BrokerId(n), BrokerEpoch(n * 100), "127.0.0.1", 9092, node.endpoint.host, node.endpoint.port)
+            Broker(BrokerId(n), BrokerEpoch(n * 100), "127.0.0.1", 9092, node.endpoint.host, node.endpoint.port)
             for n, node in sorted(self.nodes.items())
             if node.server is not None
         )

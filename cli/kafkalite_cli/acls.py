@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.security import (
     AclBinding,
     AclFilter,
     AlterAclsRequest,

@@ -13,7 +13,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId
 from kafkalite.rpc.client import error_code
-from kafkalite.rpc.messages import MetadataRequest, MetadataResponse, NewTopic, TopicMetadata, TopicResult
+from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, TopicMetadata
+from kafkalite.rpc.messages.topics import NewTopic, TopicResult
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text

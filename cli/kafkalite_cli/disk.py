@@ -11,7 +11,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId
 from kafkalite.rpc.client import error_code
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskDescription,

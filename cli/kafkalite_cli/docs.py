@@ -6,14 +6,16 @@ import dataclasses
 import inspect
 import types
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.kafka.schema import schemas
 from kafkalite.rpc import messages
-from kafkalite.rpc.messages import Message, by_kind, response_kind
+from kafkalite.rpc.messages.base import Message, by_kind, response_kind
 from kafkalite_cli.docs_configuration import configuration_page
+from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -53,10 +55,14 @@ def _says(cls: type) -> list[str]:
 
 
 def _structures() -> list[type]:
-    found = [
-        cls for _, cls in sorted(vars(messages).items()) if dataclasses.is_dataclass(cls) and isinstance(cls, type)
-    ]
-    return [cls for cls in found if not issubclass(cls, Message) and cls.__module__ == messages.__name__]
+    areas = [getattr(messages, area) for area in messages.AREAS]
+    found = {
+        name: cls
+        for area in areas
+        for name, cls in vars(area).items()
+        if isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__ == area.__name__
+    }
+    return [cls for _, cls in sorted(found.items()) if not issubclass(cls, Message)]
 
 
 def rpc_api() -> str:
@@ -64,7 +70,7 @@ def rpc_api() -> str:
     lines = [
         "# RPC messages",
         "",
-        "Written by `make docs` from kafkalite/rpc/messages.py; do not edit.",
+        "Written by `make docs` from kafkalite/rpc/messages/; do not edit.",
         "",
         (
             f"Protocol version {messages.PROTOCOL_VERSION}, oldest spoken {messages.MIN_PROTOCOL_VERSION}. A frame is "
@@ -149,6 +155,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/configuration.md": configuration_page,
     "docs/metrics.md": metrics_page,
     "docs/grafana/kafkalite.json": grafana_dashboard,
+    **{f"docs/man/{name}": partial(man_page, name) for name in man_names()},
 }
 
 

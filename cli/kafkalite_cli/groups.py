@@ -11,7 +11,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.groups import Groups
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-from kafkalite.rpc.messages import DescribeGroupResponse
+from kafkalite.rpc.messages.groups import DescribeGroupResponse
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.partitions import parse_partition
 

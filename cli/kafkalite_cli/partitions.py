@@ -8,11 +8,10 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.client import error_code
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
+from kafkalite.rpc.messages.topics import (
     AddPartitionsRequest,
     AddPartitionsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
     NewPartitions,
     RemovePartitionsRequest,
     RemovePartitionsResponse,

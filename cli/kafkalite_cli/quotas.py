@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.security import (
     AlterQuotasRequest,
     AlterQuotasResponse,
     DescribeQuotasRequest,

@@ -13,7 +13,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.controller.planner import Goal, Plan, make_plan
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ListReassignmentsRequest,

@@ -28,7 +28,7 @@ def _endpoint(flag: str, value: str) -> tuple[str, int]:
 
 
 def _settings(
-    broker_id: int,
+    broker_id: int | None,
     zookeeper: str | None,
     kafka: str | None,
     rpc: str | None,
@@ -37,7 +37,9 @@ def _settings(
     settings: tuple[str, ...],
 ) -> dict[str, Any]:
     """The flags as configuration keys; --set comes last and wins."""
-    flags: dict[str, Any] = {"broker.id": broker_id}
+    flags: dict[str, Any] = {}
+    if broker_id is not None:
+        flags["broker.id"] = broker_id
     if zookeeper is not None:
         flags["zookeeper.connect"] = zookeeper
     hosts = set()
@@ -70,7 +72,7 @@ def _read(config_file: str | None) -> str | None:
 
 
 @click.command()
-@click.option("--id", "broker_id", type=click.IntRange(0, 2**31 - 1), required=True, help="This node's id.")
+@click.option("--id", "broker_id", type=click.IntRange(0, 2**31 - 1), help="This node's id (or broker.id in the file).")
 @click.option("--config", "config_file", type=click.Path(exists=True, dir_okay=False), help="TOML file.")
 @click.option("--zookeeper", metavar="HOST:PORT,…/chroot", help="ZooKeeper ensemble.")
 @click.option("--kafka", metavar="HOST:PORT", help="Kafka protocol listener (default 127.0.0.1:9092).")
@@ -80,7 +82,7 @@ def _read(config_file: str | None) -> str | None:
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key.")
 @click.option("--log-level", type=click.Choice(sorted(logs.LEVELS)), default="info", show_default=True)
 def serve(
-    broker_id: int,
+    broker_id: int | None,
     config_file: str | None,
     zookeeper: str | None,
     kafka: str | None,
@@ -106,10 +108,12 @@ def serve(
     try:
         config, warnings = configuration.load(_read(config_file), os.environ, flags)
         split_connect_string(config.zookeeper_connect)
+        if config.broker_id < 0:
+            raise ConfigError("which node is this? --id, or broker.id in the configuration")
     except ConfigError as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(2)
-    logs.configure(level=log_level, node=broker_id)
+    logs.configure(level=log_level, node=config.broker_id)
     for warning in warnings:
         click.echo(f"kafkalite: {warning}", err=True)
     try:

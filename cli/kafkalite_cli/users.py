@@ -20,13 +20,20 @@ from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.scram_users import alter_user, list_users
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.errors import ConfigError, ErrorCode, api_error
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.security import (
     AlterUserRequest,
     AlterUserResponse,
     DescribeUsersRequest,
     DescribeUsersResponse,
 )
-from kafkalite.security.scram import MAX_ITERATIONS, MECHANISMS, MIN_ITERATIONS, SALT_BYTES, make_credential
+from kafkalite.security.scram import (
+    DEFAULT_ITERATIONS,
+    MAX_ITERATIONS,
+    MECHANISMS,
+    MIN_ITERATIONS,
+    SALT_BYTES,
+    make_credential,
+)
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.partitions import refuse
 
@@ -131,7 +138,9 @@ def _password() -> str:
 @users.command("set")
 @click.argument("name")
 @click.option("--mechanism", "mechanisms", multiple=True, type=click.Choice(sorted(MECHANISMS)), help="[default: all]")
-@click.option("--iterations", type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS), default=8192, show_default=True)
+@click.option(
+    "--iterations", type=click.IntRange(MIN_ITERATIONS, MAX_ITERATIONS), default=DEFAULT_ITERATIONS, show_default=True
+)
 @zookeeper_option
 @client_options
 def set_(

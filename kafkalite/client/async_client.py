@@ -20,33 +20,37 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
 from kafkalite.model import NO_BROKER_EPOCH, BrokerId, Endpoint, Offset, ProducerId, TopicPartition
 from kafkalite.rpc.client import Answer, RpcConnection, RpcDisconnected, RpcError, RpcNotSent, RpcTimeout, error_code
-from kafkalite.rpc.messages import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeReplicasRequest,
-    DescribeReplicasResponse,
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.data import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    HealthRequest,
-    HealthResponse,
-    HelloRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
     ListedOffset,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
+)
+from kafkalite.rpc.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
     NewTopic,
     TopicResult,
+)
+from kafkalite.rpc.messages.watching import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    HealthRequest,
+    HealthResponse,
 )
 
 if TYPE_CHECKING:

@@ -42,20 +42,19 @@ from kafkalite.rpc.answers import (
     judge_hello,
 )
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
+from kafkalite.rpc.messages.data import (
     AbortedTransaction,
     FetchPartition,
     FetchRequest,
     FetchResponse,
-    HelloRequest,
-    HelloResponse,
     InitProducerIdRequest,
     InitProducerIdResponse,
     ListedOffset,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
     ProducedPartition,

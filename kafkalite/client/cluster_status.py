@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages import HealthProblem, StatusResponse
+from kafkalite.rpc.messages.watching import HealthProblem, StatusResponse
 from kafkalite.telemetry.advice import advice, severity
 
 #: Cases of one kind of problem that are told one by one.

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, TopicPartition
-from kafkalite.rpc.messages import Broker, MetadataResponse, PartitionMetadata, TopicMetadata
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 
 @dataclass(frozen=True, slots=True)

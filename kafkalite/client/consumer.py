@@ -26,7 +26,13 @@ from kafkalite.model import (
 from kafkalite.record.batch import split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.rpc.client import RpcError, error_code
-from kafkalite.rpc.messages import AbortedTransaction, FetchedPartition, FetchPartition, FetchRequest, FetchResponse
+from kafkalite.rpc.messages.data import (
+    AbortedTransaction,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+)
 
 EARLIEST = "earliest"
 LATEST = "latest"

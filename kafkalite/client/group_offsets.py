@@ -8,7 +8,7 @@ from kafkalite.client.transactions import TransactionalClient
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, is_retriable
 from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.rpc.answers import RpcError, error_code
-from kafkalite.rpc.messages import CommitOffsetsRequest, CommitOffsetsResponse, GroupOffset
+from kafkalite.rpc.messages.groups import CommitOffsetsRequest, CommitOffsetsResponse, GroupOffset
 
 
 class OffsetsClient(TransactionalClient):

@@ -13,7 +13,8 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
 from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.rpc.client import RpcError, error_code
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.groups import (
     Assignment,
     CommitOffsetsRequest,
     CommitOffsetsResponse,
@@ -21,8 +22,6 @@ from kafkalite.rpc.messages import (
     DeleteGroupResponse,
     DescribeGroupRequest,
     DescribeGroupResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
     GroupHeartbeatRequest,
     GroupHeartbeatResponse,
     GroupOffset,
@@ -31,11 +30,11 @@ from kafkalite.rpc.messages import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
-    Message,
     Subscription,
     SyncGroupRequest,
     SyncGroupResponse,
 )
+from kafkalite.rpc.messages.transactions import FindCoordinatorRequest, FindCoordinatorResponse
 
 _log = structlog.get_logger(__name__)
 

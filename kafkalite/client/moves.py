@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages import Reassignment
+from kafkalite.rpc.messages.reassignment import Reassignment
 
 #: The rate is that of so many seconds.
 RATE_WINDOW_S = 10.0

@@ -17,7 +17,7 @@ from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.record.builder import Headers
 from kafkalite.record.compression import codec_named
 from kafkalite.rpc.client import Answer, RpcError, error_code
-from kafkalite.rpc.messages import ProducePartition, ProduceRequest, ProduceResponse
+from kafkalite.rpc.messages.data import ProducePartition, ProduceRequest, ProduceResponse
 
 _log = structlog.get_logger(__name__)
 

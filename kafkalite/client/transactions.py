@@ -10,16 +10,15 @@ from kafkalite.client.blocking import BlockingClient, left_ms
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, ProtocolError, api_error, is_retriable
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.rpc.answers import RpcError, error_code
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdResponse
+from kafkalite.rpc.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     EndTxnGroupRequest,
     EndTxnGroupResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    Message,
     TransactionMember,
 )
 from kafkalite.rpc.transaction_groups import coordinator_key, transactional_id

@@ -12,18 +12,16 @@ from kafkalite.client.async_client import AsyncClient, of_kind
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.client import error_code
-from kafkalite.rpc.messages import (
-    DescribeReplicasRequest,
-    DescribeReplicasResponse,
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.data import PartitionMetadata
+from kafkalite.rpc.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
+from kafkalite.rpc.messages.watching import (
     HealthProblem,
     HealthRequest,
     HealthResponse,
     HistoryEvent,
     HistoryRequest,
     HistoryResponse,
-    Message,
-    PartitionMetadata,
-    ReplicaDescription,
 )
 from kafkalite.telemetry.advice import advice
 

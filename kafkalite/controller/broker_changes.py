@@ -31,7 +31,7 @@ from kafkalite.controller.state import ControllerState
 from kafkalite.controller.topic_changes import begin_deletion, without_leader
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
-from kafkalite.rpc.messages import ControlledShutdownResponse
+from kafkalite.rpc.messages.control import ControlledShutdownResponse
 
 Decision = tuple[ControllerState, list[Effect]]
 

@@ -21,16 +21,16 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, TopicPartition
 from kafkalite.rpc.client import RpcConnection, RpcError
-from kafkalite.rpc.messages import (
-    HealthProblem,
-    HelloRequest,
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    Message,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
+from kafkalite.rpc.messages.watching import HealthProblem
 
 _log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from kafkalite.controller.events import Effect, Send
 from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, LeaderEpoch, TopicId, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import (
     Broker,
     LeaderAndIsrRequest,
     PartitionState,

@@ -24,14 +24,14 @@ from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.control import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
-    HealthProblem,
-    HelloRequest,
     IsrChangedRequest,
     IsrChangedResponse,
 )
+from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)

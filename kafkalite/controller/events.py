@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from kafkalite.controller.state import Replicas, Topic
 from kafkalite.coordination.znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import (
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
     StopReplicaRequest,

@@ -76,7 +76,7 @@ from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.env.seams import Clock
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
-from kafkalite.rpc.messages import ControlledShutdownResponse, IsrChangedRequest
+from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest
 from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)

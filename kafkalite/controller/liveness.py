@@ -22,7 +22,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
 from kafkalite.model import BrokerId, BrokerInfo
 from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
-from kafkalite.rpc.messages import HeartbeatRequest, HelloRequest
+from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
 
 _log = structlog.get_logger(__name__)
 

@@ -36,7 +36,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,

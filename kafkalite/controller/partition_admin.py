@@ -26,13 +26,11 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
+from kafkalite.rpc.messages.topics import (
     AddPartitionsRequest,
     AddPartitionsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
     NewPartitions,
-    PartitionResult,
     RemovePartitionsRequest,
     RemovePartitionsResponse,
     TopicResult,

@@ -36,7 +36,7 @@ from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
-from kafkalite.rpc.messages import ControlledShutdownResponse, PartitionError
+from kafkalite.rpc.messages.control import ControlledShutdownResponse, PartitionError
 
 Decision = tuple[ControllerState, list[Effect]]
 

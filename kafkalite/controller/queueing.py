@@ -16,7 +16,12 @@ import dataclasses
 from collections.abc import Sequence
 
 from kafkalite.controller.events import Command
-from kafkalite.rpc.messages import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
+from kafkalite.rpc.messages.control import (
+    LeaderAndIsrRequest,
+    PartitionState,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 
 
 def enqueue(waiting: Sequence[Command], command: Command) -> list[Command]:

@@ -22,7 +22,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ListReassignmentsRequest,

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from kafkalite.env.heap import Crowds
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.security.tls import ServerTls, describe
 from kafkalite.telemetry.repeats import Repeats
@@ -68,6 +69,7 @@ class TlsListener:
         self._loop = asyncio.get_running_loop()
         self._repeats = Repeats(self._loop.time)
         self._sockets: list[socket.socket] = []
+        self._crowds = Crowds(self._loop)
         #: Under way, oldest first.
         self._pending: dict[_Handshake, None] = {}
 
@@ -100,6 +102,7 @@ class TlsListener:
         for bound in sockets:
             self._loop.remove_reader(bound)
             bound.close()
+        self._crowds.close()
         pending, self._pending = self._pending, {}
         for handshake in pending:
             handshake.give_up()
@@ -130,6 +133,7 @@ class TlsListener:
             del self._pending[oldest]
             oldest.give_up()
             self._tell(oldest.host, "gave way: too many handshakes at once")
+        self._crowds.came()
         handshake = _Handshake(accepted, host)
         handshake.task = self._supervisor.spawn("tls.handshake", self._shake(handshake), Policy.ISOLATED)
         self._pending[handshake] = None
@@ -169,6 +173,7 @@ class TlsListener:
         return accepted.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE
 
     def _tell(self, host: str, reason: str) -> None:
+        self._tls.refused += 1
         untold = self._repeats.told((host, reason))
         if untold is not None:
             _log.warning("tls.refused", peer=host, port=self.port, reason=reason, untold=untold)

@@ -158,6 +158,7 @@ class Gate:
 
     def _opened(self, principal: Principal) -> None:
         self._state = _State.OPEN
+        self._security.succeeded += 1
         self._principal = principal
         self._exchange = None
         limit_ms = self._security.max_reauth_ms

@@ -186,6 +186,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._out = []
         self._release_own()
         self.listener.closed(self)
+        # Nothing comes any more. Strangers by the thousand must not wait, with all their TLS, for the collector of cycles.
+        self.gate = None
+        self._transport = None
 
     def pause_writing(self) -> None:
         self._is_write_paused = True

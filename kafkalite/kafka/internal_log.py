@@ -20,7 +20,8 @@ from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import EndTransactionMarker, Record, end_transaction_marker_of, records_of
-from kafkalite.rpc.messages import CreateTopicsRequest, ProducedPartition
+from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.rpc.messages.topics import CreateTopicsRequest
 
 _log = structlog.get_logger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalite.config import BrokerConfig
 from kafkalite.kafka.services import GROUP_TOPIC, TRANSACTION_TOPIC
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.rpc.messages.topics import NewTopic
 
 
 def internal_topic(name: str, config: BrokerConfig, alive: int) -> NewTopic:

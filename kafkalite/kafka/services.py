@@ -18,23 +18,27 @@ from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
-from kafkalite.rpc.messages import (
-    AlterReassignmentsRequest,
-    AlterReassignmentsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
+from kafkalite.rpc.messages.data import (
     FetchedPartition,
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListReassignmentsRequest,
-    ListReassignmentsResponse,
     MetadataResponse,
     ProducedPartition,
+)
+from kafkalite.rpc.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+)
+from kafkalite.rpc.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     TopicResult,
 )
 from kafkalite.security.access import Access, Subject

@@ -77,6 +77,7 @@ class LogManager:
         #: Replicas on their way from one disk to another.
         self.moves = DiskMoves(self, config, disk, clock, supervisor)
         self._pool.on_taken = self.moves.forget
+        self._pool.on_lost = self.moves.lost
         self._removals = Removals(self._pool, disk, clock, suspect=self._suspect)
         self._failures = DirFailures(
             self._pool, config, disk, clock, self._removals, suspect=self._suspect, on_dir_failed=on_dir_failed,
@@ -218,6 +219,10 @@ class LogManager:
         if log is not None:
             self._removals.set_aside(log, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
 
+    async def sync_removals(self) -> bool:
+        """Wait until what was deleted or set aside stays so through a loss of power; False if a directory cannot do it."""
+        return await self._removals.sync()
+
     # --- moves between disks (kafkalite.log.moving) --------------------------------------------------
 
     def name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str:
@@ -226,6 +231,10 @@ class LogManager:
     def discard(self, log: PartitionLog, delay_ms: int) -> None:
         """Take the directory of a log that is in no pool away; its files go after the delay."""
         self._removals.discard(log, delay_ms)
+
+    def keep_aside(self, log: PartitionLog) -> None:
+        """As `discard`, but as a stray: it may have what is lost elsewhere."""
+        self._removals.discard(log, self._config.stray_delete_delay_ms, STRAY_SUFFIX)
 
     def discard_path(self, path: str) -> None:
         """Remove a directory soon."""
@@ -248,16 +257,19 @@ class LogManager:
                 self._removals.later(aside, self._config.stray_delete_delay_ms, is_dir=True)
         except OSError as error:
             raise new.storage_error("making room for the log", error) from error
-        new.take_over(old)
-        new.relocate(path)
         for known in (after.high_watermarks, after.recovery_points, after.log_starts, after.cleaned_to):
             known.pop(tp, None)
         if tp in before.high_watermarks:
             after.high_watermarks[tp] = before.high_watermarks[tp]
+        # While `old` is in service: what fails here may take the disk of `new` offline, and nothing must have changed then.
+        self._offsets.write(after, checkpoints.HIGH_WATERMARKS, after.high_watermarks, durable=False)
+        if not after.online:
+            raise StorageError(f"{after.path}: {after.offline_reason}", directory=after.path, path=new.path)
+        new.take_over(old)
+        new.relocate(path)
         self._pool.swap(old, new)
         self.on_exchanged(old, new)
         old.close()
-        self._offsets.write(after, checkpoints.HIGH_WATERMARKS, after.high_watermarks, durable=False)
 
     # --- failures (kafkalite.log.dir_failures) -------------------------------------------------------
 

@@ -104,6 +104,10 @@ class Home(Protocol):
         """Take a log's directory away; its files go after the delay. Never raises: what stays is removed at the start."""
         ...
 
+    def keep_aside(self, log: PartitionLog) -> None:
+        """As `discard`, but as a stray."""
+        ...
+
     def discard_path(self, path: str) -> None: ...
 
     def exchange(self, old: PartitionLog, new: PartitionLog) -> None:
@@ -222,13 +226,22 @@ class DiskMoves:
     # --- the end of moves -------------------------------------------------------------------------
 
     def forget(self, topic_partition: TopicPartition, reason: str) -> None:
-        """The replica's log is not in service any more (deleted, offline, set aside)."""
+        """The replica's log is not in service any more (deleted, set aside)."""
+        leaving = self._let_go(topic_partition, reason)
+        if leaving is not None:
+            self._home.discard(leaving, 0)
+
+    def lost(self, topic_partition: TopicPartition, reason: str) -> None:
+        """The replica's log went offline. What it has replaced, and was not durable yet, may be the better copy."""
+        leaving = self._let_go(topic_partition, reason)
+        if leaving is not None:
+            self._home.keep_aside(leaving)
+
+    def _let_go(self, topic_partition: TopicPartition, reason: str) -> PartitionLog | None:
         move = self._moves.get(topic_partition)
         if move is not None:
             self._end(move, "failed", reason)
-        leaving = self._leaving.pop(topic_partition, None)
-        if leaving is not None:
-            self._home.discard(leaving, 0)
+        return self._leaving.pop(topic_partition, None)
 
     def dir_failed(self, directory: str) -> None:
         """Nothing more on this disk."""

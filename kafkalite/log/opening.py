@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import errno
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 import structlog
 
@@ -12,6 +14,7 @@ from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError, ErrorCode, StartupRefused, StorageError, api_error
 from kafkalite.log.dir_failures import DirFailures
+from kafkalite.log.failures import probe
 from kafkalite.log.judge import Judge
 from kafkalite.log.loader import load_log
 from kafkalite.log.log_dir import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, partition_of
@@ -23,10 +26,11 @@ from kafkalite.log.removals import Removals
 from kafkalite.model import TopicPartition
 
 _log = structlog.get_logger(__name__)
+T = TypeVar("T")
 
 #: Logs opened per call of Disk.run_blocking, so that stopping need not wait for all of them.
 _LOAD_CHUNK = 128
-#: Locking and reading a directory that comes back.
+#: Locking a directory and reading its own files; and the answer to a probe while its logs are read, which load the disk.
 _REOPEN_TIMEOUT_S = 15.0
 
 
@@ -67,7 +71,7 @@ class Opening:
         try:
             for log_dir in self._pool.dirs.values():
                 try:
-                    log_dir.open(cluster_id, broker_id)
+                    await self._in_time(log_dir, lambda log_dir=log_dir: log_dir.open(cluster_id, broker_id))  # type: ignore[misc]
                 except OSError as error:
                     self._failures.dir_failed(dir_error(log_dir, "opening", error))
         except StartupRefused:
@@ -104,9 +108,39 @@ class Opening:
                 except OSError as error:
                     self._failures.dir_failed(dir_error(log_dir, "marking", error))
 
+    async def _in_time(self, log_dir: LogDir, function: Callable[[], None]) -> None:
+        """Run it in a thread. Raises OSError, also when a disk that hangs keeps it from returning."""
+        try:
+            async with asyncio.timeout(_REOPEN_TIMEOUT_S):
+                await self._disk.run_blocking(function, log_dir.path)
+        except TimeoutError:
+            raise TimeoutError(errno.ETIMEDOUT, f"no answer within {_REOPEN_TIMEOUT_S:g} s", log_dir.path) from None
+
+    async def _while_it_answers(self, log_dir: LogDir, load: Awaitable[T]) -> T:
+        """The outcome of `load`, which may take hours, but not on a disk that hangs. Raises OSError."""
+        hung: list[OSError] = []
+
+        async def guard(scope: asyncio.Timeout) -> None:
+            while not hung:
+                await asyncio.sleep(self._probe_interval_s)
+                found = await probe(self._disk, log_dir.path, _REOPEN_TIMEOUT_S)
+                if isinstance(found, TimeoutError):
+                    hung.append(found)
+            scope.reschedule(asyncio.get_running_loop().time())
+
+        try:
+            async with asyncio.timeout(None) as scope:
+                watch = self._supervisor.spawn(f"guard {log_dir.path}", guard(scope), Policy.ISOLATED)
+                try:
+                    return await load
+                finally:
+                    watch.cancel()
+        except TimeoutError as error:
+            raise hung[0] if hung else error from None
+
     async def _load_dir(self, log_dir: LogDir, topic_configs: Mapping[str, Mapping[str, str]]) -> list[PartitionLog]:
         try:
-            return await self._read_logs(log_dir, topic_configs)
+            return await self._while_it_answers(log_dir, self._read_logs(log_dir, topic_configs))
         except OSError as error:
             self._failures.dir_failed(dir_error(log_dir, "loading", error))
         except StorageError as error:
@@ -130,6 +164,8 @@ class Opening:
 
         def load(chunk: list[tuple[str, TopicPartition]]) -> None:
             for name, tp in chunk:
+                if not log_dir.online:
+                    return  # nobody waits for the rest any more: the disk did not answer for too long
                 try:
                     log = load_log(
                         tp,
@@ -212,6 +248,7 @@ class Opening:
         try:
             found = await self._open_again(before, log_dir, cluster_id, broker_id, topic_configs)
         except (OSError, StorageError, StartupRefused) as error:
+            log_dir.online = False
             log_dir.release()
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}") from error
         finally:
@@ -246,12 +283,11 @@ class Opening:
             if log_dir.was_empty:
                 log_dir.mark_incomplete()
 
-        async with asyncio.timeout(_REOPEN_TIMEOUT_S):
-            await self._disk.run_blocking(reopen, log_dir.path)
+        await self._in_time(log_dir, reopen)
         failure = await self._judge.check(log_dir)
         if failure:
             raise OSError(failure)
-        return await self._read_logs(log_dir, topic_configs)
+        return await self._while_it_answers(log_dir, self._read_logs(log_dir, topic_configs))
 
     def may_miss_logs(self) -> str:
         """See `LogManager.may_miss_logs`."""

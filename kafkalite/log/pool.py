@@ -22,6 +22,8 @@ class LogPool:
         self.offline_bytes: dict[TopicPartition, int] = {}
         #: Told, with the reason, when a log has left the pool; set later.
         self.on_taken: Callable[[TopicPartition, str], None] = lambda tp, reason: None
+        #: ... or was lost by it.
+        self.on_lost: Callable[[TopicPartition, str], None] = lambda tp, reason: None
 
     def online(self) -> list[LogDir]:
         return [log_dir for log_dir in self.dirs.values() if log_dir.online]
@@ -42,10 +44,15 @@ class LogPool:
         self.dirs[log.directory].log_count += 1
 
     def take(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        log = self._remove(topic_partition)
+        if log is not None:
+            self.on_taken(topic_partition, f"the replica in {log.directory} is gone")
+        return log
+
+    def _remove(self, topic_partition: TopicPartition) -> PartitionLog | None:
         log = self.logs.pop(topic_partition, None)
         if log is not None:
             self.dirs[log.directory].log_count -= 1
-            self.on_taken(topic_partition, f"the replica in {log.directory} is gone")
         return log
 
     def swap(self, old: PartitionLog, new: PartitionLog) -> None:
@@ -56,8 +63,9 @@ class LogPool:
 
     def lose(self, tp: TopicPartition, log_dir: LogDir) -> None:
         """The log goes offline."""
-        log = self.take(tp)
+        log = self._remove(tp)
         assert log is not None
+        self.on_lost(tp, f"the replica in {log.directory} is lost")
         self.offline_partitions[tp] = log_dir.path
         self.offline_bytes[tp] = log.size_bytes
         log.close()

@@ -33,6 +33,8 @@ class Removals:
         #: (monotonic due time in seconds, path, is a directory), to be removed.
         self._removals: list[tuple[float, str, bool]] = []
         self._names_given = 0
+        #: Directories in which logs were set aside: a loss of power may still bring them back under their names.
+        self._unsynced: dict[str, None] = {}
 
     def set_aside(self, log: PartitionLog, suffix: str, delay_ms: int) -> None:
         log.close()
@@ -44,7 +46,28 @@ class Removals:
             failure.__cause__ = error
             self._suspect(self._pool.dirs[log.directory], failure)
             raise failure from error
+        self._unsynced[log.directory] = None
         self.later(path, delay_ms, is_dir=True)
+
+    async def sync(self) -> bool:
+        """What was set aside stays so through a loss of power; False if that cannot be said of a directory in service."""
+        all_synced = True
+        for path in list(self._unsynced):
+            log_dir = self._pool.dirs[path]
+            del self._unsynced[path]
+            if not log_dir.online:
+                continue  # what comes back with its disk is judged then
+            try:
+                await log_dir.off_loop(lambda path=path: self._disk.sync_dir(path))  # type: ignore[misc]
+            except OSError as error:
+                if not log_dir.online:
+                    continue
+                self._unsynced[path] = None
+                all_synced = False
+                failure = dir_error(log_dir, "syncing the names of removed logs", error)
+                failure.__cause__ = error
+                self._suspect(log_dir, failure)
+        return all_synced
 
     def name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str:
         self._names_given += 1
@@ -54,12 +77,12 @@ class Removals:
     def later(self, path: str, delay_ms: int, *, is_dir: bool) -> None:
         self._removals.append((self._clock.monotonic() + delay_ms / 1000, path, is_dir))
 
-    def discard(self, log: PartitionLog, delay_ms: int) -> None:
+    def discard(self, log: PartitionLog, delay_ms: int, suffix: str = DELETE_SUFFIX) -> None:
         """Take the directory of a log that is in no pool away; its files go after the delay."""
         log.close()
         try:
             if self._pool.dirs[log.directory].online:
-                self.set_aside(log, DELETE_SUFFIX, delay_ms)
+                self.set_aside(log, suffix, delay_ms)
         except StorageError as error:
             _log.error("log.not_set_aside", path=log.path, error=str(error))
 

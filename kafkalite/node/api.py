@@ -29,40 +29,31 @@ from kafkalite.node.user_orders import UserOrders
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
+from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
+from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
+from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, MetadataResponse
+from kafkalite.rpc.messages.disks import DescribeDisksRequest, DiskOnlineRequest, MoveReplicasRequest
+from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
+from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, ElectLeadersRequest, ListReassignmentsRequest
+from kafkalite.rpc.messages.security import AlterUserRequest, DescribeUsersRequest
+from kafkalite.rpc.messages.topics import (
     AddPartitionsRequest,
-    AlterConfigsRequest,
-    AlterReassignmentsRequest,
-    AlterUserRequest,
-    CommittedOffsetsRequest,
-    ControlledShutdownRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
+    NewTopic,
+    RemovePartitionsRequest,
+)
+from kafkalite.rpc.messages.watching import (
     DescribeClusterRequest,
     DescribeClusterResponse,
-    DescribeConfigsRequest,
-    DescribeDisksRequest,
-    DescribeUsersRequest,
-    DiskOnlineRequest,
-    ElectLeadersRequest,
     HealthProblem,
     HealthRequest,
     HealthResponse,
-    HeartbeatRequest,
-    HeartbeatResponse,
     HistoryEvent,
     HistoryRequest,
     HistoryResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    IsrChangedRequest,
-    ListReassignmentsRequest,
-    Message,
-    MetadataRequest,
-    MetadataResponse,
-    MoveReplicasRequest,
-    NewTopic,
-    RemovePartitionsRequest,
     StatusRequest,
 )
 from kafkalite.rpc.server import Handler, Reply, Request

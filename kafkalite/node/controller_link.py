@@ -9,13 +9,13 @@ import structlog
 
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.control import (
     ControlledShutdownRequest,
     ControlledShutdownResponse,
     IsrChange,
     IsrChangedRequest,
     IsrChangedResponse,
-    Message,
 )
 
 _log = structlog.get_logger(__name__)

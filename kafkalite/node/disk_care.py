@@ -17,7 +17,7 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.messages import HealthProblem
+from kafkalite.rpc.messages.watching import HealthProblem
 
 _log = structlog.get_logger(__name__)
 
@@ -26,6 +26,8 @@ MAX_PARTITIONS = 2_000
 _RETRY_S = 0.2
 #: How often offline replicas are looked at: pauses that are over, disks that are back.
 _LOOK_S = 1.0
+#: ZooKeeper's answer about logs that came back with a disk; then it is asked again at the next look.
+_JUDGE_TIMEOUT_S = 5.0
 #: An unanswered request is repeated after so long, and twice as long each time.
 _ASK_AGAIN_S = 10.0
 _ASK_AGAIN_MAX_S = 300.0
@@ -53,6 +55,8 @@ class DiskCare:
         self._due: dict[TopicPartition, bool] = {}
         self._wake = asyncio.Event()
         self._look = asyncio.Event()
+        #: A disk is back, and what is on it has not been judged yet.
+        self._is_back = False
         #: Offline replica -> (when to ask again, the pause before that).
         self._again: dict[TopicPartition, tuple[float, float]] = {}
         self.requests = 0
@@ -65,6 +69,11 @@ class DiskCare:
     def look(self) -> None:
         """Something has changed for offline replicas (a verdict, a disk that is back)."""
         self._look.set()
+
+    def disk_is_back(self) -> None:
+        """A directory came into service again: what was on it is taken up, or set aside if it belongs elsewhere by now."""
+        self._is_back = True
+        self.look()
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -117,7 +126,22 @@ class DiskCare:
             offline = self._replicas().offline()
             if offline:
                 await self._replicas().retry_offline()
+            if self._is_back:
+                await self._judge_returned()
             self._ask_again()
+
+    async def _judge_returned(self) -> None:
+        coordinator = self._session.current
+        if coordinator is None:
+            return
+        self._is_back = False
+        try:
+            async with asyncio.timeout(_JUDGE_TIMEOUT_S):
+                is_judged = await self._replicas().judge_returned(coordinator)
+        except (CoordinatorError, TimeoutError) as error:
+            _log.info("returned_logs.judged_later", error=repr(error))
+            is_judged = False
+        self._is_back = self._is_back or not is_judged
 
     def _ask_again(self) -> None:
         now = self._now()

@@ -11,7 +11,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.log.moving import Move
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.node.disk_care import DiskCare
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskDescription,
@@ -87,7 +87,7 @@ class DiskOrders:
             )
         except ApiError as error:
             return DiskOnlineResponse(error.code, str(error))
-        self._care.look()
+        self._care.disk_is_back()
         return DiskOnlineResponse(ErrorCode.NONE, logs=found)
 
     async def move(self, request: MoveReplicasRequest) -> MoveReplicasResponse:

@@ -23,12 +23,8 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection, RpcError
-from kafkalite.rpc.messages import (
-    CommittedOffsetsRequest,
-    CommittedOffsetsResponse,
-    GroupsOffset,
-    HelloRequest,
-)
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.groups import CommittedOffsetsRequest, CommittedOffsetsResponse, GroupsOffset
 
 _log = structlog.get_logger(__name__)
 

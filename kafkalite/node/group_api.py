@@ -20,7 +20,9 @@ from kafkalite.kafka.groups.group import GroupState, JoinAnswer, JoinRequest, Sy
 from kafkalite.kafka.groups.offsets import CommittedOffset
 from kafkalite.model import TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.control import PartitionError
+from kafkalite.rpc.messages.groups import (
     CommitOffsetsRequest,
     CommitOffsetsResponse,
     DeleteGroupRequest,
@@ -36,8 +38,6 @@ from kafkalite.rpc.messages import (
     ListedGroup,
     ListGroupsRequest,
     ListGroupsResponse,
-    Message,
-    PartitionError,
     Subscription,
     SyncGroupRequest,
     SyncGroupResponse,

@@ -20,7 +20,7 @@ from kafkalite.errors import ApiError
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
-from kafkalite.rpc.messages import HeartbeatRequest, HelloRequest
+from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
 
 _log = structlog.get_logger(__name__)
 

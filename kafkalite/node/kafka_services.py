@@ -26,22 +26,21 @@ from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.messages import (
-    AddPartitionsRequest,
+from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
+from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+)
+from kafkalite.rpc.messages.topics import (
+    AddPartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    FetchRequest,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListReassignmentsRequest,
-    ListReassignmentsResponse,
-    MetadataResponse,
     NewPartitions,
     TopicResult,
 )

@@ -40,6 +40,7 @@ _CONTROLLER = "kafka_controller_kafkacontroller_"
 _TOPICS = "kafka_server_brokertopicmetrics_"
 _AUTHORIZER = "kafka_server_authorizer_metrics_authorization_"
 _REQUESTS = "kafka_network_requestmetrics_"
+_SOCKETS = "kafka_server_socketservermetrics_"
 
 METRICS = (
     Spec(_RM + "partitioncount", GAUGE, "Replicas on this node"),
@@ -71,7 +72,10 @@ METRICS = (
     Spec(_REQUESTS + "totaltimems", HISTOGRAM, "From the call of the handler to the answer", ("listener", "request")),
     Spec(_REQUESTS + "localtimems", HISTOGRAM, "Of that, our own work until the handler returned", ("listener", "request")),
     Spec(_REQUESTS + "remotetimems", HISTOGRAM, "Of that, waiting: for followers, for records, for ZooKeeper", ("listener", "request")),
-    Spec("kafka_server_socketservermetrics_connectioncount", GAUGE, "Open connections", ("listener",)),
+    Spec(_SOCKETS + "connectioncount", GAUGE, "Open connections", ("listener",)),
+    Spec(_SOCKETS + "successful_authentication", COUNTER, "Who proved by SASL or an HTTP login who they are", ("listener",)),
+    Spec(_SOCKETS + "failed_authentication", COUNTER, "Who did not: wrong passwords and tokens, certificates that no rule names", ("listener",)),
+    Spec("kafkalite_tls_refused", COUNTER, "TLS handshakes that failed, took too long or gave way; Kafka counts them with the failed authentications", ("listener",)),
     Spec("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, "Consumer groups coordinated here"),
     Spec("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE, "Offsets committed in them"),
     Spec(_CONTROLLER + "activecontrollercount", GAUGE, "1 on the controller, 0 elsewhere"),
@@ -227,13 +231,23 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
         yield histogram(_REQUESTS + "totaltimems", ((key, t.total) for key, t in timings.items()))
         yield histogram(_REQUESTS + "localtimems", ((key, t.local) for key, t in timings.items()))
         yield histogram(_REQUESTS + "remotetimems", ((key, t.remote) for key, t in timings.items()))
-        connections = {"kafka": len(node.kafka.listener.connections), "rpc": len(node.rpc.connections)}
-        yield labelled("kafka_server_socketservermetrics_connectioncount", _by_label(connections))
+        connections = {
+            "http": node.http.connections,
+            "kafka": len(node.kafka.listener.connections),
+            "rpc": len(node.rpc.connections),
+        }
+        yield labelled(_SOCKETS + "connectioncount", _by_label(connections))
         groups, offsets = node.kafka.groups.count()
         yield single("kafka_coordinator_group_groupmetadatamanager_numgroups", groups)
         yield single("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
 
     def _security(self) -> Iterator[Metric]:
+        listeners = self._node.security.listeners() if self._node.security is not None else []
+        yield labelled(_SOCKETS + "successful_authentication", (((each.name,), each.succeeded) for each in listeners))
+        yield labelled(_SOCKETS + "failed_authentication", (((each.name,), each.failed) for each in listeners))
+        yield labelled(
+            "kafkalite_tls_refused", (((each.name,), each.tls.refused) for each in listeners if each.tls is not None)
+        )
         access, quotas = self._node.rights.access, self._node.rights.quotas
         yield single(_AUTHORIZER + "allowed", access.allowed)
         yield labelled(

@@ -38,6 +38,7 @@ from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.draining import Draining
+from kafkalite.node.http_gate import HttpGate
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
@@ -50,14 +51,10 @@ from kafkalite.node.user_orders import UserOrders
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages import (
-    ControlledShutdownRequest,
-    HealthProblem,
-    HelloRequest,
-    HistoryEvent,
-    IsrChangedRequest,
-    Message,
-)
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
+from kafkalite.rpc.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.rpc.server import Identity, RpcServer
 
 if TYPE_CHECKING:
@@ -215,8 +212,14 @@ class Node:
             groups=self.kafka.groups,
             hello=lambda: HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="draining"),
         )
-        http_tls = self.security.http_tls if self.security is not None else None
-        self.http = HttpServer(env.network, StatusPages(self).pages(), http_tls)
+        http = self.security.http if self.security is not None else None
+        self.http = HttpServer(
+            env.network,
+            StatusPages(self).pages(),
+            HttpGate(self.rights.access, http, env.clock, env.disk),
+            http.listener.tls if http is not None else None,
+            self.rights.connection_limits(),
+        )
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]:
         """This node's id and its present epoch (-1 while it is not registered)."""

@@ -20,20 +20,16 @@ from kafkalite.errors import ErrorCode, KafkaliteError
 from kafkalite.kafka.services import GROUP_TOPIC, TRANSACTION_TOPIC
 from kafkalite.model import NO_LEADER, BrokerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import PartitionState
+from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse
+from kafkalite.rpc.messages.reassignment import ListReassignmentsRequest, Reassignment
+from kafkalite.rpc.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
+from kafkalite.rpc.messages.watching import (
     BrokerStatus,
-    DescribeDisksRequest,
-    DescribeDisksResponse,
-    DescribeReplicasRequest,
-    DescribeReplicasResponse,
     HealthRequest,
     HealthResponse,
-    ListReassignmentsRequest,
     MoveStatus,
-    PartitionState,
     PartitionStatus,
-    Reassignment,
-    ReplicaDescription,
     StatusRequest,
     StatusResponse,
     TopicStatus,

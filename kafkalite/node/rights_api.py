@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.node.rights import NodeRights
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.security import (
     AclBinding,
     AclFilter,
     AlterAclsRequest,
@@ -17,7 +18,6 @@ from kafkalite.rpc.messages import (
     DescribeAclsResponse,
     DescribeQuotasRequest,
     DescribeQuotasResponse,
-    Message,
     QuotaEntity,
     QuotaEntry,
 )

@@ -15,48 +15,49 @@ from kafkalite.coordination.topic_configs import TOPICS
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import NO_OFFSET, NO_TOPIC_ID
-from kafkalite.rpc.messages import (
-    AddPartitionsRequest,
-    AddPartitionsResponse,
-    AddPartitionsToTxnRequest,
-    AlterConfigsRequest,
-    CommitOffsetsRequest,
-    CommitOffsetsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteGroupRequest,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeConfigsRequest,
-    DescribeGroupRequest,
-    DescribeGroupResponse,
-    DescribeReplicasRequest,
-    DescribeReplicasResponse,
-    EndTxnGroupRequest,
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
+from kafkalite.rpc.messages.control import PartitionError
+from kafkalite.rpc.messages.data import (
     FetchedPartition,
     FetchRequest,
     FetchResponse,
-    FindCoordinatorRequest,
-    GroupHeartbeatRequest,
     InitProducerIdRequest,
-    JoinGroupRequest,
     ListedOffset,
-    ListGroupsRequest,
-    ListGroupsResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    Message,
     MetadataRequest,
     MetadataResponse,
-    PartitionError,
     ProducedPartition,
     ProduceRequest,
     ProduceResponse,
-    RemovePartitionsRequest,
-    SyncGroupRequest,
     TopicMetadata,
+)
+from kafkalite.rpc.messages.groups import (
+    CommitOffsetsRequest,
+    CommitOffsetsResponse,
+    DeleteGroupRequest,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    GroupHeartbeatRequest,
+    JoinGroupRequest,
+    ListGroupsRequest,
+    ListGroupsResponse,
+    SyncGroupRequest,
+)
+from kafkalite.rpc.messages.topics import (
+    AddPartitionsRequest,
+    AddPartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    RemovePartitionsRequest,
     TopicResult,
 )
+from kafkalite.rpc.messages.transactions import AddPartitionsToTxnRequest, EndTxnGroupRequest, FindCoordinatorRequest
 from kafkalite.rpc.server import Handler, Peer, Reply, Request
 from kafkalite.rpc.transaction_groups import transactional_id
 from kafkalite.security.access import Access

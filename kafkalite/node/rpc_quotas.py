@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from kafkalite.env.seams import Clock
 from kafkalite.node.rpc_guard import Outcome, then
-from kafkalite.rpc.messages import FetchRequest, FetchResponse, Message, ProduceRequest, ProduceResponse
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.data import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from kafkalite.rpc.server import SILENCE, Handler, Reply, Request
 from kafkalite.security.quotas import Kind, Quotas
 

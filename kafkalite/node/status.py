@@ -22,9 +22,11 @@ from kafkalite.client.cluster_status import status_value
 from kafkalite.client.why import ask, diagnose
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import TopicPartition
-from kafkalite.node.http_server import Handler, Page, Query
+from kafkalite.node.http_gate import Asked
+from kafkalite.node.http_page import Page
+from kafkalite.node.http_server import Handler
 from kafkalite.node.metrics import NodeCollector
-from kafkalite.rpc.messages import StatusRequest
+from kafkalite.rpc.messages.watching import StatusRequest
 from kafkalite.telemetry.advice import advice
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ class StatusPages:
 
     def pages(self) -> Mapping[str, Handler]:
         return {
-            "/": lambda query: status_page(),
+            "/": lambda asked: status_page(),
             "/api/status": self._status,
             "/api/why": self._why,
             "/metrics": self._metrics,
@@ -52,23 +54,26 @@ class StatusPages:
             "/readyz": self._readyz,
         }
 
-    def _metrics(self, query: Query) -> Page:
+    def _metrics(self, asked: Asked) -> Page:
         if self._registry is None:  # at the first scrape: the process's own metrics are read from /proc
             self._registry = CollectorRegistry(auto_describe=False)
             self._registry.register(NodeCollector(self._node))
             ProcessCollector(registry=self._registry)
         return Page(generate_latest(self._registry), _METRICS_TYPE)
 
-    def _healthz(self, query: Query) -> Page:
+    def _healthz(self, asked: Asked) -> Page:
+        if not asked.sees_cluster:  # that it answers is what a probe wants to know
+            return _json({"id": self._node.broker_id})
         problems = [{**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.problems()]
         return _json({"id": self._node.broker_id, "problems": problems})
 
-    def _readyz(self, query: Query) -> Page:
+    def _readyz(self, asked: Asked) -> Page:
         serves = self._node.ready.is_set() and not self._node.stopping and self._node.session.usable()
         return Page(b"ready\n" if serves else b"not ready\n", status=200 if serves else 503)
 
-    async def _status(self, query: Query) -> Page:
+    async def _status(self, asked: Asked) -> Page:
         known = {f.name: int if isinstance(f.default, int) else str for f in dataclasses.fields(StatusRequest)}
+        query = asked.query
         unknown = sorted(query.keys() - known.keys())
         if unknown:
             raise ValueError(f"unknown parameters: {', '.join(unknown)}")
@@ -78,8 +83,8 @@ class StatusPages:
             return _json({"error": answer.message}, status=400)
         return _json(status_value(answer))
 
-    async def _why(self, query: Query) -> Page:
-        partition = TopicPartition(query.get("topic", ""), int(query.get("partition", "")))
+    async def _why(self, asked: Asked) -> Page:
+        partition = TopicPartition(asked.query.get("topic", ""), int(asked.query.get("partition", "")))
         try:
             known = await ask(self._node.peer_client(), partition, timeout_s=_WHY_S)
         except KafkaliteError as error:

@@ -9,7 +9,7 @@ from kafkalite.controller.orders import Orders
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_LEADER
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,

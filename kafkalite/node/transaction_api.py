@@ -9,16 +9,15 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdResponse
+from kafkalite.rpc.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     EndTxnGroupRequest,
     EndTxnGroupResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    Message,
 )
 from kafkalite.rpc.server import Handler, Reply, Request
 

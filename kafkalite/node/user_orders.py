@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
 from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.errors import ErrorCode
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.security import (
     AlterUserRequest,
     AlterUserResponse,
     DescribeUsersRequest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
@@ -19,21 +19,22 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
     NO_LEADER,
     NO_LEADER_EPOCH,
-    NO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
     LeaderEpoch,
     Offset,
+    TopicId,
     TopicPartition,
 )
+from kafkalite.replica import strays
 from kafkalite.replica.fetcher import Fetchers
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import new_leader
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import (
     Broker,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -45,6 +46,7 @@ from kafkalite.rpc.messages import (
 )
 
 if TYPE_CHECKING:
+    from kafkalite.coordination.znodes import TopicZnode
     from kafkalite.log.log_manager import LogManager
 
 _log = structlog.get_logger(__name__)
@@ -235,7 +237,7 @@ class Commands:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = self._hosted.get(key)
         try:
-            if partition is not None and _differ(partition.topic_id, state.topic_id):
+            if partition is not None and strays.is_other(partition.topic_id, state.topic_id):
                 _log.warning("replica.other_topic", partition=str(key), own=partition.topic_id, new=state.topic_id)
                 self._stop(partition)
                 self._logs.set_stray(key)
@@ -321,7 +323,7 @@ class Commands:
         """Host the partition: its log as it is on disk, or a new one. Raises StorageError."""
         config = self._topic_configs(key.topic)
         log = self._logs.get(key)
-        if log is not None and _differ(log.topic_id, state.topic_id):
+        if log is not None and strays.is_other(log.topic_id, state.topic_id):
             # Left over from a topic of the same name that was deleted while this node was away (F18).
             _log.warning("replica.other_topic", partition=str(key), own=log.topic_id, new=state.topic_id)
             self._logs.set_stray(key)
@@ -429,6 +431,14 @@ class Commands:
                 refusals.append(PartitionError(wanted.topic, wanted.partition, error))
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
+        if not await self._logs.sync_removals():
+            # The controller forgets what it has been told is gone: a loss of power must not bring it back.
+            known = {(each.topic, each.partition) for each in refusals}
+            refusals += [
+                PartitionError(each.topic, each.partition, ErrorCode.KAFKA_STORAGE_ERROR)
+                for each in request.partitions
+                if each.delete_files and (each.topic, each.partition) not in known
+            ]
         self._fetchers.drop_idle()
         _log.info("replica.stopped", cause=request.cause, partitions=len(request.partitions), refused=len(refusals))
         return StopReplicaResponse(ErrorCode.NONE, tuple(refusals))
@@ -437,7 +447,7 @@ class Commands:
         key = TopicPartition(wanted.topic, wanted.partition)
         partition = self._hosted.get(key)
         log = partition.log if partition is not None else self._logs.get(key)
-        if log is not None and _differ(log.topic_id, wanted.topic_id):
+        if log is not None and strays.is_other(log.topic_id, wanted.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
             if wanted.leader_epoch != DELETED_TOPIC_EPOCH and wanted.leader_epoch < partition.leader_epoch:
@@ -461,18 +471,40 @@ class Commands:
         """Rename local replicas that are not in a complete list, unless that list looks wrong (F19)."""
         local = [log.topic_partition for log in self._logs.all()]
         strays = [key for key in local if key not in named and (include_hosted or self._hosted.get(key) is None)]
-        self.stray_refusal = ""
-        if not strays:
-            return
-        share = 100 * len(strays) / len(local)
-        if not named or share > self._config.stray_max_fraction_percent:
-            self.stray_refusal = (
-                f"{len(strays)} of {len(local)} local replicas are not assigned to this broker: too many to be true "
-                f"(stray.max.fraction.percent={self._config.stray_max_fraction_percent}); they are left alone"
-            )
-            _log.error("replica.strays_refused", strays=len(strays), local=len(local), first=str(strays[0]))
-            return
-        for position, key in enumerate(strays):
+        max_percent = self._config.stray_max_fraction_percent if named else 0
+        await self._set_aside_unless_too_many(strays, max_percent)
+
+    def judge_returned(self, topics: Mapping[str, TopicZnode | None], *, since: int) -> Awaitable[bool]:
+        """Rename logs that came back with a disk and that `topics` (as read from ZooKeeper) gives to nobody here.
+
+        `since` is `count` from before the reading: False after a command in between, read again then.
+        """
+        return self._place(lambda: self._judge_returned(topics, since=since))
+
+    async def _judge_returned(self, topics: Mapping[str, TopicZnode | None], *, since: int) -> bool:
+        if self.count != since:
+            return False
+        judged = strays.judge(self._identity()[0], self.unhosted(), topics)
+        await self._rename_strays(judged.surplus)
+        if judged.orphans:
+            await self._set_aside_unless_too_many(judged.orphans, self._config.stray_max_fraction_percent)
+        return True
+
+    def unhosted(self) -> dict[TopicPartition, TopicId]:
+        """Logs in service without a replica, and the topics they are of."""
+        found = [log for log in self._logs.all() if self._hosted.get(log.topic_partition) is None]
+        return {log.topic_partition: log.topic_id for log in found}
+
+    async def _set_aside_unless_too_many(self, keys: Sequence[TopicPartition], max_percent: int) -> None:
+        local = len(self._logs.all())
+        self.stray_refusal = strays.refusal(len(keys), local, max_percent)
+        if self.stray_refusal:
+            _log.error("replica.strays_refused", strays=len(keys), local=local, first=str(keys[0]))
+        else:
+            await self._rename_strays(keys)
+
+    async def _rename_strays(self, keys: Sequence[TopicPartition]) -> None:
+        for position, key in enumerate(keys):
             partition = self._hosted.get(key)
             if partition is not None:
                 self._stop(partition)
@@ -483,8 +515,3 @@ class Commands:
                 _log.error("replica.stray_not_renamed", partition=str(key), error=str(error))
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
-
-
-def _differ(own: str, other: str) -> bool:
-    """Whether two topic ids name different topics; a topic made by an old tool has none, which matches any."""
-    return own != other and NO_TOPIC_ID not in (own, other)

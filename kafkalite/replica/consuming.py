@@ -23,7 +23,7 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.producing import MAX_WAITING, missing
 from kafkalite.replica.purgatory import DelayedFetch
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.data import (
     AbortedTransaction,
     FetchedPartition,
     FetchPartition,

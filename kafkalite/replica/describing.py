@@ -12,7 +12,8 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
-from kafkalite.rpc.messages import DescribeReplicasResponse, HealthProblem, ReplicaDescription, ReplicaProgress
+from kafkalite.rpc.messages.topics import DescribeReplicasResponse, ReplicaDescription, ReplicaProgress
+from kafkalite.rpc.messages.watching import HealthProblem
 
 #: Problems of one sort that are told one by one; the rest is counted.
 MAX_DETAILS = 20

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kafkalite.env.seams import Buffer
 from kafkalite.model import NO_OFFSET, BrokerEpoch, BrokerId, Offset, TopicPartition
 from kafkalite.replica.purgatory import Waiting
-from kafkalite.rpc.messages import ReplicaFetchedPartition, ReplicaFetchResponse
+from kafkalite.rpc.messages.replication import ReplicaFetchedPartition, ReplicaFetchResponse
 
 if TYPE_CHECKING:
     from kafkalite.replica.partition import Partition

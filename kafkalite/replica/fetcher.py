@@ -21,8 +21,8 @@ from kafkalite.errors import ApiError, ErrorCode, ProtocolError
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.client import RpcConnection, RpcError
-from kafkalite.rpc.messages import (
-    HelloRequest,
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.replication import (
     ReplicaFetchedPartition,
     ReplicaFetchPartition,
     ReplicaFetchRequest,

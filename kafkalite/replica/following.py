@@ -17,7 +17,7 @@ from kafkalite.replica.follower import (
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.client import error_code
-from kafkalite.rpc.messages import ReplicaFetchedPartition
+from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
 
 _log = structlog.get_logger(__name__)
 

@@ -20,7 +20,7 @@ from kafkalite.replica.fetch_session import FetchSession
 from kafkalite.replica.leader import next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
-from kafkalite.rpc.messages import ReplicaFetchedPartition
+from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
 from kafkalite.telemetry.history import History
 
 _log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ from kafkalite.replica.isr_writer import IsrWriter, Settled, Task
 from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
-from kafkalite.rpc.messages import IsrChange
+from kafkalite.rpc.messages.control import IsrChange
 
 _log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.rpc.messages import Broker, PartitionState, UpdateMetadataRequest
+from kafkalite.rpc.messages.control import Broker, PartitionState, UpdateMetadataRequest
 
 
 class MetadataCache:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_OFFSET, Offset
-from kafkalite.rpc.messages import ProducedPartition
+from kafkalite.rpc.messages.data import ProducedPartition
 
 if TYPE_CHECKING:
     from kafkalite.replica.partition import Partition

@@ -31,23 +31,20 @@ from kafkalite.replica.producing import Producing
 from kafkalite.replica.purgatory import ProduceDone
 from kafkalite.replica.restarting import Restarting
 from kafkalite.replica.serving import Serving
-from kafkalite.replica.startup import read_cluster
-from kafkalite.rpc.messages import (
-    DescribeReplicasResponse,
-    FetchRequest,
-    HealthProblem,
+from kafkalite.replica.startup import read_cluster, read_topics
+from kafkalite.rpc.messages.control import (
     IsrChange,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ReplicaFetchRequest,
-    ReplicaFetchWake,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
+from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
+from kafkalite.rpc.messages.topics import DescribeReplicasResponse
+from kafkalite.rpc.messages.watching import HealthProblem
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
@@ -89,6 +86,7 @@ class ReplicaManager:
         self._logs = logs
         self._session = session
         self._topic_configs = topic_configs
+        self._cluster_id = cluster_id
         self.metadata = metadata
         self._tasks: list[asyncio.Task[None]] = []
         self._saved_marks: dict[TopicPartition, Offset] = {}
@@ -200,6 +198,18 @@ class ReplicaManager:
         await self._commands.take_snapshot(
             snapshot.brokers, snapshot.partitions, is_complete=snapshot.is_complete, since=since
         )
+
+    async def judge_returned(self, coordinator: Coordinator) -> bool:
+        """A disk is back: set aside logs on it that belong to nobody here by now (kafkalite.replica.strays).
+
+        False: look again. Raises the Coordinator's errors.
+        """
+        since = self._commands.count
+        names = sorted({key.topic for key in self._commands.unhosted()})
+        if not names:
+            return True
+        topics = await read_topics(coordinator, self._cluster_id(), names)
+        return await self._commands.judge_returned(topics, since=since)
 
     def on_session_lost(self) -> None:
         """The session has expired: somebody else may lead what this node leads. Register with SessionKeeper.on_lost."""

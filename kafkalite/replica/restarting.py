@@ -14,7 +14,7 @@ import structlog
 from kafkalite.errors import StorageError
 from kafkalite.model import NO_LEADER, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
-from kafkalite.rpc.messages import PartitionState
+from kafkalite.rpc.messages.control import PartitionState
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager

@@ -9,23 +9,19 @@ from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.messages import (
-    DescribeReplicasRequest,
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from kafkalite.rpc.messages.data import (
     FetchedPartition,
     FetchRequest,
     FetchResponse,
-    LeaderAndIsrRequest,
     ListOffsetsRequest,
-    Message,
     ProducedPartition,
     ProduceRequest,
     ProduceResponse,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-    ReplicaFetchWake,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
 )
+from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchResponse, ReplicaFetchWake
+from kafkalite.rpc.messages.topics import DescribeReplicasRequest
 from kafkalite.rpc.server import Handler, Reply, Request
 
 

@@ -23,7 +23,7 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.producing import missing
 from kafkalite.replica.throttle import Throttle, is_throttled
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.replication import (
     ReplicaFetchedPartition,
     ReplicaFetchPartition,
     ReplicaFetchRequest,

@@ -5,6 +5,7 @@ So a node that starts takes its roles, and can tell clients who leads, with no c
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -12,15 +13,17 @@ import structlog
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.znodes import (
+    TopicZnode,
     ZnodeError,
     decode_broker,
+    decode_cluster_id,
     decode_controller,
     decode_controller_epoch,
     decode_partition_state,
     decode_topic,
 )
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
-from kafkalite.rpc.messages import Broker, PartitionState
+from kafkalite.rpc.messages.control import Broker, PartitionState
 
 _log = structlog.get_logger(__name__)
 
@@ -88,6 +91,25 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
             )
         )
     return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete)
+
+
+async def read_topics(coordinator: Coordinator, cluster_id: str, names: Sequence[str]) -> dict[str, TopicZnode | None]:
+    """The topics' znodes, None where there is none; what cannot be decoded is left out, and all of it if this is not our
+    cluster's ZooKeeper (F19). Raises the Coordinator's errors."""
+    own, *nodes = await coordinator.get_many([paths.CLUSTER_ID, *(paths.topic(name) for name in names)])
+    topics: dict[str, TopicZnode | None] = {}
+    try:
+        if own is None or decode_cluster_id(own[0]) != cluster_id:
+            return {}
+    except ZnodeError as error:
+        _log.error("znode.malformed", path=paths.CLUSTER_ID, error=str(error))
+        return {}
+    for name, node in zip(names, nodes, strict=True):
+        try:
+            topics[name] = None if node is None else decode_topic(node[0], paths.topic(name))
+        except ZnodeError as error:
+            _log.error("znode.malformed", path=paths.topic(name), error=str(error))
+    return topics
 
 
 async def _read_controller(coordinator: Coordinator) -> tuple[BrokerId, ControllerEpoch]:

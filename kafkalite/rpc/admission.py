@@ -9,7 +9,7 @@ from kafkalite.errors import AuthenticationFailed, ErrorCode, ProtocolError
 from kafkalite.model import BrokerId
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame
-from kafkalite.rpc.messages import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class Admission:
         if exchange.is_complete:
             self.is_complete = self.is_enough = True
             self.principal = Principal("User", exchange.user)
+            self.security.succeeded += 1
         return SaslAuthenticateResponse(0, "", data.decode(), exchange.is_complete)
 
     def admits(self, node_id: BrokerId) -> bool:

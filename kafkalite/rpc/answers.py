@@ -5,7 +5,8 @@ from __future__ import annotations
 from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame
-from kafkalite.rpc.messages import ErrorResponse, HelloResponse, Message, by_kind, response_kind
+from kafkalite.rpc.messages.base import Message, by_kind, response_kind
+from kafkalite.rpc.messages.connection import ErrorResponse, HelloResponse
 
 Answer = tuple[Message, memoryview]
 

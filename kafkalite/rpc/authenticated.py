@@ -12,7 +12,8 @@ from kafkalite.env.seams import ConnectionHandler, Listener, Network
 from kafkalite.errors import AuthenticationFailed, ErrorCode, ProtocolError, api_error
 from kafkalite.rpc.answers import answer_of, error_code
 from kafkalite.rpc.framing import HELLO_FRAME_BYTES, Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages import Message, SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalite.security.dialling import Dialling
 from kafkalite.security.sasl import Entropy, SaslClient
 from kafkalite.security.tls import ClientTls, ServerTls

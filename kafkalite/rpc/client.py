@@ -23,7 +23,8 @@ from kafkalite.rpc.answers import (
     judge_hello,
 )
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages import HelloRequest, HelloResponse, Message
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
 
 __all__ = [
     "Answer", "RpcConnection", "RpcDisconnected", "RpcError", "RpcNotSent", "RpcRefused", "RpcTimeout", "error_code",

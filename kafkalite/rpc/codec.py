@@ -18,7 +18,7 @@ from typing import Any, NewType, NoReturn, Union, get_args, get_origin, get_type
 import msgpack
 
 from kafkalite.errors import ProtocolError
-from kafkalite.rpc.messages import Message, by_kind
+from kafkalite.rpc.messages.base import Message, by_kind
 
 Fields = list[Any]
 

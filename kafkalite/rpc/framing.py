@@ -18,7 +18,7 @@ import msgpack
 
 from kafkalite.errors import ProtocolError
 from kafkalite.rpc.codec import UNPACK_ERRORS, to_fields
-from kafkalite.rpc.messages import Message
+from kafkalite.rpc.messages.base import Message
 
 Buffer = bytes | bytearray | memoryview
 

@@ -33,20 +33,10 @@ from kafkalite.rpc.framing import (
     encode_frame,
 )
 from kafkalite.rpc.memory import RequestMemory
-from kafkalite.rpc.messages import (
-    MIN_PROTOCOL_VERSION,
-    PROTOCOL_VERSION,
-    ErrorResponse,
-    FetchRequest,
-    HelloRequest,
-    HelloResponse,
-    Message,
-    ProduceRequest,
-    ReplicaFetchRequest,
-    ReplicaFetchWake,
-    SaslAuthenticateRequest,
-    by_kind,
-)
+from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind
+from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest, HelloResponse, SaslAuthenticateRequest
+from kafkalite.rpc.messages.data import FetchRequest, ProduceRequest
+from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
 from kafkalite.security.connection_limits import ConnectionLimits
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.telemetry.counters import Requests

@@ -25,13 +25,16 @@ def reveal(key: str, value: str) -> str:
 
 
 class PasswordFile:
-    """Users and passwords, one `NAME=PASSWORD` a line; read again when the file changes.
+    """Users and passwords (or tokens), one `NAME=SECRET` a line; read again when the file changes.
+
+    `key`: the setting that names the file, for errors.
 
     What cannot be read leaves what was read before in force; one log line tells.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, key: str = "sasl.plain.users.location") -> None:
         self._path = Path(path)
+        self._key = key
         self._seen: tuple[int, int, int] | None = None
         self._passwords: dict[str, str] = {}
         self._complaint = ""
@@ -42,14 +45,14 @@ class PasswordFile:
             stat = self._path.stat()
             text = self._path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"sasl.plain.users.location: {error}") from None
+            raise ConfigError(f"{self._key}: {error}") from None
         found: dict[str, str] = {}
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip() or line.lstrip().startswith("#"):
                 continue
             name, equals, password = line.partition("=")
             if not equals or not name.strip() or not password:
-                raise ConfigError(f"sasl.plain.users.location: line {number} is not NAME=PASSWORD")
+                raise ConfigError(f"{self._key}: line {number} is not NAME=SECRET")
             found[name.strip()] = password
         self._seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         self._passwords = found

@@ -62,6 +62,9 @@ class ListenerSecurity:
         self._entropy = entropy
         self._decoy_key = decoy_key
         self._repeats = Repeats(now)
+        #: Authentications, for the metrics.
+        self.succeeded = 0
+        self.failed = 0
 
     @property
     def uses_sasl(self) -> bool:
@@ -98,6 +101,7 @@ class ListenerSecurity:
 
         `user`: a name that exists. Others are not told: people type passwords where names belong.
         """
+        self.failed += 1
         host = peer.rpartition(":")[0]
         untold = self._repeats.told((host, mechanism, user, reason))
         if untold is not None:

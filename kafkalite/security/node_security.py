@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, http_protocol
 from kafkalite.errors import ConfigError
 from kafkalite.security.dialling import ClientSecurity, Dialling
 from kafkalite.security.files import PasswordFile, reveal
+from kafkalite.security.http_login import Logins
 from kafkalite.security.listener import ListenerSecurity
 from kafkalite.security.names import mapped_name, mapping_rules
 from kafkalite.security.principal import Principal
@@ -16,12 +18,25 @@ from kafkalite.security.scram import ScramCredential
 from kafkalite.security.tls import ServerTls, TlsFiles, own_name
 
 
+@dataclass(frozen=True, slots=True)
+class HttpSecurity:
+    """The HTTP listener's. `logins` None: only certificates say who asks, if anything does."""
+
+    listener: ListenerSecurity
+    logins: Logins | None
+
+    @property
+    def schemes(self) -> tuple[str, ...]:
+        """How one logs in here."""
+        return self.logins.schemes if self.logins is not None else ()
+
+
 class NodeSecurity:
     """See the module. Raises ConfigError when a file cannot be used.
 
     Attributes:
         kafka, rpc: what these listeners ask for; None: nothing (PLAINTEXT).
-        http_tls: of the HTTP listener.
+        http: the HTTP listener's; None: plain text, and nobody can say who they are.
         to_rpc, to_kafka: what this node shows to the others' listeners.
         principals: who may act as a node.
     """
@@ -48,24 +63,26 @@ class NodeSecurity:
         #: Of this process only: a decoy's salt may change at a restart.
         self._decoy_key = entropy(32)
         self.principals = self._node_principals()
-        self.kafka = self._listener("kafka", config.listener_security_protocol)
-        self.rpc = self._listener("rpc", config.rpc_security_protocol)
-        self.http_tls: ServerTls | None = None
-        if config.http_security_protocol == "SSL":
-            self.http_tls = ServerTls(self._files, config.http_ssl_client_auth)
-            self.http_tls.context()
+        auth = config.ssl_client_auth
+        self.kafka = self._listener("kafka", config.listener_security_protocol, auth)
+        self.rpc = self._listener("rpc", config.rpc_security_protocol, auth)
+        self.http = self._http()
         self.to_rpc = self._dialling(config.rpc_security_protocol)
         self.to_kafka = self._dialling(config.listener_security_protocol)
+
+    def listeners(self) -> list[ListenerSecurity]:
+        """Of all listeners that ask for something, by name."""
+        http = self.http.listener if self.http is not None else None
+        return [each for each in (http, self.kafka, self.rpc) if each is not None]
 
     def _node_principals(self) -> frozenset[Principal]:
         config = self._config
         found: set[Principal] = set()
-        for key, text in (("broker.principals", config.broker_principals), ("super.users", config.super_users)):
-            for part in filter(None, (part.strip() for part in text.split(";"))):
-                try:
-                    found.add(Principal.parse(part))
-                except ValueError as error:
-                    raise ConfigError(f"{key}: {error}") from None
+        for part in filter(None, (part.strip() for part in config.broker_principals.split(";"))):
+            try:
+                found.add(Principal.parse(part))
+            except ValueError as error:
+                raise ConfigError(f"broker.principals: {error}") from None
         if config.rpc_security_protocol == "SSL" or (
             config.listener_security_protocol == "SSL" and config.ssl_client_auth != "none"
         ):
@@ -77,13 +94,37 @@ class NodeSecurity:
             found.add(Principal("User", config.inter_broker_username))
         return frozenset(found)
 
-    def _listener(self, name: str, protocol: str) -> ListenerSecurity | None:
+    def _http(self) -> HttpSecurity | None:
         config = self._config
-        if protocol == "PLAINTEXT":
+        protocol = http_protocol(config)
+        if config.http_port < 0 or (protocol == "PLAINTEXT" and not config.http_bearer_tokens_location):
             return None
+        tokens = None
+        if config.http_bearer_tokens_location:
+            tokens = PasswordFile(config.http_bearer_tokens_location, "http.bearer.tokens.location")
+            tokens.load()
+        listener = self._open_listener("http", protocol, config.http_ssl_client_auth or config.ssl_client_auth)
+        if tokens is None and not listener.uses_sasl:
+            return HttpSecurity(listener, None)
+        return HttpSecurity(
+            listener,
+            Logins(
+                mechanisms=listener.mechanisms,
+                passwords=self._passwords.passwords,
+                credentials=self._credentials,
+                tokens=tokens.passwords if tokens is not None else None,
+                key=self._decoy_key,
+            ),
+        )
+
+    def _listener(self, name: str, protocol: str, client_auth: str) -> ListenerSecurity | None:
+        return None if protocol == "PLAINTEXT" else self._open_listener(name, protocol, client_auth)
+
+    def _open_listener(self, name: str, protocol: str, client_auth: str) -> ListenerSecurity:
+        config = self._config
         tls = None
         if protocol.endswith("SSL"):
-            tls = ServerTls(self._files, config.ssl_client_auth, takes_plain=bool(config.security_transition))
+            tls = ServerTls(self._files, client_auth, takes_plain=bool(config.security_transition))
             tls.context()
         uses_sasl = protocol.startswith("SASL")
         passwords: Callable[[], Mapping[str, str]] = dict

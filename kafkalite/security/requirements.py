@@ -1,4 +1,4 @@
-"""What each request needs: one table for the Kafka APIs, one for the RPC kinds. Pure.
+"""What each request needs: one table for the Kafka APIs, one for the RPC kinds, one for pages. Pure.
 
 A request without a row is refused when the cluster is secure, and fails a test before that. Source: Kafka 3.9's
 KafkaApis; for RPC messages without a counterpart in Kafka, the operation of the API that does the nearest thing.
@@ -174,6 +174,17 @@ RPC: Mapping[str, Row] = {
     "AlterUserRequest": _ALTER_CLUSTER,
     "DescribeQuotasRequest": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
     "AlterQuotasRequest": (Need(_CLUSTER, _ALTER_CONFIGS),),
+}
+
+#: Page of the HTTP listener -> what it needs: as its counterparts on RPC, for all of them show names of topics. Probes of
+#: process supervisors and load balancers log in nowhere: they hear what tells nothing of the cluster.
+HTTP: Mapping[str, Row] = {
+    "/": _DESCRIBE_CLUSTER,
+    "/api/status": _DESCRIBE_CLUSTER,
+    "/api/why": _DESCRIBE_CLUSTER,
+    "/metrics": _DESCRIBE_CLUSTER,
+    "/healthz": (Need(_CLUSTER, _DESCRIBE, _HIDE),),
+    "/readyz": FREE,
 }
 
 REFUSALS: Mapping[ResourceType, ErrorCode] = {

@@ -23,6 +23,8 @@ MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 #: RFC 7677's floor, and what Kafka refuses to exceed (AlterUserScramCredentials).
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16_384
+#: Of credentials that our command line makes.
+DEFAULT_ITERATIONS = 8192
 #: A client does not let a server keep it busy for longer than so many (other servers allow more than we do).
 MAX_CLIENT_ITERATIONS = 200_000
 SALT_BYTES = 24
@@ -115,8 +117,8 @@ def decoy(mechanism: str, name: str, key: bytes) -> ScramCredential:
     hash_name = MECHANISMS[mechanism]
     size = hashlib.new(hash_name).digest_size
     salt = _hmac("sha256", key, b"salt" + name.encode())[:SALT_BYTES]
-    # Zeros as stored key: nobody knows a client key with this hash.
-    return ScramCredential(salt, bytes(size), _hmac(hash_name, key, name.encode()), MIN_ITERATIONS)
+    # Zeros as stored key: nobody knows a client key with this hash. As many iterations as real ones have, as a rule.
+    return ScramCredential(salt, bytes(size), _hmac(hash_name, key, name.encode()), DEFAULT_ITERATIONS)
 
 
 class ScramServer:

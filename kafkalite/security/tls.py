@@ -95,6 +95,8 @@ class ServerTls(_Reloading):
         super().__init__(files)
         self.client_auth = client_auth
         self.takes_plain = takes_plain
+        #: Handshakes that came to nothing, for the metrics; counted by the listener.
+        self.refused = 0
 
     def _make(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

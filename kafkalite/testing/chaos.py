@@ -26,7 +26,7 @@ from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.processes import ProcessCluster
 
 TOPIC = "chaos"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages import DiskOnlineRequest, DiskOnlineResponse
+from kafkalite.rpc.messages.disks import DiskOnlineRequest, DiskOnlineResponse
 from kafkalite.testing.plan import Fault, FaultKind
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.sim_zookeeper import Fate
@@ -81,7 +81,7 @@ class FaultInjector:
             world.resume(name)
             self._simulation.start_node(name)
             if self._operators and len(self._simulation.plan.log_dirs) > 1:
-                self._bring_back(name)  # who told it before may not have been heard
+                self.bring_back(name)  # who told it before may not have been heard
 
     async def _happen(self, fault: Fault) -> None:
         await asyncio.sleep(fault.at_s)
@@ -109,7 +109,7 @@ class FaultInjector:
         at_ms = round(fault.at_s * 1_000)
         disk.fail(directories[at_ms % len(directories)])
         # Half of the time somebody repairs the disk and says so, without a restart.
-        return partial(self._bring_back if at_ms // 2 % 2 else self._replace_disk, name)
+        return partial(self.bring_back if at_ms // 2 % 2 else self._replace_disk, name)
 
     def _replace_disk(self, name: str) -> None:
         """The disk answers again, with what it had; somebody restarts the node, which has given the disk up."""
@@ -119,7 +119,7 @@ class FaultInjector:
         self._world.crash(name)
         self._simulation.start_node(name)
 
-    def _bring_back(self, name: str) -> None:
+    def bring_back(self, name: str) -> None:
         """The disk answers again, with what it had; somebody tells the node (`admin disk online`)."""
         disk, plan = self._world.host(name).disk, self._simulation.plan
         broker_id = BrokerId(plan.node_names.index(name) + 1)

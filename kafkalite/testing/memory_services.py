@@ -32,17 +32,9 @@ from kafkalite.model import (
 from kafkalite.node.rights import NodeRights
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import (
     AbortedTransaction,
-    AlterReassignmentsRequest,
-    AlterReassignmentsResponse,
-    Broker,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
     FetchedPartition,
     FetchPartition,
     FetchRequest,
@@ -50,12 +42,24 @@ from kafkalite.rpc.messages import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    ListReassignmentsRequest,
-    ListReassignmentsResponse,
     MetadataResponse,
     PartitionMetadata,
     ProducedPartition,
     TopicMetadata,
+)
+from kafkalite.rpc.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+)
+from kafkalite.rpc.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     TopicResult,
 )
 

@@ -12,20 +12,21 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages import (
-    AddPartitionsRequest,
-    AddPartitionsResponse,
+from kafkalite.rpc.messages.disks import DiskMoveOrder, MoveReplicasRequest
+from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
-    DiskMoveOrder,
     ElectLeadersRequest,
     ElectLeadersResponse,
-    MoveReplicasRequest,
+    WantedReassignment,
+)
+from kafkalite.rpc.messages.topics import (
+    AddPartitionsRequest,
+    AddPartitionsResponse,
     NewPartitions,
     NewTopic,
     RemovePartitionsRequest,
     RemovePartitionsResponse,
-    WantedReassignment,
 )
 from kafkalite.testing.plan import Plan
 from kafkalite.testing.workload import client_of

@@ -21,6 +21,8 @@ from kafkalite.model import Offset
 from kafkalite.replica import hosted, leader
 from kafkalite.replica import isr as isr_rules
 from kafkalite.replica.commands import Commands
+from kafkalite.replica.restarting import Restarting
+from kafkalite.rpc.messages.control import PartitionState
 
 #: (object or module, name, value): setattr, or what undoes itself in a test.
 Patch = Callable[[Any, str, Any], None]
@@ -96,10 +98,37 @@ def joins_at_once(patch: Patch) -> None:
     patch(isr_rules, "may_join", lambda *_, **__: True)
 
 
+def anew_in_the_isr(patch: Patch) -> None:
+    """F28: a replica whose disk has died is made anew at once, empty, before the controller has taken it out of the ISR."""
+
+    async def retry_offline(self: Commands) -> None:
+        for partition in self._hosted.all():
+            if partition.storage_error is None or self._logs.get(partition.topic_partition) is not None:
+                continue
+            key = partition.topic_partition
+            state = PartitionState(
+                key.topic,
+                key.partition,
+                partition.topic_id,
+                partition.controller_epoch,
+                partition.leader_id,
+                partition.leader_epoch,
+                partition.current_isr,
+                partition.partition_epoch,
+                partition.replicas,
+            )
+            self._stop(partition)
+            self._apply(state, "planted")
+
+    patch(Commands, "_retry_offline", retry_offline)
+    patch(Restarting, "may_have_lost", lambda self, key, state: None)
+
+
 PLANTS: dict[str, Callable[[Patch], None]] = {
     "F1": truncate_to_the_high_watermark,
     "F4": controllers_of_the_past,
     "F8": commit_over_the_proposed_isr,
+    "F28": anew_in_the_isr,
     "F25": no_deduplication,
     "C10": joins_at_once,
     "ack": ack_before_replication,

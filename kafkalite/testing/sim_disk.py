@@ -181,6 +181,10 @@ class SimDisk:
         self._locks: dict[str, Process | None] = {}
         #: Path prefix -> errno of every operation below it (a dead disk).
         self._failing: dict[str, int] = {}
+        #: Told of each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
+        self.on_operation: Callable[[str, str], None] = lambda kind, path: None
+        #: Path prefix -> what syncs and work in threads below it wait for (a disk that hangs).
+        self._hanging: dict[str, asyncio.Event] = {}
         self.capacity_bytes = _CAPACITY_BYTES
 
     # --- what the harness does -------------------------------------------------------------------
@@ -209,10 +213,16 @@ class SimDisk:
     @property
     def is_failing(self) -> bool:
         """Whether some path fails."""
-        return bool(self._failing)
+        return bool(self._failing or self._hanging)
+
+    def hang(self, path: str) -> None:
+        """No sync and no work in a thread at or below `path` ends before the repair. The page cache goes on."""
+        self._hanging.setdefault(path, asyncio.Event())
 
     def repair(self, path: str) -> None:
         self._failing.pop(path, None)
+        if path in self._hanging:
+            self._hanging.pop(path).set()
 
     def used_bytes(self) -> int:
         return sum(len(node.cached) for node in self._files(self._tree.root))
@@ -250,7 +260,7 @@ class SimDisk:
     # --- the seam --------------------------------------------------------------------------------
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
-        self.check(path)
+        self.operation("open", path)
         node = self._tree.lookup(path)
         if isinstance(node, _Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -276,27 +286,28 @@ class SimDisk:
         file = self.open(beside, create=True)
         file.append([data])
         if durable:
+            self.operation("sync", beside)
             file.sync_now()
         self.rename(beside, path)
         if durable:
             self.sync_dir(os.path.dirname(path))
 
     def listdir(self, path: str) -> list[str]:
-        self.check(path)
+        self.operation("listdir", path)
         return sorted(self._tree.directory(path).children)
 
     def makedirs(self, path: str) -> None:
-        self.check(path)
+        self.operation("makedirs", path)
         if not isinstance(self._tree.lookup(path), _Directory):
             self._change(lambda tree: tree.make(path))
 
     def rename(self, old: str, new: str) -> None:
-        self.check(old)
+        self.operation("rename", old)
         self.check(new)
         self._change(lambda tree: tree.rename(old, new))
 
     def remove(self, path: str) -> None:
-        self.check(path)
+        self.operation("remove", path)
         found = self._tree.lookup(path)
         if isinstance(found, _Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
@@ -304,34 +315,35 @@ class SimDisk:
             self._change(lambda tree: tree.remove(path))
 
     def remove_tree(self, path: str) -> None:
-        self.check(path)
+        self.operation("remove_tree", path)
         if self._tree.lookup(path) is not None:
             self._change(lambda tree: tree.remove(path))
 
     def sync_dir(self, path: str) -> None:
         """The journal is one: a directory's names become durable with everything that was changed before."""
-        self.check(path)
+        self.operation("sync_dir", path)
         self._tree.directory(path)
         for change in self._journal:
             change(self._durable)
         self._journal.clear()
 
     def free_bytes(self, path: str) -> int:
-        self.check(path)
+        self.operation("free_bytes", path)
         return max(0, self.capacity_bytes - self.used_bytes())
 
     def total_bytes(self, path: str) -> int:
-        self.check(path)
+        self.operation("total_bytes", path)
         return self.capacity_bytes
 
     def modified_ms(self, path: str) -> int:
-        self.check(path)
+        self.operation("modified_ms", path)
         found = self._tree.lookup(path)
         if found is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         return found.modified_ms if isinstance(found, _Node) else 0
 
     def lock(self, path: str) -> Callable[[], None]:
+        self.operation("lock", path)
         if path in self._locks:
             raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
         self.open(path, create=True)
@@ -352,10 +364,23 @@ class SimDisk:
         """Nothing blocks here."""
 
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        self.operation("thread", at)
         await self.pause()
+        await self.answers(at)
         return function()
 
     # --- for SimFile -----------------------------------------------------------------------------
+
+    def operation(self, kind: str, path: str) -> None:
+        """One operation of the seam begins. Raises OSError."""
+        self.check(path)
+        self.on_operation(kind, path)
+
+    async def answers(self, path: str) -> None:
+        """Wait while the disk of `path` hangs."""
+        for prefix, repaired in list(self._hanging.items()):
+            if path == prefix or path.startswith(prefix + "/"):
+                await repaired.wait()
 
     def check(self, path: str) -> None:
         """Raise what the disk would. A dead process has no system calls."""
@@ -406,6 +431,12 @@ class SimFile:
     def append(self, buffers: Sequence[Buffer]) -> int:
         self._check()
         data = b"".join(bytes(buffer) for buffer in buffers)
+        try:
+            self._disk.operation("append", self.path)
+        except OSError:
+            # What a failed write leaves behind, where cutting it off fails, too.
+            self._node.write(len(self._node.cached), data[: len(data) // 2])
+            raise
         self._disk.reserve(len(data), self.path)
         if data:
             self._node.write(len(self._node.cached), data)
@@ -414,23 +445,32 @@ class SimFile:
 
     def read_at(self, offset: int, size: int) -> bytes:
         self._check()
+        self._disk.operation("read_at", self.path)
         return bytes(memoryview(self._node.cached)[offset : offset + size])
 
     def write_at(self, offset: int, data: Buffer) -> None:
         self._check()
+        try:
+            self._disk.operation("write_at", self.path)
+        except OSError:
+            self._node.write(offset, bytes(data[: len(data) // 2]))
+            raise
         self._node.write(offset, bytes(data))
         self._disk.written(self._node)
 
     def truncate(self, size: int) -> None:
         self._check()
+        self._disk.operation("truncate", self.path)
         self._node.truncate(size)
         self._disk.written(self._node)
 
     async def sync(self) -> None:
         self._check()
+        self._disk.operation("sync", self.path)
         count = len(self._node.pending)
         before = self._node.pending[count - 1] if count else None
         await self._disk.pause()
+        await self._disk.answers(self.path)
         self._disk.check(self.path)
         # Another sync may have persisted some of it already: persist up to our last write, if it still waits.
         for index, entry in enumerate(self._node.pending):

@@ -3,6 +3,8 @@
 --seed 7                       draw, run and print it; run it again and compare
 --seeds 500 [--start N] [--jobs 2]   many seeds; exit code 1 names those that failed
 --plant F8 [--at-most 500]      put a classic error into the program, and look for the first seed that finds it
+--every-disk-operation [--jobs 2]   one short run for each operation of a node's disks, with a fault exactly there
+--disk-operation 456:and_power      one of these, in detail
 """
 
 from __future__ import annotations
@@ -11,11 +13,15 @@ import argparse
 import multiprocessing
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from kafkalite.testing import disk_operations
 from kafkalite.testing.plan import draw
 from kafkalite.testing.plants import PLANTS
 from kafkalite.testing.simulation import Result, simulate
+
+T = TypeVar("T")
 
 #: Every so many seeds one is run twice, and the traces must be equal.
 _TWICE_EVERY = 10
@@ -27,7 +33,6 @@ def _one(seed: int) -> Result:
         again = simulate(seed)
         if again.trace_hash != result.trace_hash:
             result.violation = f"the second run differs: trace {result.trace_hash} and {again.trace_hash}"
-    result.log = result.log[-5:]
     return result
 
 
@@ -51,23 +56,50 @@ def run_seed(seed: int, *, show_log: bool, once: bool) -> int:
 
 def run_seeds(start: int, count: int, jobs: int) -> int:
     """Run many seeds in `jobs` processes; returns the exit code."""
+    results = _run_many(_one, range(start, start + count), jobs, "seeds")
+    return summarize(f"{len(results)} seeds from {start}", results)
+
+
+def run_disk_operations(jobs: int) -> int:
+    """Every operation of the disks of one node, with faults; returns the exit code."""
+    operations = disk_operations.listed()
+    print(f"{len(operations)} operations: {disk_operations.kinds(operations)}", flush=True)
+    cases = disk_operations.cases(operations)
+    results = _run_many(disk_operations.run_case, cases, jobs, "faults", runs_per_process=200)
+    return summarize(f"{len(results)} faults at {len(operations)} operations", results)
+
+
+def run_disk_operation(case: disk_operations.Case, *, show_log: bool) -> int:
+    """One of them in detail; returns the exit code."""
+    result = disk_operations.run_case(case, watch=(lambda line: print(line)) if show_log else None)
+    if not result.ok and not show_log:
+        print("\n".join(result.log[-60:]))
+    print(result.line())
+    return 0 if result.ok else 1
+
+
+def _run_many(
+    run: Callable[[T], Result], what: Sequence[T], jobs: int, unit: str, *, runs_per_process: int = 25
+) -> list[Result]:
+    """All of them, in `jobs` processes, telling how far it is and what fails."""
     results: list[Result] = []
     failed = 0
     context = multiprocessing.get_context("spawn")
-    # A process ends after some seeds: what failed runs leave behind goes with it.
-    with context.Pool(jobs, maxtasksperchild=25) as pool:
-        for result in pool.imap_unordered(_one, range(start, start + count)):
+    # A process ends after some runs: what failed ones leave behind goes with it.
+    with context.Pool(jobs, maxtasksperchild=runs_per_process) as pool:
+        for result in pool.imap_unordered(run, what):
+            result.log = result.log[-5:]
             results.append(result)
             if not result.ok:
                 failed += 1
                 print(f"\r{result.line()}", flush=True)
             if sys.stdout.isatty():
-                print(f"\r{len(results)}/{count} seeds, {failed} failed", end="", flush=True)
+                print(f"\r{len(results)}/{len(what)} {unit}, {failed} failed", end="", flush=True)
             elif len(results) % 50 == 0:
-                print(f"{len(results)}/{count} seeds, {failed} failed", flush=True)
+                print(f"{len(results)}/{len(what)} {unit}, {failed} failed", flush=True)
     if sys.stdout.isatty():
         print()
-    return summarize(start, results)
+    return results
 
 
 def find_plant(name: str, start: int, count: int) -> int:
@@ -83,17 +115,21 @@ def find_plant(name: str, start: int, count: int) -> int:
     return 1
 
 
-def summarize(start: int, results: Sequence[Result]) -> int:
-    """Print the summary of many seeds; returns the exit code."""
-    failed = sorted(result.seed for result in results if not result.ok)
+def _by_seed(result: Result) -> int:
+    return result.seed
+
+
+def summarize(what: str, results: Sequence[Result]) -> int:
+    """Print the summary of many runs; returns the exit code."""
+    failed = [result.name or str(result.seed) for result in sorted(results, key=_by_seed) if not result.ok]
     acked = sum(result.stats.get("acked", 0) for result in results)
     virtual_s, cpu_s = sum(result.virtual_s for result in results), sum(result.cpu_s for result in results)
     print(
-        f"{len(results)} seeds from {start}: {len(results) - len(failed)} ok, {len(failed)} failed; "
+        f"{what}: {len(results) - len(failed)} ok, {len(failed)} failed; "
         f"{acked} records acknowledged; {virtual_s:.0f} s of virtual time in {cpu_s:.0f} s of CPU"
     )
     if failed:
-        print("failed seeds: " + " ".join(map(str, failed)))
+        print("failed: " + " ".join(failed))
     return 1 if failed else 0
 
 
@@ -103,16 +139,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what.add_argument("--seed", type=int, help="run this one, twice, and print everything about it")
     what.add_argument("--seeds", type=int, metavar="COUNT", help="run so many")
     what.add_argument("--plant", choices=sorted(PLANTS), help="an error to put in and to be found")
+    what.add_argument("--every-disk-operation", action="store_true", help="a fault at each operation of a node's disks")
+    what.add_argument("--disk-operation", metavar="NUMBER:FAULT", help="one of these")
     parser.add_argument("--at-most", type=int, default=500, help="with --plant: give up after so many seeds")
     parser.add_argument("--start", type=int, default=1, help="the first of --seeds (default 1)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes for --seeds (default 1)")
-    parser.add_argument("--log", action="store_true", help="with --seed: print every log line as it is written")
+    parser.add_argument("--jobs", type=int, default=1, help="processes for many runs (default 1)")
+    parser.add_argument("--log", action="store_true", help="with one run: print every log line as it is written")
     parser.add_argument("--once", action="store_true", help="with --seed: do not run it a second time")
     options = parser.parse_args(arguments)
     if options.seed is not None:
         return run_seed(options.seed, show_log=options.log, once=options.once)
     if options.plant is not None:
         return find_plant(options.plant, options.start, options.at_most)
+    if options.every_disk_operation:
+        return run_disk_operations(options.jobs)
+    if options.disk_operation is not None:
+        number, _, how = options.disk_operation.partition(":")
+        case = disk_operations.Case(int(number), disk_operations.How(how or "error"))
+        return run_disk_operation(case, show_log=options.log)
     return run_seeds(options.start, options.seeds, options.jobs)
 
 

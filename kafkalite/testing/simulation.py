@@ -23,7 +23,7 @@ from kafkalite.node.node import Node
 from kafkalite.record.reader import read_records
 from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.faults import FaultInjector
 from kafkalite.testing.log_view import BatchView, read_batches
@@ -72,6 +72,8 @@ class Result:
     cpu_s: float
     stats: dict[str, int] = field(default_factory=dict)
     log: list[str] = field(default_factory=list)
+    #: What was run, if that is not said by the seed.
+    name: str = ""
 
     @property
     def ok(self) -> bool:
@@ -82,7 +84,7 @@ class Result:
         numbers = " ".join(f"{key}={value}" for key, value in self.stats.items())
         verdict = "ok" if self.ok else f"FAILED {self.violation}"
         return (
-            f"seed {self.seed}: {verdict}\n  {numbers} virtual={self.virtual_s:.1f}s cpu={self.cpu_s:.1f}s "
+            f"{self.name or f'seed {self.seed}'}: {verdict}\n  {numbers} virtual={self.virtual_s:.1f}s cpu={self.cpu_s:.1f}s "
             f"trace={self.trace_hash}"
         )
 
@@ -344,18 +346,19 @@ class Simulation:
         late = [node.name for node in self.nodes.values() if not node.ready]
         return f"not ready: {', '.join(late)}" if late else None
 
+    def new_topics(self) -> list[NewTopic]:
+        """What is to be created before the faults begin."""
+        settings = dict(self.plan.topic_settings)
+        return [NewTopic(name, count, 3, configs=settings) for name, count in self.plan.topics.items()]
+
     async def _create_topics(self) -> None:
         created: list[str] = []
 
         async def program(env: Env) -> None:
-            topics = [
-                NewTopic(name, count, 3, configs=dict(self.plan.topic_settings))
-                for name, count in self.plan.topics.items()
-            ]
             async with client_of(self.plan, env, "admin") as client:
                 while not created:
                     try:
-                        created.extend(result.topic for result in await client.create_topics(topics))
+                        created.extend(result.topic for result in await client.create_topics(self.new_topics()))
                     except (ApiError, RpcError):
                         await asyncio.sleep(0.5)
 
@@ -448,12 +451,16 @@ class Simulation:
             return f"{where}: not all is committed: {told}"
         return None
 
+    def begin(self, view: ReplicaView) -> int:
+        """Where a log must begin at the end of the run: nothing is ever removed here."""
+        return 0
+
     def _judge(self) -> None:
         """The whole log of every replica, and what clients were told."""
         finals: dict[tuple[str, int], list[tuple[int, str]]] = {}
         for view in self.views():
             if view.log_end_offset > 0:
-                self.replicas.compare(view, 0, view.log_end_offset)
+                self.replicas.compare(view, self.begin(view), view.log_end_offset)
             if view.is_leader:
                 finals[view.partition] = self._records(view)
         self.history.final(finals)

@@ -15,14 +15,8 @@ from pyspark_kafkalite.options import ClientOptions
 if TYPE_CHECKING:
     from kafkalite.client.transactions import GroupVersion
     from kafkalite.model import TopicPartition
-    from kafkalite.rpc.messages import (
-        AbortedTransaction,
-        EndTxnGroupResponse,
-        ListedOffset,
-        MetadataResponse,
-        ProducedPartition,
-        TransactionMember,
-    )
+    from kafkalite.rpc.messages.data import AbortedTransaction, ListedOffset, MetadataResponse, ProducedPartition
+    from kafkalite.rpc.messages.transactions import EndTxnGroupResponse, TransactionMember
 
 
 class Fetched(Protocol):

@@ -15,7 +15,7 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
-from kafkalite.rpc.messages import TransactionMember
+from kafkalite.rpc.messages.transactions import TransactionMember
 from pyspark_kafkalite.clients import LogClient
 from pyspark_kafkalite.encode import EncodedBatch, encode
 from pyspark_kafkalite.options import WriteOptions

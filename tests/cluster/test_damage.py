@@ -12,12 +12,12 @@ from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
-    NewTopic,
     WantedReassignment,
 )
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 T0 = TopicPartition("t", 0)

@@ -11,7 +11,8 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages import DescribeDisksRequest, DescribeDisksResponse, NewTopic
+from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -45,6 +46,9 @@ async def test_replicas_move_under_load_and_over_a_crash(tmp_path: Path) -> None
             await client.create_topics([NewTopic(TOPIC, 4, 3, configs={"min.insync.replicas": "2"})])
         await wait_in_sync(cluster, TOPIC, 3)
         first, second = (tmp_path / "node-1" / f"disk-{number}" for number in (0, 1))
+        async with asyncio.timeout(60):  # a new partition's ISR is full before its members have heard of it
+            while sum(len(list(disk.glob(f"{TOPIC}-*"))) for disk in (first, second)) < 4:
+                await asyncio.sleep(0.05)
         names = sorted(path.name for path in first.glob(f"{TOPIC}-*"))
         assert len(names) == 2
         enough = asyncio.Event()

@@ -16,10 +16,9 @@ from kafkalite.kafka.services import GROUP_TOPIC
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.node.draining import consumed
 from kafkalite.node.node import Node
-from kafkalite.rpc.messages import (
-    CommittedOffsetsResponse,
+from kafkalite.rpc.messages.groups import CommittedOffsetsResponse, GroupsOffset
+from kafkalite.rpc.messages.topics import (
     CreateTopicsRequest,
-    GroupsOffset,
     NewTopic,
     RemovePartitionsRequest,
     RemovePartitionsResponse,

@@ -9,7 +9,6 @@ import random
 import signal
 import socket
 import ssl
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,11 +24,13 @@ from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages import ControlledShutdownRequest, HelloRequest, IsrChangedRequest, ReplicaFetchRequest
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
+from kafkalite.rpc.messages.replication import ReplicaFetchRequest
 from kafkalite.security.scram import make_credential
 from kafkalite.testing.processes import ProcessFailed
 from tests.cluster.running import wait_until
-from tests.support.secured import PASSWORDS, SECRETS, ZOOKEEPER_AUTH, SecuredCluster
+from tests.support.secured import PASSWORDS, PLAIN_PASSWORD, SECRETS, ZOOKEEPER_AUTH, SecuredCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper, pytest.mark.timeout(400)]
 
@@ -130,6 +131,18 @@ async def test_strangers_by_the_hundred(cluster: SecuredCluster) -> None:
     assert len(told()) < 60
 
 
+def test_pages_are_for_users(cluster: SecuredCluster) -> None:
+    """Nothing is said of HTTP: it is as the RPC listener, with the same users."""
+    assert [cluster.page(path, None)[0] for path in ("/", "/metrics", "/api/status")] == [401] * 3
+    assert cluster.page("/readyz", None) == (200, "ready\n")
+    assert cluster.page("/metrics", "admin", "guess")[0] == 401
+    assert cluster.page("/metrics", "plain", PLAIN_PASSWORD)[0] == 200
+    status, text = cluster.page("/metrics", "admin")
+    assert status == 200
+    assert 'failed_authentication_total{listener="http"} 1.0' in text
+    assert 'kafkalite_tls_refused_total{listener="rpc"}' in text
+
+
 def test_zookeeper_belongs_to_the_nodes(cluster: SecuredCluster) -> None:
     stranger = KazooClient(cluster.zookeeper_connect, timeout=10)
     stranger.start()
@@ -196,13 +209,11 @@ def test_a_new_certificate_without_a_restart(cluster: SecuredCluster) -> None:
 def test_no_secret_is_shown(cluster: SecuredCluster) -> None:
     """Not in the logs of everything above, not on the pages, not in what the nodes' processes show of themselves."""
     seen = cluster.logs()
-    context = ssl.create_default_context(cafile=cluster.authority.truststore)
-    for page in ("/", "/metrics", "/status"):
-        try:
-            with urllib.request.urlopen(f"https://{cluster.http(1)}{page}", timeout=30, context=context) as answer:
-                seen += answer.read().decode()
-        except urllib.error.HTTPError as error:
-            assert error.code == 404
+    for user in (None, "admin"):
+        for page, status in (("/", 200), ("/metrics", 200), ("/api/status", 200), ("/status", 404)):
+            found, text = cluster.page(page, user)
+            assert found == (401 if user is None and status == 200 else status)
+            seen += text
     for node in cluster.nodes.values():
         seen += Path(f"/proc/{node.pid}/cmdline").read_bytes().decode()
     assert len(seen) > 10_000

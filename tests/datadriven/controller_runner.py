@@ -99,7 +99,12 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.rpc.messages import LeaderAndIsrRequest, PartitionState, StopReplicaRequest, UpdateMetadataRequest
+from kafkalite.rpc.messages.control import (
+    LeaderAndIsrRequest,
+    PartitionState,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
 
 SEPARATOR = "----"
 

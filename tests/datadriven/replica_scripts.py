@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, Offset, PartitionEpoch
+from kafkalite.coordination.znodes import TopicZnode
+from kafkalite.model import (
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderAndIsr,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    TopicId,
+    TopicPartition,
+)
 from kafkalite.replica import isr as isr_rules
+from kafkalite.replica import strays
 from kafkalite.replica.follower import (
     Divergence,
     OutOfRange,
@@ -212,3 +224,41 @@ class LogsScript:
             Offset(self.hw), leader_high_watermark=Offset(int(args["hw"])), log_end_offset=Offset(int(args["leo"]))
         )
         return f"HW={self.hw}"
+
+
+class StraysScript:
+    """Logs without a replica on one node, and the znodes of their topics."""
+
+    def __init__(self) -> None:
+        self.broker_id = BrokerId(-1)
+        self.logs: dict[TopicPartition, TopicId] = {}
+        self.topics: dict[str, TopicZnode | None] = {}
+
+    def handle(self, verb: str, args: dict[str, str]) -> str:
+        return str(getattr(self, "do_" + verb)(args))
+
+    def do_node(self, args: dict[str, str]) -> str:
+        self.__init__()  # type: ignore[misc]
+        self.broker_id = BrokerId(int(args["id"]))
+        return f"broker {self.broker_id}"
+
+    def do_log(self, args: dict[str, str]) -> str:
+        topic, _, number = args["of"].rpartition("-")
+        self.logs[TopicPartition(topic, int(number))] = TopicId(args["topic_id"])
+        return f"{args['of']} of {args['topic_id']}"
+
+    def do_topic(self, args: dict[str, str]) -> str:
+        name, topic_id = args.pop("name"), args.pop("topic_id", None)
+        if topic_id is None:
+            self.topics[name] = None
+            return f"{name}: none"
+        self.topics[name] = TopicZnode(TopicId(topic_id), {int(number): _ids(ids) for number, ids in args.items()})
+        return f"{name}: {topic_id} {' '.join(f'{number}={ids}' for number, ids in args.items())}"
+
+    def do_judge(self, args: dict[str, str]) -> str:
+        judged = strays.judge(self.broker_id, self.logs, self.topics)
+        surplus, orphans = (" ".join(map(str, keys)) or "none" for keys in (judged.surplus, judged.orphans))
+        return f"not ours: {surplus}; of no topic: {orphans}"
+
+    def do_refuse(self, args: dict[str, str]) -> str:
+        return strays.refusal(int(args["strays"]), int(args["local"]), int(args["percent"])) or "set aside"

@@ -16,7 +16,7 @@ import msgpack
 import pytest
 
 from kafkalite.rpc.codec import from_fields, pack, to_fields
-from kafkalite.rpc.messages import by_kind
+from kafkalite.rpc.messages.base import by_kind
 
 GOLDEN = Path(__file__).parent / "rpc" / "messages.txt"
 HEADER = "# kind, name, a sample's bytes: see test_rpc_messages.py\n"

@@ -12,7 +12,7 @@ import pytest
 
 from kafkalite.kafka import wire
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages import AlterReassignmentsRequest, WantedReassignment
+from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.testing.apache_kafka import dump_log, dumped_batches, tool_command
 from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.loopback_cluster import LoopbackCluster

@@ -19,15 +19,9 @@ from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import BrokerId
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages import (
-    NewTopic,
-    PartitionMetadata,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    StatusRequest,
-    StatusResponse,
-)
+from kafkalite.rpc.messages.data import PartitionMetadata, ProducePartition, ProduceRequest, ProduceResponse
+from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.rpc.messages.watching import StatusRequest, StatusResponse
 from tests.support.secured import PASSWORDS, SecuredCluster
 
 from .conftest import seen_by

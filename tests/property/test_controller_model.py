@@ -27,7 +27,7 @@ from kafkalite.controller.events import (
 )
 from kafkalite.controller.state import ControllerState
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
-from kafkalite.rpc.messages import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
+from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from tests.datadriven.controller_runner import Script, _broker, _topic
 
 BROKERS = (1, 2, 3, 4)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafkalite.controller.events import Command
 from kafkalite.controller.queueing import enqueue
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import (
     LeaderAndIsrRequest,
     PartitionState,
     StopPartition,

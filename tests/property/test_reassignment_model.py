@@ -27,7 +27,7 @@ from kafkalite.controller.events import (
 from kafkalite.controller.reassignments import is_over
 from kafkalite.coordination.znodes import PartitionRemoval
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages import LeaderAndIsrRequest, StopReplicaRequest
+from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest
 from tests.datadriven.controller_runner import _broker
 from tests.property.test_controller_model import Model
 

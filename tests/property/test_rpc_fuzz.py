@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kafkalite.errors import ProtocolError
 from kafkalite.rpc.codec import from_fields, pack, to_fields, unpack
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages import Message, by_kind
+from kafkalite.rpc.messages.base import Message, by_kind
 
 LIMIT = 1 << 20
 

@@ -82,6 +82,10 @@ BUGS: dict[str, Plan] = {
     "fsync": plan(1, True, *(Fault(5.0, FaultKind.POWER, node, 0.5) for node in NODES)),
     # Answers that come later than a producer's patience.
     "F25": dataclasses.replace(plan(1, False), link=Link(spikes_per_mille=20, spike_ns=15_000_000_000)),
+    "F28": dataclasses.replace(
+        plan(1, False, *(Fault(3.0 + 3.001 * number, FaultKind.DISK, NODES[number % 3], 2.0) for number in range(5))),
+        log_dirs=("/data1", "/data2"),
+    ),
     "C10": plan(1, False, *each_node(FaultKind.SLOW, 6.0)),
 }
 

@@ -53,8 +53,8 @@ def test_many_seeds_are_counted_and_a_failing_one_is_named(
     def one(seed: int) -> Result:
         return Result(seed, "a promise is broken" if seed == 12 else None, "0", 1.0, 0.0, {"acked": 5})
 
-    assert command_line.summarize(11, [one(seed) for seed in (13, 12, 11)]) == 1
+    assert command_line.summarize("3 seeds from 11", [one(seed) for seed in (13, 12, 11)]) == 1
     printed = capsys.readouterr().out
     assert "3 seeds from 11: 2 ok, 1 failed; 15 records acknowledged" in printed
-    assert printed.rstrip().endswith("failed seeds: 12")
-    assert command_line.summarize(1, [one(1)]) == 0
+    assert printed.rstrip().endswith("failed: 12")
+    assert command_line.summarize("1 seed", [one(1)]) == 0

@@ -10,7 +10,7 @@ from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.record.batch import parse_header, verify_crc
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import read_records
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.data import (
     AbortedTransaction,
     ListedOffset,
     MetadataResponse,

@@ -14,7 +14,31 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, Offset, ProducerId, TopicPartition
-from kafkalite.rpc import messages as m
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import (
+    FetchedPartition,
+    FetchRequest,
+    FetchResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataRequest,
+    MetadataResponse,
+    ProducedPartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kafkalite.rpc.messages.groups import CommitOffsetsRequest, CommitOffsetsResponse
+from kafkalite.rpc.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
+from kafkalite.rpc.messages.transactions import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnGroupRequest,
+    EndTxnGroupResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from kafkalite.rpc.server import Identity, Reply, Request, RpcServer
 from tests.spark.fake_log import FakeLog
 
@@ -34,17 +58,17 @@ class LogServer:
             config=BrokerConfig(),
             identity=lambda: Identity("cluster", BrokerId(1), BrokerEpoch(1)),
             handlers={
-                m.MetadataRequest: self._metadata,
-                m.ListOffsetsRequest: self._list_offsets,
-                m.FetchRequest: self._fetch,
-                m.ProduceRequest: self._produce,
-                m.InitProducerIdRequest: self._init_producer_id,
-                m.CommitOffsetsRequest: self._commit_offsets,
-                m.CreateTopicsRequest: self._create_topics,
+                MetadataRequest: self._metadata,
+                ListOffsetsRequest: self._list_offsets,
+                FetchRequest: self._fetch,
+                ProduceRequest: self._produce,
+                InitProducerIdRequest: self._init_producer_id,
+                CommitOffsetsRequest: self._commit_offsets,
+                CreateTopicsRequest: self._create_topics,
                 # transactions that are always granted: what is written shows at once
-                m.FindCoordinatorRequest: lambda request: Reply(m.FindCoordinatorResponse(0, BrokerId(1))),
-                m.AddPartitionsToTxnRequest: lambda request: Reply(m.AddPartitionsToTxnResponse(0)),
-                m.EndTxnGroupRequest: lambda request: Reply(m.EndTxnGroupResponse(0, is_complete=True)),
+                FindCoordinatorRequest: lambda request: Reply(FindCoordinatorResponse(0, BrokerId(1))),
+                AddPartitionsToTxnRequest: lambda request: Reply(AddPartitionsToTxnResponse(0)),
+                EndTxnGroupRequest: lambda request: Reply(EndTxnGroupResponse(0, is_complete=True)),
             },
         )
 
@@ -69,12 +93,12 @@ class LogServer:
 
     def _metadata(self, request: Request) -> Reply:
         answer = self.log.metadata(request.message.topics)
-        broker = m.Broker(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self._port)
-        return Reply(m.MetadataResponse("cluster", BrokerId(1), (broker,), answer.topics))
+        broker = Broker(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self._port)
+        return Reply(MetadataResponse("cluster", BrokerId(1), (broker,), answer.topics))
 
     def _list_offsets(self, request: Request) -> Reply:
         asked = {TopicPartition(p.topic, p.partition): p.timestamp for p in request.message.partitions}
-        return Reply(m.ListOffsetsResponse(tuple(self.log.list_offsets(asked).values())))
+        return Reply(ListOffsetsResponse(tuple(self.log.list_offsets(asked).values())))
 
     def _fetch(self, request: Request) -> Reply:
         (asked,) = request.message.partitions
@@ -82,13 +106,13 @@ class LogServer:
         try:
             got = self.log.fetch_raw(tp, asked.fetch_offset, asked.max_bytes, 0)
         except ApiError as error:
-            nothing = m.FetchedPartition(*tp, int(error.code), Offset(-1), Offset(-1), Offset(-1), 0)
-            return Reply(m.FetchResponse((nothing,)))
+            nothing = FetchedPartition(*tp, int(error.code), Offset(-1), Offset(-1), Offset(-1), 0)
+            return Reply(FetchResponse((nothing,)))
         end = Offset(got.high_watermark)
-        partition = m.FetchedPartition(
+        partition = FetchedPartition(
             *tp, 0, end, end, Offset(got.log_start_offset), len(got.records), tuple(got.aborted)
         )
-        return Reply(m.FetchResponse((partition,)), [got.records])
+        return Reply(FetchResponse((partition,)), [got.records])
 
     def _produce(self, request: Request) -> Reply:
         position, answers = 0, []
@@ -98,19 +122,19 @@ class LogServer:
             tp = TopicPartition(part.topic, part.partition)
             if tp not in self.log.partitions:
                 unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                answers.append(m.ProducedPartition(*tp, unknown, Offset(-1)))
+                answers.append(ProducedPartition(*tp, unknown, Offset(-1)))
             else:
                 answers.append(self.log.append(tp, batch))
-        return Reply(m.ProduceResponse(tuple(answers)))
+        return Reply(ProduceResponse(tuple(answers)))
 
     def _init_producer_id(self, request: Request) -> Reply:
         producer_id, epoch = self.log.init_producer_id()
-        return Reply(m.InitProducerIdResponse(0, ProducerId(producer_id), epoch))
+        return Reply(InitProducerIdResponse(0, ProducerId(producer_id), epoch))
 
     def _commit_offsets(self, request: Request) -> Reply:
         offsets = {TopicPartition(o.topic, o.partition): o.offset for o in request.message.offsets}
         self.log.commit_offsets(request.message.group, offsets)
-        return Reply(m.CommitOffsetsResponse(0))
+        return Reply(CommitOffsetsResponse(0))
 
     def _create_topics(self, request: Request) -> Reply:
         results = []
@@ -118,5 +142,5 @@ class LogServer:
             exists = topic.topic in self.log.topic_ids
             if not exists:
                 self.log.add_topic(topic.topic, topic.partitions)
-            results.append(m.TopicResult(topic.topic, int(ErrorCode.TOPIC_ALREADY_EXISTS) if exists else 0))
-        return Reply(m.CreateTopicsResponse(tuple(results)))
+            results.append(TopicResult(topic.topic, int(ErrorCode.TOPIC_ALREADY_EXISTS) if exists else 0))
+        return Reply(CreateTopicsResponse(tuple(results)))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,7 +41,7 @@ QUICK = {
 
 
 class SecuredCluster(ProcessCluster):
-    """Three nodes. `protocol`: of the Kafka and the RPC listener; SASL ones have the users of PASSWORDS, and `plain`.
+    """Three nodes. `protocol`: of all listeners (HTTP's comes from RPC's); SASL ones have the users of PASSWORDS, and `plain`.
 
     Attributes:
         authority: who signs; `keystore` is the nodes' own.
@@ -63,7 +67,6 @@ class SecuredCluster(ProcessCluster):
             own |= {
                 "ssl.keystore.location": self.keystore,
                 "ssl.truststore.location": self.authority.truststore,
-                "http.security.protocol": "SSL",
             }
         if protocol.startswith("SASL"):
             own |= {
@@ -126,6 +129,20 @@ class SecuredCluster(ProcessCluster):
             f"'sasl.username' = '{security.username}'\n'sasl.password' = '{security.password}'\n"
         )
         return str(path)
+
+    def page(self, path: str, user: str | None, password: str = "", broker_id: int = 1) -> tuple[int, str]:
+        """A page of a node for a user with that password (by default the right one; None: nobody): status and text."""
+        request = urllib.request.Request(f"https://{self.http(broker_id)}{path}")
+        if user is not None:
+            text = f"{user}:{password or PASSWORDS[user]}".encode()
+            request.add_header("Authorization", "Basic " + base64.b64encode(text).decode())
+        context = ssl.create_default_context(cafile=self.authority.truststore)
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=context) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
 
     def logs(self) -> str:
         """What all nodes have logged."""

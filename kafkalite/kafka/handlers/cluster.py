@@ -16,7 +16,9 @@ from kafkalite.kafka.internal_topics import internal_topic
 from kafkalite.kafka.schema import schemas
 from kafkalite.kafka.services import INTERNAL_TOPICS, Services
 from kafkalite.model import NO_LEADER
-from kafkalite.rpc.messages import Broker, CreateTopicsRequest, NewTopic, PartitionMetadata, TopicMetadata
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
+from kafkalite.rpc.messages.topics import CreateTopicsRequest, NewTopic
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
 

@@ -15,7 +15,7 @@ from kafkalite.kafka.codec import encode
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.services import INTERNAL_TOPICS, Services
 from kafkalite.model import EARLIEST_TIMESTAMP, Offset, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.data import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,

@@ -11,7 +11,7 @@ from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.services import Services
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     ElectLeadersRequest,
     ListReassignmentsRequest,

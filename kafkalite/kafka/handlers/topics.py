@@ -15,7 +15,7 @@ from kafkalite.kafka.connection import Request
 from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.kafka.services import Services
 from kafkalite.model import NO_LEADER, BrokerId
-from kafkalite.rpc.messages import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
+from kafkalite.rpc.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import Need, Scope
 

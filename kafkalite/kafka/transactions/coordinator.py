@@ -26,7 +26,7 @@ from kafkalite.kafka.transactions.state import Transaction, TransactionState
 from kafkalite.model import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
-from kafkalite.rpc.messages import Broker
+from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.transaction_groups import coordinator_key
 
 _log = structlog.get_logger(__name__)

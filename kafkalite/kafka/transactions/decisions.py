@@ -17,7 +17,7 @@ from kafkalite.kafka import wire
 from kafkalite.kafka.codec import WireError, decode, encode
 from kafkalite.kafka.transactions import state as rules
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
-from kafkalite.rpc.messages import TransactionMember
+from kafkalite.rpc.messages.transactions import TransactionMember
 
 #: Kafka's own keys in this topic begin with version 0.
 KEY_VERSION = 0x4B4C

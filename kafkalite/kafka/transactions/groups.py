@@ -16,7 +16,7 @@ from kafkalite.kafka.transactions.coordinator import Slot, TransactionCoordinato
 from kafkalite.kafka.transactions.decisions import Decision
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
 from kafkalite.model import ProducerId
-from kafkalite.rpc.messages import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
+from kafkalite.rpc.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.rpc.transaction_groups import group_of
 
 _log = structlog.get_logger(__name__)

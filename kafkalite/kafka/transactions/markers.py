@@ -19,7 +19,8 @@ from kafkalite.kafka.groups.coordinator import GroupCoordinator
 from kafkalite.kafka.services import GROUP_TOPIC, Services
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.record.builder import end_transaction_marker
-from kafkalite.rpc.messages import Broker, ProducedPartition
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import ProducedPartition
 
 _VERSION = 1
 _WRITE_TXN_MARKERS = 27

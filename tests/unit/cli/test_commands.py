@@ -15,7 +15,7 @@ import click
 import pytest
 
 from kafkalite.model import Offset
-from kafkalite.rpc.messages import HealthProblem
+from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite_cli.main import cli
 from tests.fake_cluster import FakeCluster
 

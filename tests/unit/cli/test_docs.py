@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import subprocess
 from collections.abc import Iterator
 from itertools import takewhile
 
@@ -11,14 +13,41 @@ import click
 import pytest
 
 from kafkalite.config import load
-from kafkalite.rpc.messages import by_kind
+from kafkalite.rpc.messages.base import by_kind
 from kafkalite_cli.docs import PAGES, ROOT, rpc_api
+from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.main import cli
 
 
 @pytest.mark.parametrize("name", sorted(PAGES))
 def test_page_is_current(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == PAGES[name](), "run `make docs`"
+
+
+#: Whatever reads manual pages on this machine, and how it tells what is wrong with one.
+_READERS = {"man": ("-l", "--warnings"), "mandoc": ("-Tlint", "-Wwarning")}
+
+
+@pytest.mark.parametrize("name", man_names())
+def test_manual_pages_are_well_formed(name: str) -> None:
+    page = man_page(name)
+    assert [line for line in page.splitlines() if line.startswith(".SH ")][:2] == [".SH NAME", ".SH SYNOPSIS"]
+    assert not re.search(r"(?<!\\)-", "".join(line for line in page.splitlines() if not line.startswith(".")))
+    for reader, options in _READERS.items():
+        if shutil.which(reader) is not None:
+            done = subprocess.run(
+                [reader, *options, ROOT / "docs" / "man" / name], capture_output=True, text=True, check=False
+            )
+            told = (done.stdout if reader == "mandoc" else "") + done.stderr
+            assert [line for line in told.splitlines() if "referenced manual not found" not in line] == []
+            assert reader == "mandoc" or "SEE ALSO" in done.stdout.replace("\b", "")
+
+
+def test_every_verb_is_in_a_manual_page() -> None:
+    page = man_page("kafkalite-admin.1")
+    assert page.count(".SS ") > 30
+    assert r'.SS "kafkalite admin reassign plan"' in page
+    assert r"\fB\-\-max\-replicas R\fR" in page
 
 
 def test_every_message_is_in_the_table() -> None:

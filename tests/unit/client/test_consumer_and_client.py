@@ -14,7 +14,8 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import LATEST_TIMESTAMP, Offset, ProducerId, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages import AbortedTransaction, NewTopic
+from kafkalite.rpc.messages.data import AbortedTransaction
+from kafkalite.rpc.messages.topics import NewTopic
 from tests.fake_cluster import FakeCluster
 
 E = ErrorCode

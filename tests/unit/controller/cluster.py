@@ -25,12 +25,11 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.rpc.messages import (
-    HeartbeatRequest,
-    HeartbeatResponse,
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
+from kafkalite.rpc.messages.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
-    Message,
     PartitionState,
     StopReplicaRequest,
     StopReplicaResponse,

@@ -7,7 +7,7 @@ import asyncio
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import SetData
 from kafkalite.model import LeaderAndIsr, TopicPartition
-from kafkalite.rpc.messages import IsrChange, IsrChangedRequest
+from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from tests.unit.controller.cluster import Cluster
 
 

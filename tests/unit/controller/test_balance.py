@@ -20,7 +20,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.rpc.messages import IsrChange, IsrChangedRequest
+from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 from tests.unit.controller.cluster import Cluster, until
 
 ONE, TWO = BrokerId(1), BrokerId(2)

@@ -12,7 +12,7 @@ from kafkalite.config import TopicConfig
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import (
     ControlledShutdownRequest,
     IsrChange,
     IsrChangedRequest,

@@ -9,7 +9,7 @@ from kafkalite.controller.storage import Connectivity, DeposedError, Storage
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch, TopicPartition
-from kafkalite.rpc.messages import ControlledShutdownRequest, IsrChangedRequest, LeaderAndIsrRequest
+from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest, LeaderAndIsrRequest
 from kafkalite.testing.sim_zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, until
 

@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.controller import liveness
 from kafkalite.model import TopicPartition
-from kafkalite.rpc.messages import IsrChange, IsrChangedRequest, LeaderAndIsrRequest
+from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest, LeaderAndIsrRequest
 from tests.unit.controller.cluster import Cluster, until
 
 T0 = TopicPartition("t", 0)

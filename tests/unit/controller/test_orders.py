@@ -14,7 +14,7 @@ from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Create
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Endpoint
-from kafkalite.rpc.messages import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from kafkalite.rpc.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from kafkalite.testing.sim_zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, until
 

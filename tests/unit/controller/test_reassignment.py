@@ -9,7 +9,7 @@ import pytest
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages import StopReplicaRequest
+from kafkalite.rpc.messages.control import StopReplicaRequest
 from tests.unit.controller.cluster import Cluster, until
 from tests.unit.controller.copying import Copying
 
@@ -238,7 +238,7 @@ async def test_draining_makes_the_leader_refuse_records_until_it_is_empty(cluste
     cluster.zookeeper.poke(Create(paths.partitions_remove("t")), Create(order_path, drain))
     await until(lambda: (role := cluster.brokers[1].roles.get(t1)) is not None and role.is_read_only)
     assert cluster.leader_and_isr("t", 1) == (1, (1, 2), 1)
-    from kafkalite.rpc.messages import IsrChange, IsrChangedRequest
+    from kafkalite.rpc.messages.control import IsrChange, IsrChangedRequest
 
     role = cluster.brokers[1].roles[t1]
     change = IsrChange("t", 1, role.leader_epoch, role.isr, role.partition_epoch, is_drained=True)

@@ -9,7 +9,7 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import codec, wire
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ElectLeadersRequest,

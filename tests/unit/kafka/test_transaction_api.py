@@ -14,7 +14,15 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.node.transaction_api import TransactionApi
-from kafkalite.rpc import messages as m
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.control import Broker as BrokerEntry
+from kafkalite.rpc.messages.data import InitProducerIdRequest, MetadataRequest, MetadataResponse
+from kafkalite.rpc.messages.transactions import (
+    EndTxnGroupRequest,
+    EndTxnGroupResponse,
+    FindCoordinatorRequest,
+    TransactionMember,
+)
 from kafkalite.rpc.server import Identity, Reply, Request, RpcServer
 
 from .conftest import Broker
@@ -38,13 +46,13 @@ class Listener:
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.refuse: list[ErrorCode] = []
-        self.asked: list[type[m.Message]] = []
+        self.asked: list[type[Message]] = []
         self.api = TransactionApi(lambda: broker.side, Metadata())  # type: ignore[arg-type]
-        handlers: dict[type[m.Message], Any] = {
+        handlers: dict[type[Message], Any] = {
             kind: self._noted(handler) for kind, handler in self.api.handlers().items()
         }
-        handlers[m.InitProducerIdRequest] = self._noted(lambda request: self.api.init_producer(request.message))
-        handlers[m.MetadataRequest] = self._metadata
+        handlers[InitProducerIdRequest] = self._noted(lambda request: self.api.init_producer(request.message))
+        handlers[MetadataRequest] = self._metadata
         self.server = RpcServer(
             network=RealNetwork(broker.fatal.append),
             supervisor=broker.supervisor,
@@ -56,16 +64,16 @@ class Listener:
     def _noted(self, handler: Any) -> Any:
         async def handle(request: Request) -> Reply:
             self.asked.append(type(request.message))
-            if self.refuse and isinstance(request.message, m.EndTxnGroupRequest):
-                return Reply(m.EndTxnGroupResponse(self.refuse.pop()))
+            if self.refuse and isinstance(request.message, EndTxnGroupRequest):
+                return Reply(EndTxnGroupResponse(self.refuse.pop()))
             answer: Reply = await handler(request)
             return answer
 
         return handle
 
     def _metadata(self, request: Request) -> Reply:
-        broker = m.Broker(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self.port)
-        return Reply(m.MetadataResponse("c", BrokerId(1), (broker,), ()))
+        broker = BrokerEntry(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self.port)
+        return Reply(MetadataResponse("c", BrokerId(1), (broker,), ()))
 
     async def start(self) -> Listener:
         self.port = (await self.server.start("127.0.0.1", 0)).port
@@ -88,7 +96,7 @@ async def listener(broker: Broker) -> AsyncIterator[Listener]:
     await made.server.close()
 
 
-def prepare(client: TransactionalClient, member: str = "0-0") -> m.TransactionMember:
+def prepare(client: TransactionalClient, member: str = "0-0") -> TransactionMember:
     opened = client.begin_transaction(QUERY, member, transaction_timeout_ms=60_000)
     assert opened is not None
     client.add_partitions(opened, [T0])
@@ -107,14 +115,14 @@ async def test_begin_add_commit_and_then_it_is_decided(listener: Listener) -> No
     assert (first.was_decided, first.is_complete) == (False, True)
     assert (again.was_decided, again.is_complete) == (True, True)
     assert late is None
-    assert listener.asked.count(m.FindCoordinatorRequest) <= 3  # one that counts, others while the topic was made
+    assert listener.asked.count(FindCoordinatorRequest) <= 3  # one that counts, others while the topic was made
 
 
 @pytest.mark.parametrize("code", [E.NOT_COORDINATOR, E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_LOAD_IN_PROGRESS])
 async def test_what_passes_is_asked_again_of_whoever_coordinates_by_then(listener: Listener, code: ErrorCode) -> None:
     listener.refuse = [code, code]
     assert not (await listener.ask(lambda client: client.commit_group(QUERY, [prepare(client)]))).was_decided
-    assert listener.asked.count(m.EndTxnGroupRequest) == 3
+    assert listener.asked.count(EndTxnGroupRequest) == 3
 
 
 @pytest.mark.checklist("F27")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 
 import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.log import opening
 from kafkalite.log.failures import MAX_FAILURES_PER_HOUR, Blame, FailureBudget, blame, probe
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
@@ -33,12 +35,12 @@ class Host:
         self.lost: list[TopicPartition] = []
         self.judged = asyncio.Event()
 
-    async def manager(self) -> LogManager:
+    async def manager(self, **settings: int) -> LogManager:
         def fatal(error: BaseException) -> None:
             raise error
 
         manager = LogManager(
-            BrokerConfig(log_dirs=self.dirs),
+            BrokerConfig(log_dirs=self.dirs, **settings),  # type: ignore[arg-type]
             self.disk,
             self.clock,
             supervisor=Supervisor(fatal),
@@ -272,3 +274,30 @@ async def test_placement_follows_the_room_that_each_log_has() -> None:
     manager = await host.manager()
     placed = [manager.create(tp(number), TOPIC_ID, CONFIG).directory for number in range(12)]
     assert (placed.count("/d1"), placed.count("/d2")) == (9, 3)
+
+
+@pytest.mark.checklist(90)
+@pytest.mark.parametrize("at_open", [True, False])
+async def test_a_directory_that_hangs_at_the_start_is_left_out(at_open: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a fault at every disk operation: the node waited for it for ever."""
+    monkeypatch.setattr(opening, "_REOPEN_TIMEOUT_S", 0.05)
+    host = Host("/d1", "/d2")
+    manager = await host.manager()
+    for number in range(4):
+        manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
+    await manager.close()
+    run_blocking = host.disk.run_blocking
+    asked: list[str] = []
+
+    async def hang(function: Callable[[], object], at: str = "") -> object:
+        if at == "/d1":
+            asked.append(at)
+            if at_open or len(asked) > 1:
+                return await asyncio.Event().wait()
+        return await run_blocking(function, at)
+
+    monkeypatch.setattr(host.disk, "run_blocking", hang)
+    again = await host.manager(log_dir_probe_interval_ms=10)
+    assert again.offline_dirs() == ["/d1"] and "no answer" in again.dirs()[0].offline_reason
+    assert {log.directory for log in again.all()} == {"/d2"} and len(again.all()) == 2
+    assert again.may_miss_logs() == "/d1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -341,3 +342,53 @@ def test_whatever_happens_the_current_log_is_what_was_written(steps: list[Step])
         asyncio.run(run())
     finally:
         moving.CHUNK_BYTES = moving_chunk
+
+
+async def test_a_target_that_fails_in_the_exchange_changes_nothing() -> None:
+    """Found by a fault at every disk operation: the move's task met a KeyError, and the sound old log was removed."""
+    host = Host()
+    manager = await host.start()
+    log = host.create()
+    fill(log, 10)
+    manager.checkpoint_high_watermarks({T0: 10})
+    write = host.disk.write_file_atomic
+
+    def refuse(path: str, data: bytes, *, durable: bool = True) -> None:
+        if path.startswith("/d2/replication-offset"):
+            raise OSError(errno.EIO, "injected", path)
+        write(path, data, durable=durable)
+
+    host.disk.write_file_atomic = refuse  # type: ignore[method-assign]
+    move = manager.moves.order(T0, "/d2")
+    assert move is not None and move.task is not None
+    await move.task
+    assert move.state == "failed" and host.dead == ["/d2"]
+    assert host.log is log and len(values(log)) == 10 and manager.offline_partitions == {}
+    fill(log, 1, start=10)
+    await manager.removal_pass()
+    assert host.names("/d1") == ["t-0"]
+
+
+async def test_a_new_disk_that_dies_before_the_copy_is_durable_leaves_the_old_one_as_a_stray() -> None:
+    host = Host()
+    manager = await host.start()
+    fill(host.create(), 10)
+    entered = asyncio.Event()
+    run_blocking = host.disk.run_blocking
+
+    async def hang(function: Callable[[], object], at: str = "") -> object:
+        if at == "/d2/t-0":  # the flush after the exchange
+            entered.set()
+            await asyncio.Event().wait()
+        return await run_blocking(function, at)
+
+    host.disk.run_blocking = hang  # type: ignore[method-assign]
+    manager.moves.order(T0, "/d2")
+    async with asyncio.timeout(20):
+        await entered.wait()
+    assert host.log.directory == "/d2" and "t-0" in host.names("/d1")
+    manager.dir_failed(StorageError("dead", directory="/d2", path="/d2"))
+    await manager.removal_pass()
+    (kept,) = host.names("/d1")
+    assert kept.endswith("-stray") and manager.offline_partitions == {T0: "/d2"}
+    await host.supervisor.stop()

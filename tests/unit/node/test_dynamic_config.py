@@ -11,7 +11,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import BROKER_KEYS, BrokerConfig, check_dynamic, is_dynamic, with_dynamic
 from kafkalite.errors import ConfigError, ErrorCode
 from kafkalite.model import TopicPartition
-from kafkalite.rpc.messages import AlterConfigsRequest, AlterConfigsResponse, NewTopic
+from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.cluster import Cluster, cluster
 
 

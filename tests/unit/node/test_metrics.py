@@ -15,7 +15,7 @@ from kafkalite.client.groups import Groups
 from kafkalite.client.producer import Producer
 from kafkalite.model import TopicPartition
 from kafkalite.node.metrics import COUNTER, HISTOGRAM, METRICS
-from kafkalite.rpc.messages import NewTopic
+from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.telemetry.counters import BUCKETS_MS, Requests, Timing
 from kafkalite.testing.cluster import Cluster, cluster
 
@@ -61,6 +61,10 @@ async def test_a_working_cluster_tells_every_metric() -> None:
             "kafkalite_health_problems",
             "kafkalite_controller_rpcs_failed_total",
             "kafka_server_authorizer_metrics_authorization_denied_total",
+            # Nobody is asked who they are (tests/unit/node/test_http.py).
+            "kafka_server_socketservermetrics_successful_authentication_total",
+            "kafka_server_socketservermetrics_failed_authentication_total",
+            "kafkalite_tls_refused_total",
         }
         assert catalogue - seen <= quiet
 

@@ -23,16 +23,14 @@ from kafkalite.model import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, P
 from kafkalite.node.overview import Overview
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.codec import pack
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import PartitionState, UpdateMetadataRequest
+from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
-    NewTopic,
-    PartitionState,
-    StatusRequest,
-    StatusResponse,
-    UpdateMetadataRequest,
     WantedReassignment,
 )
+from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.rpc.messages.watching import StatusRequest, StatusResponse
 from kafkalite.telemetry.advice import ADVICE, advice
 from kafkalite.telemetry.history import Event, History
 from kafkalite.testing.cluster import Cluster, cluster

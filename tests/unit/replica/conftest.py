@@ -39,20 +39,17 @@ from kafkalite.record.builder import build_batch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.rpc_handlers import handlers
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.control import (
     Broker,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
     IsrChange,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
     PartitionState,
-    ProducedPartition,
     StopPartition,
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from kafkalite.rpc.messages.data import FetchedPartition, FetchPartition, FetchRequest, ProducedPartition
 from kafkalite.rpc.server import Identity, RpcServer
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
 

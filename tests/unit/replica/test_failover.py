@@ -7,14 +7,9 @@ import pytest
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkalite.record.builder import build_batch
-from kafkalite.rpc.messages import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ReplicaFetchPartition,
-    ReplicaFetchRequest,
-    ReplicaFetchResponse,
-    UpdateMetadataRequest,
-)
+from kafkalite.rpc.messages.control import UpdateMetadataRequest
+from kafkalite.rpc.messages.data import ListOffsetsPartition, ListOffsetsRequest
+from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 
 TP = TopicPartition("t", 0)
 OTHER_ID = TopicId("u1u1u1u1u1u1u1u1u1u1u1")
@@ -198,7 +193,7 @@ async def test_a_late_answer_of_the_old_leader_is_dropped(three):
     fetched = fetcher.partitions[TP]
     assert fetched.leader_epoch == 0
     await three.command(2, three.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
-    from kafkalite.rpc.messages import ReplicaFetchedPartition
+    from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
 
     batch = bytearray(build_batch([(None, b"late")]))
     fetcher._take_one(ReplicaFetchedPartition("t", 0, 0, Offset(1), Offset(0), len(batch)), memoryview(batch))

@@ -37,7 +37,7 @@ async def silence(cluster, number):
 
 
 def cluster_state(cluster, *, leader, epoch, bump=0):
-    from kafkalite.rpc.messages import PartitionState
+    from kafkalite.rpc.messages.control import PartitionState
 
     members = tuple(map(BrokerId, (1, 2, 3)))
     topic_id = next(iter(cluster.nodes.values())).partition(TP).topic_id

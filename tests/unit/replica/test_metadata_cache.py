@@ -15,7 +15,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.messages import Broker, PartitionState, UpdateMetadataRequest
+from kafkalite.rpc.messages.control import Broker, PartitionState, UpdateMetadataRequest
 
 
 def broker(number: int, epoch: int = 1) -> Broker:

@@ -32,10 +32,11 @@ FILES = sorted((DATA / "replica").glob("*.txt"))
 @pytest.mark.checklist("F11")
 @pytest.mark.checklist("F14")
 @pytest.mark.checklist("F15")
+@pytest.mark.checklist("F19")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_scenario(path: Path) -> None:
-    script = scripts.LogsScript() if path.stem.startswith("logs_") else scripts.LeaderScript()
-    runner.run(path, script.handle)
+    kinds = {"logs": scripts.LogsScript, "strays": scripts.StraysScript}
+    runner.run(path, kinds.get(path.stem.partition("_")[0], scripts.LeaderScript)().handle)
 
 
 def test_there_are_scenarios() -> None:

@@ -4,15 +4,8 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
-from kafkalite.rpc.messages import (
-    FetchPartition,
-    FetchRequest,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ReplicaFetchPartition,
-    ReplicaFetchRequest,
-    ReplicaFetchWake,
-)
+from kafkalite.rpc.messages.data import FetchPartition, FetchRequest, ListOffsetsPartition, ListOffsetsRequest
+from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchWake
 
 TPS = [TopicPartition("t", p) for p in range(5)]
 

@@ -14,7 +14,8 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages import HelloRequest, Message
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.server import Handler, Identity, RpcServer
 from kafkalite.security.listener import ListenerSecurity
 

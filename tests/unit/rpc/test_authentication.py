@@ -16,12 +16,12 @@ from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.framing import FrameReader, encode_frame
-from kafkalite.rpc.messages import (
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import (
     ErrorResponse,
     HeartbeatRequest,
     HeartbeatResponse,
     HelloRequest,
-    Message,
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )

@@ -8,33 +8,37 @@ import msgpack
 import pytest
 
 from kafkalite.errors import ProtocolError
-from kafkalite.rpc import messages as m
+from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.rpc.codec import pack, unpack
+from kafkalite.rpc.messages.base import by_kind, response_kind
+from kafkalite.rpc.messages.data import InitProducerIdRequest, MetadataRequest
+from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
+from kafkalite.rpc.messages.topics import CreateTopicsRequest, NewTopic
 
 
 def test_nested_messages_survive_the_round_trip() -> None:
-    request = m.CreateTopicsRequest(
+    request = CreateTopicsRequest(
         (
-            m.NewTopic("t", assignment={0: (m.BrokerId(1), m.BrokerId(2))}, configs={"retention.ms": "1"}),
-            m.NewTopic("u"),
+            NewTopic("t", assignment={0: (BrokerId(1), BrokerId(2))}, configs={"retention.ms": "1"}),
+            NewTopic("u"),
         )
     )
-    assert unpack(m.CreateTopicsRequest.kind, pack(request)) == request
+    assert unpack(CreateTopicsRequest.kind, pack(request)) == request
 
 
 def test_pairs_and_none_survive_the_round_trip() -> None:
-    request = m.ReplicaFetchRequest(m.BrokerId(1), m.BrokerEpoch(2), 3, 4, 5, 6, 7, (), (("t", 0), ("u", 1)))
+    request = ReplicaFetchRequest(BrokerId(1), BrokerEpoch(2), 3, 4, 5, 6, 7, (), (("t", 0), ("u", 1)))
     assert unpack(request.kind, pack(request)) == request
-    assert unpack(36, pack(m.MetadataRequest(None))) == m.MetadataRequest(None)
+    assert unpack(36, pack(MetadataRequest(None))) == MetadataRequest(None)
 
 
 def test_fields_an_older_peer_does_not_send_take_their_defaults() -> None:
-    assert unpack(36, msgpack.packb([["t"]])) == m.MetadataRequest(("t",), allow_auto_create=False)
-    assert unpack(38, msgpack.packb([])) == m.InitProducerIdRequest()
+    assert unpack(36, msgpack.packb([["t"]])) == MetadataRequest(("t",), allow_auto_create=False)
+    assert unpack(38, msgpack.packb([])) == InitProducerIdRequest()
 
 
 def test_fields_a_newer_peer_adds_are_ignored() -> None:
-    assert unpack(36, msgpack.packb([["t"], True, "new", 7])) == m.MetadataRequest(("t",), allow_auto_create=True)
+    assert unpack(36, msgpack.packb([["t"], True, "new", 7])) == MetadataRequest(("t",), allow_auto_create=True)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +77,7 @@ def test_broken_msgpack_is_refused(payload: bytes) -> None:
 
 
 def test_every_request_has_its_response() -> None:
-    one_way = {m.ReplicaFetchWake}
-    for kind, cls in m.by_kind.items():
+    one_way = {ReplicaFetchWake}
+    for kind, cls in by_kind.items():
         if kind % 2 == 0 and cls not in one_way:
-            assert m.by_kind[m.response_kind(cls)].__name__ == cls.__name__.replace("Request", "Response")
+            assert by_kind[response_kind(cls)].__name__ == cls.__name__.replace("Request", "Response")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkalite.errors import ProtocolError
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import ROOM_BYTES, Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages import MetadataRequest, ProducePartition, ProduceRequest
+from kafkalite.rpc.messages.data import MetadataRequest, ProducePartition, ProduceRequest
 
 
 def reader() -> FrameReader:

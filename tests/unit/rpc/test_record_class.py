@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.rpc.messages import TransactionMember
+from kafkalite.rpc.messages.transactions import TransactionMember
 from kafkalite.rpc.record_class import dataclass
 
 

@@ -14,24 +14,20 @@ from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, Offset
 from kafkalite.rpc import server as server_module
 from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
 from kafkalite.rpc.framing import FrameReader, encode_frame
-from kafkalite.rpc.messages import (
-    DescribeClusterRequest,
-    ErrorResponse,
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest
+from kafkalite.rpc.messages.data import (
     FetchRequest,
-    HealthProblem,
-    HealthRequest,
-    HealthResponse,
-    HelloRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
-    Message,
     MetadataRequest,
     ProducedPartition,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
-    ReplicaFetchWake,
 )
+from kafkalite.rpc.messages.replication import ReplicaFetchWake
+from kafkalite.rpc.messages.watching import DescribeClusterRequest, HealthProblem, HealthRequest, HealthResponse
 from kafkalite.rpc.server import Identity, Reply, Request
 
 from .conftest import CLIENT

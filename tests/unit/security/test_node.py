@@ -22,7 +22,49 @@ from kafkalite.kafka import wire
 from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.node.metrics import NodeCollector
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc import messages as m
+from kafkalite.rpc.messages.base import Message, by_kind
+from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
+from kafkalite.rpc.messages.data import (
+    FetchPartition,
+    FetchRequest,
+    InitProducerIdRequest,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    MetadataRequest,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+)
+from kafkalite.rpc.messages.disks import DiskOnlineRequest
+from kafkalite.rpc.messages.groups import (
+    CommitOffsetsRequest,
+    CommitOffsetsResponse,
+    DescribeGroupRequest,
+    DescribeGroupResponse,
+    GroupOffset,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, ElectLeadersRequest
+from kafkalite.rpc.messages.security import (
+    AclBinding,
+    AlterAclsRequest,
+    AlterAclsResponse,
+    AlterQuotasRequest,
+    QuotaEntity,
+)
+from kafkalite.rpc.messages.topics import (
+    AddPartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    NewPartitions,
+    NewTopic,
+    RemovePartitionsRequest,
+)
+from kafkalite.rpc.messages.transactions import EndTxnGroupRequest, FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalite.rpc.messages.watching import HealthResponse
 from kafkalite.security.acl import Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, REFUSALS, RPC
@@ -103,29 +145,32 @@ def codes_in(message: Any) -> set[int]:
     return found.union(*(codes_in(getattr(message, name)) for name in fields if name != "error"))
 
 
-def request_of(name: str) -> m.Message:
+REQUESTS = {cls.__name__: cls for cls in by_kind.values()}
+
+
+def request_of(name: str) -> Message:
     """A request of that kind which names topic "t" and the transactional id "x"."""
-    cls = getattr(m, name)
-    given: dict[str, m.Message] = {
-        "ProduceRequest": m.ProduceRequest(1, 1000, (m.ProducePartition("t", 0, 0),), "x"),
-        "FetchRequest": m.FetchRequest(0, 0, 1000, (m.FetchPartition("t", 0, 0, 1000),)),  # type: ignore[arg-type]
-        "ListOffsetsRequest": m.ListOffsetsRequest((m.ListOffsetsPartition("t", 0, -1),)),
-        "MetadataRequest": m.MetadataRequest(("t",)),
-        "InitProducerIdRequest": m.InitProducerIdRequest("x"),
-        "FindCoordinatorRequest": m.FindCoordinatorRequest("x"),
-        "CreateTopicsRequest": m.CreateTopicsRequest((m.NewTopic("t", 1, 1),), 1000, True),
-        "DeleteTopicsRequest": m.DeleteTopicsRequest(("t",), 0),
-        "DescribeReplicasRequest": m.DescribeReplicasRequest(("t",)),
-        "AddPartitionsRequest": m.AddPartitionsRequest((m.NewPartitions("t", 1),), 0, True),
-        "RemovePartitionsRequest": m.RemovePartitionsRequest("t", 5, timeout_ms=0),
-        "DescribeConfigsRequest": m.DescribeConfigsRequest("topics", "t"),
-        "AlterConfigsRequest": m.AlterConfigsRequest("brokers", "1", {}),
-        "EndTxnGroupRequest": m.EndTxnGroupRequest("g", "o", 1, (), False),
-        "AlterReassignmentsRequest": m.AlterReassignmentsRequest((), 0),
-        "ElectLeadersRequest": m.ElectLeadersRequest((), timeout_ms=0),
-        "DiskOnlineRequest": sample(m.DiskOnlineRequest, 0),
-        "AlterAclsRequest": m.AlterAclsRequest(),
-        "AlterQuotasRequest": m.AlterQuotasRequest(m.QuotaEntity("u"), {}),
+    cls = REQUESTS[name]
+    given: dict[str, Message] = {
+        "ProduceRequest": ProduceRequest(1, 1000, (ProducePartition("t", 0, 0),), "x"),
+        "FetchRequest": FetchRequest(0, 0, 1000, (FetchPartition("t", 0, 0, 1000),)),  # type: ignore[arg-type]
+        "ListOffsetsRequest": ListOffsetsRequest((ListOffsetsPartition("t", 0, -1),)),
+        "MetadataRequest": MetadataRequest(("t",)),
+        "InitProducerIdRequest": InitProducerIdRequest("x"),
+        "FindCoordinatorRequest": FindCoordinatorRequest("x"),
+        "CreateTopicsRequest": CreateTopicsRequest((NewTopic("t", 1, 1),), 1000, True),
+        "DeleteTopicsRequest": DeleteTopicsRequest(("t",), 0),
+        "DescribeReplicasRequest": DescribeReplicasRequest(("t",)),
+        "AddPartitionsRequest": AddPartitionsRequest((NewPartitions("t", 1),), 0, True),
+        "RemovePartitionsRequest": RemovePartitionsRequest("t", 5, timeout_ms=0),
+        "DescribeConfigsRequest": DescribeConfigsRequest("topics", "t"),
+        "AlterConfigsRequest": AlterConfigsRequest("brokers", "1", {}),
+        "EndTxnGroupRequest": EndTxnGroupRequest("g", "o", 1, (), False),
+        "AlterReassignmentsRequest": AlterReassignmentsRequest((), 0),
+        "ElectLeadersRequest": ElectLeadersRequest((), timeout_ms=0),
+        "DiskOnlineRequest": sample(DiskOnlineRequest, 0),
+        "AlterAclsRequest": AlterAclsRequest(),
+        "AlterQuotasRequest": AlterQuotasRequest(QuotaEntity("u"), {}),
     }
     if name in given:
         return given[name]
@@ -133,7 +178,7 @@ def request_of(name: str) -> m.Message:
     return cls() if has_no_fields else sample(cls, 0)  # type: ignore[no-any-return]
 
 
-async def ask(client: AsyncClient, request: m.Message) -> set[int]:
+async def ask(client: AsyncClient, request: Message) -> set[int]:
     try:
         answer, _ = await client.call_node(BrokerId(1), request, timeout_s=10)
     except ApiError as error:
@@ -143,12 +188,12 @@ async def ask(client: AsyncClient, request: m.Message) -> set[int]:
 
 async def test_every_rpc_request_by_one_who_may_and_one_who_may_not(cluster: LoopbackCluster) -> None:
     async with rpc(cluster, "root") as root, rpc(cluster, "nobody") as nobody:
-        await root.create_topics([m.NewTopic("t", 1, 2)])
+        await root.create_topics([NewTopic("t", 1, 2)])
         await root.metadata(())
         await nobody.metadata(())
         nodes_only = {name for name, row in RPC.items() if row and row[0].operation is Operation.CLUSTER_ACTION}
         for name, row in sorted(RPC.items()):
-            if name == "ReplicaFetchWake" or not hasattr(m, name):
+            if name == "ReplicaFetchWake" or name not in REQUESTS:
                 continue  # one way: nobody hears what it is answered; or not there (yet)
             request = request_of(name)
             refused = await ask(nobody, request)
@@ -156,11 +201,11 @@ async def test_every_rpc_request_by_one_who_may_and_one_who_may_not(cluster: Loo
                 assert not refused & REFUSED, name
             elif name == "DescribeReplicasRequest":
                 answer = (await nobody.call_node(BrokerId(1), request, timeout_s=10))[0]
-                assert isinstance(answer, m.DescribeReplicasResponse)
+                assert isinstance(answer, DescribeReplicasResponse)
                 assert answer.replicas == ()
             elif name == "ListGroupsRequest":
                 listed = (await nobody.call_node(BrokerId(1), request, timeout_s=10))[0]
-                assert isinstance(listed, m.ListGroupsResponse)
+                assert isinstance(listed, ListGroupsResponse)
                 assert listed.groups == ()
             else:
                 assert refused & REFUSED, (name, refused)
@@ -171,7 +216,7 @@ async def test_every_rpc_request_by_one_who_may_and_one_who_may_not(cluster: Loo
 async def test_three_principals_with_different_rights(cluster: LoopbackCluster) -> None:
     """One writes, one reads, one may nothing; the command line says who; refusals are final, and nothing is lost."""
     async with rpc(cluster, "root") as root:
-        await root.create_topics([m.NewTopic("t", 2, 2), m.NewTopic("secret", 1, 2)])
+        await root.create_topics([NewTopic("t", 2, 2), NewTopic("secret", 1, 2)])
     added = await admin(cluster, "acls", "add", "--producer", "--topic", "t", "--allow-principal", "User:ann")
     assert {row["operation"] for row in added["added"]} == {"WRITE", "DESCRIBE", "CREATE"}
     await admin(
@@ -200,7 +245,7 @@ async def test_three_principals_with_different_rights(cluster: LoopbackCluster) 
                 await (await producer.send("t", None, b"no", partition=0))
     async with rpc(cluster, "carol") as client:
         assert (await client.metadata()).topics == ()
-        (created,) = await client.create_topics([m.NewTopic("mine", 1, 1)])
+        (created,) = await client.create_topics([NewTopic("mine", 1, 1)])
         assert created.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     listed = await admin(cluster, "acls", "list", "--topic", "t", "--pattern", "match")
     assert sorted({row["principal"] for row in listed["acls"]}) == ["User:ann", "User:bob"]
@@ -214,11 +259,11 @@ async def test_three_principals_with_different_rights(cluster: LoopbackCluster) 
 async def test_groups_of_the_native_protocol(cluster: LoopbackCluster) -> None:
     """A group's rights, its offsets topic by topic; a list shows what may be described."""
     async with rpc(cluster, "root") as root:
-        await root.create_topics([m.NewTopic("t", 1, 2), m.NewTopic("secret", 1, 2)])
+        await root.create_topics([NewTopic("t", 1, 2), NewTopic("secret", 1, 2)])
         for rights in (("--group", "app"), ("--topic", "t")):
             await admin(cluster, "acls", "add", *rights, "--allow-principal", "User:bob", "--operation", "read")
         await until(everywhere(cluster, "bob", Operation.READ, "t"))
-        find = m.FindCoordinatorRequest("app", is_consumer_group=True)
+        find = FindCoordinatorRequest("app", is_consumer_group=True)
         async with rpc(cluster, "bob") as bob, rpc(cluster, "carol") as carol:
             for client in (root, bob, carol):
                 await client.metadata(())
@@ -229,17 +274,17 @@ async def test_groups_of_the_native_protocol(cluster: LoopbackCluster) -> None:
 
             async def found() -> bool:
                 answer, _ = await bob.call_node(BrokerId(1), find, timeout_s=10)
-                assert isinstance(answer, m.FindCoordinatorResponse)
+                assert isinstance(answer, FindCoordinatorResponse)
                 nodes[:] = [answer.node_id]
                 return answer.error == 0
 
             await until(found)
-            offsets = tuple(m.GroupOffset(topic, 0, Offset(0)) for topic in ("t", "secret"))
+            offsets = tuple(GroupOffset(topic, 0, Offset(0)) for topic in ("t", "secret"))
 
-            async def commit(client: AsyncClient, **more: Any) -> m.CommitOffsetsResponse:
-                request = m.CommitOffsetsRequest("app", offsets, **more)
+            async def commit(client: AsyncClient, **more: Any) -> CommitOffsetsResponse:
+                request = CommitOffsetsRequest("app", offsets, **more)
                 answer, _ = await client.call_node(nodes[0], request, timeout_s=10)
-                assert isinstance(answer, m.CommitOffsetsResponse)
+                assert isinstance(answer, CommitOffsetsResponse)
                 return answer
 
             async def taken() -> bool:
@@ -253,12 +298,12 @@ async def test_groups_of_the_native_protocol(cluster: LoopbackCluster) -> None:
                 await commit(bob, deletions=(("t", 0),))
             with pytest.raises(ApiError):
                 await commit(carol)
-            described, _ = await bob.call_node(nodes[0], m.DescribeGroupRequest("app"), timeout_s=10)
-            assert isinstance(described, m.DescribeGroupResponse)
+            described, _ = await bob.call_node(nodes[0], DescribeGroupRequest("app"), timeout_s=10)
+            assert isinstance(described, DescribeGroupResponse)
             assert [each.topic for each in described.offsets] == ["t"]
             for client, names in ((bob, ["app"]), (carol, [])):
-                listed, _ = await client.call_node(nodes[0], m.ListGroupsRequest(), timeout_s=10)
-                assert isinstance(listed, m.ListGroupsResponse)
+                listed, _ = await client.call_node(nodes[0], ListGroupsRequest(), timeout_s=10)
+                assert isinstance(listed, ListGroupsResponse)
                 assert [each.group for each in listed.groups] == names
 
 
@@ -338,15 +383,15 @@ class _Named(Client):
 
 async def test_rules_stand_while_zookeeper_is_away_and_rubbish_opens_nothing(cluster: LoopbackCluster) -> None:
     async with rpc(cluster, "root") as root, rpc(cluster, "ann") as ann:
-        await root.create_topics([m.NewTopic("t", 1, 2)])
-        allow = m.AclBinding(2, "t", 3, "User:ann", "*", int(Operation.DESCRIBE), 3)
-        assert (await root.order(m.AlterAclsRequest((allow,)), m.AlterAclsResponse)).error == 0
+        await root.create_topics([NewTopic("t", 1, 2)])
+        allow = AclBinding(2, "t", 3, "User:ann", "*", int(Operation.DESCRIBE), 3)
+        assert (await root.order(AlterAclsRequest((allow,)), AlterAclsResponse)).error == 0
         await until(everywhere(cluster, "ann", Operation.DESCRIBE, "t"))
         await ann.metadata(())
         for host in cluster.zookeeper.hosts():
             cluster.zookeeper.block(host)
-        assert not await ask(ann, m.MetadataRequest(("t",))) & REFUSED
-        assert await ask(ann, m.MetadataRequest(("u",))) & REFUSED
+        assert not await ask(ann, MetadataRequest(("t",))) & REFUSED
+        assert await ask(ann, MetadataRequest(("u",))) & REFUSED
         for host in ("host-1", "host-2"):
             cluster.zookeeper.unblock(host)
         cluster.zookeeper.poke(
@@ -355,17 +400,17 @@ async def test_rules_stand_while_zookeeper_is_away_and_rubbish_opens_nothing(clu
         await until(lambda: not everywhere(cluster, "ann", Operation.DESCRIBE, "t")())
         told = await root.health()
         for answer in told.values():
-            assert isinstance(answer, m.HealthResponse)
+            assert isinstance(answer, HealthResponse)
             assert "/kafka-acl/Topic/t" in [problem.subject for problem in answer.problems]
         # What cannot be read is not overwritten: a person has to look.
-        assert (await root.order(m.AlterAclsRequest((allow,)), m.AlterAclsResponse)).error == -1
+        assert (await root.order(AlterAclsRequest((allow,)), AlterAclsResponse)).error == -1
 
 
 async def test_a_node_knows_the_rules_before_it_listens(cluster: LoopbackCluster) -> None:
     await cluster.stop(2)
     async with rpc(cluster, "root") as root:
-        binding = m.AclBinding(2, "t", 4, "User:ann", "*", int(Operation.DESCRIBE), 3)
-        assert (await root.order(m.AlterAclsRequest((binding,)), m.AlterAclsResponse)).error == 0
+        binding = AclBinding(2, "t", 4, "User:ann", "*", int(Operation.DESCRIBE), 3)
+        assert (await root.order(AlterAclsRequest((binding,)), AlterAclsResponse)).error == 0
     cluster._launch(2)
     node = cluster.nodes[2]
     # As soon as its port is open it knows.
@@ -381,7 +426,7 @@ async def test_a_node_knows_the_rules_before_it_listens(cluster: LoopbackCluster
 async def test_quotas_of_the_native_protocol(cluster: LoopbackCluster) -> None:
     """Set by the command line, in Kafka's znodes, obeyed by every node: the answer first, then silence."""
     async with rpc(cluster, "root") as root:
-        await root.create_topics([m.NewTopic("t", 1, 2)])
+        await root.create_topics([NewTopic("t", 1, 2)])
         await admin(cluster, "quotas", "set", "producer_byte_rate=1000", "--user", "ro ot", "--client-id-default")
         await admin(cluster, "quotas", "set", "producer_byte_rate=100", "consumer_byte_rate=50", "--user", "root")
         listed = await admin(cluster, "quotas", "list")
@@ -399,12 +444,12 @@ async def test_quotas_of_the_native_protocol(cluster: LoopbackCluster) -> None:
         builder = RecordBatchBuilder()
         builder.append(None, b"x" * 900, (), 1)
         records = bytes(builder.build())
-        produce = m.ProduceRequest(1, 5000, (m.ProducePartition("t", 0, len(records)),))
+        produce = ProduceRequest(1, 5000, (ProducePartition("t", 0, len(records)),))
         leader = (await root.metadata(["t"])).topics[0].partitions[0].leader
         waits = []
         for _ in range(2):
             answer, _ = await root.call_node(leader, produce, [bytearray(records)], timeout_s=30)
-            assert isinstance(answer, m.ProduceResponse)
+            assert isinstance(answer, ProduceResponse)
             assert answer.partitions[0].error == 0
             waits.append(answer.throttle_ms)
             if answer.throttle_ms:

@@ -8,9 +8,11 @@ from kafkalite.kafka import wire
 from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.guard import _checks
 from kafkalite.node import rpc_guard
-from kafkalite.rpc.messages import HelloRequest, MetadataRequest, by_kind
+from kafkalite.rpc.messages.base import by_kind
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.data import MetadataRequest
 from kafkalite.security.acl import OPERATIONS, ResourceType
-from kafkalite.security.requirements import KAFKA, REFUSALS, RPC, Need, Scope
+from kafkalite.security.requirements import HTTP, KAFKA, REFUSALS, RPC, Need, Scope
 
 #: Requests of the RPC protocol; the hello has no handler.
 REQUESTS = {cls.__name__: cls for kind, cls in by_kind.items() if kind % 2 == 0 and cls is not HelloRequest}
@@ -24,7 +26,7 @@ def test_every_rpc_request_has_a_row() -> None:
     assert sorted(REQUESTS.keys() - RPC.keys()) == []
 
 
-@pytest.mark.parametrize("row", [*KAFKA.values(), *RPC.values()], ids=[*KAFKA, *RPC])
+@pytest.mark.parametrize("row", [*KAFKA.values(), *RPC.values(), *HTTP.values()], ids=[*KAFKA, *RPC, *HTTP])
 def test_rows_ask_for_operations_that_can_be_given(row: tuple[Need, ...]) -> None:
     for need in row:
         assert need.operation in OPERATIONS[need.resource_type]

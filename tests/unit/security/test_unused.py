@@ -15,7 +15,7 @@ PROGRAMS = {
     "blocking client": "from kafkalite.client.blocking import BlockingClient; BlockingClient('h:1')",
     "spark": "import pyspark_kafkalite.options; from kafkalite.client.transactions import TransactionalClient",
 }
-_NOT_NEEDED = ("tls", "scram", "sasl", "listener", "names", "files", "node_security")
+_NOT_NEEDED = ("tls", "http_login", "scram", "sasl", "listener", "names", "files", "node_security")
 
 
 @pytest.mark.parametrize("program", sorted(PROGRAMS))

@@ -12,7 +12,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.record.batch import parse_header
-from kafkalite.rpc.messages import ProducedPartition
+from kafkalite.rpc.messages.data import ProducedPartition
 from pyspark_kafkalite.arrow_types import HEADER_ARROW
 from pyspark_kafkalite.columns import HEADERS_SPARK
 from pyspark_kafkalite.options import OptionError, write_options

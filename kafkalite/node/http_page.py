@@ -1,0 +1,19 @@
+"""What the HTTP listener answers, and what it is asked with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+#: Parameter -> value; the last one counts.
+Query = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A response."""
+
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,59 @@
+"""Whose is a log that nobody here has a replica for? Decided from the znode of its topic. Pure.
+
+Such logs come back with a disk (`admin disk online`) after their partition was removed, moved or made anew meanwhile: no
+controller says so again before its next complete list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkalite.coordination.znodes import TopicZnode
+from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Both sorted. What is in neither is left alone: it is ours, or its topic cannot be read."""
+
+    #: The topic's own znode says that they are not ours: it gives the partition to others, has no such partition (any
+    #: more), or is that of a topic made later under the same name (F18).
+    surplus: tuple[TopicPartition, ...] = ()
+    #: There is no such topic. An emptied or restored ZooKeeper says the same of every log: never believed of many (F19).
+    orphans: tuple[TopicPartition, ...] = ()
+
+
+def judge(
+    broker_id: BrokerId, logs: Mapping[TopicPartition, TopicId], topics: Mapping[str, TopicZnode | None]
+) -> Judgement:
+    """Judge `logs`, none of which has a replica here.
+
+    Args:
+        topics: as read from ZooKeeper; None where there is no znode. What could not be decoded is left out.
+    """
+    surplus, orphans = [], []
+    for key in sorted(logs):
+        if key.topic not in topics:
+            continue
+        topic = topics[key.topic]
+        if topic is None:
+            orphans.append(key)
+        elif is_other(logs[key], topic.topic_id) or broker_id not in topic.partitions.get(key.partition, ()):
+            surplus.append(key)
+    return Judgement(tuple(surplus), tuple(orphans))
+
+
+def refusal(strays: int, local: int, max_percent: int) -> str:
+    """Why so many of the node's `local` logs are not set aside at once; "" if they are (F19)."""
+    if 100 * strays <= max_percent * local:
+        return ""
+    return (
+        f"{strays} of {local} local replicas are not assigned to this broker: too many to be true "
+        f"(stray.max.fraction.percent={max_percent}); they are left alone"
+    )
+
+
+def is_other(own: str, other: str) -> bool:
+    """Whether two topic ids name different topics; a topic made by an old tool has none, which matches any."""
+    return own != other and NO_TOPIC_ID not in (own, other)

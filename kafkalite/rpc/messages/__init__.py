@@ -1,0 +1,65 @@
+"""What nodes and native clients say to each other.
+
+Each message is a frozen dataclass, packed by msgpack as an array of its fields in order (nested ones
+likewise). Evolution is append-only: a new field goes to the end and has a default; a reader fills fields
+that an older peer did not send and ignores those that it does not know. Kinds are never reused; a request
+has an even kind, its response the next odd one.
+
+Record bytes are not in the messages: they travel in the frame's body, in the order of the partitions, and
+each partition entry tells how many of the body's bytes are its own (`records_size`).
+
+Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.errors.ErrorCode`).
+"""
+
+from kafkalite.rpc.messages import (
+    configs,
+    connection,
+    control,
+    data,
+    disks,
+    groups,
+    reassignment,
+    replication,
+    security,
+    topics,
+    transactions,
+    watching,
+)
+from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind, response_kind
+
+#: The modules that hold messages; all of them register theirs when the package is imported.
+AREAS = (
+    "configs",
+    "connection",
+    "control",
+    "data",
+    "disks",
+    "groups",
+    "reassignment",
+    "replication",
+    "security",
+    "topics",
+    "transactions",
+    "watching",
+)
+
+__all__ = [
+    "AREAS",
+    "MIN_PROTOCOL_VERSION",
+    "PROTOCOL_VERSION",
+    "Message",
+    "by_kind",
+    "configs",
+    "connection",
+    "control",
+    "data",
+    "disks",
+    "groups",
+    "reassignment",
+    "replication",
+    "response_kind",
+    "security",
+    "topics",
+    "transactions",
+    "watching",
+]

@@ -1,0 +1,84 @@
+"""What every connection needs: hello, authentication, errors, heartbeats."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import TYPE_CHECKING
+
+from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, kind
+
+if TYPE_CHECKING:  # it is the same to type checkers
+    from dataclasses import dataclass
+else:
+    from kafkalite.rpc.record_class import dataclass
+
+
+@kind(1)
+@dataclass(frozen=True, slots=True)
+class ErrorResponse(Message):
+    """Answers any request that could not be handled as a whole (unknown kind, no permission, a bug)."""
+
+    error: int
+    message: str = ""
+
+
+@kind(2)
+@dataclass(frozen=True, slots=True)
+class HelloRequest(Message):
+    """The first frame on a connection. `node_id` -1 is a client; a client may leave `cluster_id` empty."""
+
+    cluster_id: str
+    node_id: BrokerId
+    broker_epoch: BrokerEpoch
+    min_version: int = MIN_PROTOCOL_VERSION
+    max_version: int = PROTOCOL_VERSION
+    client_id: str = ""
+
+
+@kind(3)
+@dataclass(frozen=True, slots=True)
+class HelloResponse(Message):
+    """`error` INCONSISTENT_CLUSTER_ID or UNSUPPORTED_VERSION: the server closes the connection after it."""
+
+    error: int
+    message: str
+    cluster_id: str
+    node_id: BrokerId
+    broker_epoch: BrokerEpoch
+    version: int = PROTOCOL_VERSION
+
+
+@kind(4)
+@dataclass(frozen=True, slots=True)
+class SaslAuthenticateRequest(Message):
+    """Before the hello, where the listener asks for it: the next message of a SASL exchange (RFC 4616, RFC 5802).
+
+    `mechanism` must be the same throughout.
+    """
+
+    mechanism: str
+    data: str = field(repr=False)
+
+
+@kind(5)
+@dataclass(frozen=True, slots=True)
+class SaslAuthenticateResponse(Message):
+    """The server's next message. After an `error` the server closes the connection; once `is_complete`, say hello."""
+
+    error: int
+    message: str
+    data: str = field(repr=False)
+    is_complete: bool = False
+
+
+@kind(64)
+@dataclass(frozen=True, slots=True)
+class HeartbeatRequest(Message):
+    """Are you there? Asked by the controller of brokers, and by brokers of the controller."""
+
+
+@kind(65)
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse(Message):
+    pass

@@ -1,0 +1,179 @@
+"""Between the controller and the brokers: commands, and what brokers tell."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
+from kafkalite.rpc.messages.base import Message, kind
+
+if TYPE_CHECKING:  # it is the same to type checkers
+    from dataclasses import dataclass
+else:
+    from kafkalite.rpc.record_class import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A live broker."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    kafka_host: str
+    kafka_port: int
+    rpc_host: str
+    rpc_port: int
+    rack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition's state and assignment. `replicas` is the AR in order, the preferred leader first."""
+
+    topic: str
+    partition: int
+    topic_id: TopicId
+    controller_epoch: ControllerEpoch
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    partition_epoch: PartitionEpoch
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+    is_new: bool = False
+    #: Bytes/s that the leader gives to replicas which a reassignment adds and which are not in sync yet; 0: no limit.
+    throttle: int = 0
+    #: The partition is about to be removed: the leader takes no more records.
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionError:
+    topic: str
+    partition: int
+    error: int
+
+
+@kind(10)
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrRequest(Message):
+    """Become leader or follower of these partitions (V3 section C).
+
+    `broker_epoch` is the receiver's, as the controller knows it: another one means the command is for an
+    earlier life of the broker (F5). `is_init`: this is everything the broker should host; local replicas
+    that are not named are stray (F19).
+    """
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    is_init: bool
+    partitions: tuple[PartitionState, ...]
+    brokers: tuple[Broker, ...]
+    ack_timeout_ms: int = 30_000
+    cause: str = ""
+
+
+@kind(11)
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrResponse(Message):
+    """`error` is for the whole (STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH); `partitions` lists refusals only."""
+
+    error: int
+    partitions: tuple[PartitionError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StopPartition:
+    topic: str
+    partition: int
+    topic_id: TopicId
+    #: Commands older than the replica's leader epoch are refused; -2 (deletion of the topic) passes always.
+    leader_epoch: LeaderEpoch
+    delete_files: bool
+
+
+@kind(12)
+@dataclass(frozen=True, slots=True)
+class StopReplicaRequest(Message):
+    """Stop hosting these partitions, deleting their files or not."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    partitions: tuple[StopPartition, ...]
+    ack_timeout_ms: int = 30_000
+    cause: str = ""
+
+
+@kind(13)
+@dataclass(frozen=True, slots=True)
+class StopReplicaResponse(Message):
+    error: int
+    partitions: tuple[PartitionError, ...] = ()
+
+
+@kind(14)
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataRequest(Message):
+    """What clients may be told. `brokers` is always complete; `partitions` are changes, or all if `is_full`."""
+
+    controller_id: BrokerId
+    controller_epoch: ControllerEpoch
+    broker_epoch: BrokerEpoch
+    is_full: bool
+    brokers: tuple[Broker, ...]
+    partitions: tuple[PartitionState, ...]
+    deleted_topics: tuple[str, ...] = ()
+    cause: str = ""
+    deleted_partitions: tuple[tuple[str, int], ...] = ()
+
+
+@kind(15)
+@dataclass(frozen=True, slots=True)
+class UpdateMetadataResponse(Message):
+    error: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    topic: str
+    partition: int
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    partition_epoch: PartitionEpoch
+    #: The partition is read-only, and nothing is left in it.
+    is_drained: bool = False
+
+
+@kind(16)
+@dataclass(frozen=True, slots=True)
+class IsrChangedRequest(Message):
+    """The leader HAS changed these ISRs in ZooKeeper (F7): one notice for many partitions."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[IsrChange, ...]
+
+
+@kind(17)
+@dataclass(frozen=True, slots=True)
+class IsrChangedResponse(Message):
+    error: int
+
+
+@kind(18)
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownRequest(Message):
+    """Move leadership off me; asked again until nothing remains or the broker's patience ends."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+
+
+@kind(19)
+@dataclass(frozen=True, slots=True)
+class ControlledShutdownResponse(Message):
+    error: int
+    remaining: tuple[PartitionError, ...] = ()

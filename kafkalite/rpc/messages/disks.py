@@ -1,0 +1,116 @@
+"""Log directories: what is on them, moves between them, disks that come back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages.base import Message, kind
+
+if TYPE_CHECKING:  # it is the same to type checkers
+    from dataclasses import dataclass
+else:
+    from kafkalite.rpc.record_class import dataclass
+
+
+@kind(80)
+@dataclass(frozen=True, slots=True)
+class DescribeDisksRequest(Message):
+    """The log directories of THIS node (`admin disk list`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskDescription:
+    """`state` online, full or offline; since when (wall ms) and why, if it is not online. Bytes are -1 if unknown."""
+
+    path: str
+    state: str
+    total_bytes: int
+    free_bytes: int
+    partitions: int
+    size_bytes: int
+    since_ms: int = 0
+    reason: str = ""
+    #: Failures within the last hour.
+    failures: int = 0
+    #: Replicas that were on it and are offline now.
+    offline_replicas: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMove:
+    """A replica on its way between disks of one node. `state` waiting, copying, done or failed (`reason` says why);
+    `lag`: offsets that are still to be copied; bytes as of now."""
+
+    topic: str
+    partition: int
+    source: str
+    target: str
+    state: str
+    copied_bytes: int
+    size_bytes: int
+    lag: int
+    throttle: int = 0
+    reason: str = ""
+
+
+@kind(81)
+@dataclass(frozen=True, slots=True)
+class DescribeDisksResponse(Message):
+    """`moves`: those under way first, then those that are over, oldest first."""
+
+    broker_id: BrokerId
+    disks: tuple[DiskDescription, ...]
+    moves: tuple[DiskMove, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMoveOrder:
+    """`throttle` in bytes per second; 0: what the node's configuration says."""
+
+    topic: str
+    partition: int
+    directory: str
+    throttle: int = 0
+
+
+@kind(84)
+@dataclass(frozen=True, slots=True)
+class MoveReplicasRequest(Message):
+    """Move replicas of THIS node to other log directories of it (`admin disk move`, Kafka's AlterReplicaLogDirs)."""
+
+    moves: tuple[DiskMoveOrder, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiskMoveResult:
+    topic: str
+    partition: int
+    error: int
+    message: str = ""
+
+
+@kind(85)
+@dataclass(frozen=True, slots=True)
+class MoveReplicasResponse(Message):
+    """One result for each order, in their order. No error: the move is under way, or the replica is there."""
+
+    results: tuple[DiskMoveResult, ...]
+
+
+@kind(82)
+@dataclass(frozen=True, slots=True)
+class DiskOnlineRequest(Message):
+    """Take a log directory of THIS node into service again, after a swap or a repair (`admin disk online`)."""
+
+    path: str
+
+
+@kind(83)
+@dataclass(frozen=True, slots=True)
+class DiskOnlineResponse(Message):
+    """`logs`: how many partitions were found in it."""
+
+    error: int
+    message: str = ""
+    logs: int = 0

@@ -1,0 +1,116 @@
+"""Reassignments and elections."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages.base import Message, kind
+
+if TYPE_CHECKING:  # it is the same to type checkers
+    from dataclasses import dataclass
+else:
+    from kafkalite.rpc.record_class import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WantedReassignment:
+    """`replicas` None calls the partition's reassignment off. `throttle` in bytes/s, 0 none."""
+
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...] | None
+    throttle: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionResult:
+    topic: str
+    partition: int
+    error: int
+    message: str = ""
+
+
+@kind(54)
+@dataclass(frozen=True, slots=True)
+class AlterReassignmentsRequest(Message):
+    """Order, replace or call off reassignments.
+
+    `is_atomic`: one bad partition, and nothing is ordered. Not `may_replace`: a partition that is being reassigned is
+    refused.
+    """
+
+    partitions: tuple[WantedReassignment, ...]
+    timeout_ms: int = 30_000
+    allow_replication_factor_change: bool = True
+    is_atomic: bool = False
+    may_replace: bool = True
+    #: Replicas at once per partition, partitions under way, leaders that move; 0 none. They hold beside the cluster's own
+    #: limits until the order is done, and replace those of an order that is under way.
+    limits: tuple[int, int, int] = (0, 0, 0)
+
+
+@kind(55)
+@dataclass(frozen=True, slots=True)
+class AlterReassignmentsResponse(Message):
+    error: int
+    message: str = ""
+    partitions: tuple[PartitionResult, ...] = ()
+
+
+@kind(56)
+@dataclass(frozen=True, slots=True)
+class ListReassignmentsRequest(Message):
+    """(topic, partition) pairs; None: all."""
+
+    partitions: tuple[tuple[str, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """One that is under way or waits for its turn.
+
+    `replicas` now, `target` in the end, `origin` before. `step` (KIP-435's current batch): the replicas after the
+    step under way, empty between steps; `dropping`: replicas whose files are being removed.
+    """
+
+    topic: str
+    partition: int
+    replicas: tuple[BrokerId, ...]
+    target: tuple[BrokerId, ...]
+    origin: tuple[BrokerId, ...]
+    step: tuple[BrokerId, ...] = ()
+    dropping: tuple[BrokerId, ...] = ()
+    isr: tuple[BrokerId, ...] = ()
+    leader: BrokerId = BrokerId(-1)
+    throttle: int = 0
+
+
+@kind(57)
+@dataclass(frozen=True, slots=True)
+class ListReassignmentsResponse(Message):
+    """The whole plan; entries with a `step` or `dropping` are the current batch."""
+
+    error: int
+    message: str = ""
+    reassignments: tuple[Reassignment, ...] = ()
+
+
+@kind(58)
+@dataclass(frozen=True, slots=True)
+class ElectLeadersRequest(Message):
+    """Preferred leaders, or with `unclean` whoever is alive where nobody in sync is. None: all partitions that need it."""
+
+    partitions: tuple[tuple[str, int], ...] | None
+    unclean: bool = False
+    timeout_ms: int = 30_000
+
+
+@kind(59)
+@dataclass(frozen=True, slots=True)
+class ElectLeadersResponse(Message):
+    """With all partitions asked for, those that needed no election are left out."""
+
+    error: int
+    message: str = ""
+    partitions: tuple[PartitionResult, ...] = ()

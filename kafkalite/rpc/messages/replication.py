@@ -1,0 +1,80 @@
+"""Between followers and leaders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.model import NO_LEADER_EPOCH, NO_OFFSET, BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from kafkalite.rpc.messages.base import Message, kind
+
+if TYPE_CHECKING:  # it is the same to type checkers
+    from dataclasses import dataclass
+else:
+    from kafkalite.rpc.record_class import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchPartition:
+    """`fetch_offset` is the follower's LEO: everything below it is in its log (and synced, if flush=ack)."""
+
+    topic: str
+    partition: int
+    topic_id: TopicId
+    leader_epoch: LeaderEpoch
+    fetch_offset: Offset
+    #: Epoch of the follower's last batch, -1 for an empty log: the leader answers where the logs part (F1, F2).
+    last_fetched_epoch: LeaderEpoch
+    log_start_offset: Offset
+    max_bytes: int
+
+
+@kind(20)
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchRequest(Message):
+    """Follower -> leader, long poll. Incremental sessions (KIP-227): within a session only partitions whose
+    entry changed since the last request are sent. `session_id` 0 with `session_epoch` 0 opens one; epoch is
+    the last one plus 1 for each further request."""
+
+    replica_id: BrokerId
+    broker_epoch: BrokerEpoch
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    session_id: int
+    session_epoch: int
+    partitions: tuple[ReplicaFetchPartition, ...]
+    forgotten: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchedPartition:
+    topic: str
+    partition: int
+    error: int
+    high_watermark: Offset
+    log_start_offset: Offset
+    records_size: int
+    #: Set when the logs part: truncate to min(own end of `diverging_epoch`, `diverging_end_offset`), ask again.
+    diverging_epoch: LeaderEpoch = NO_LEADER_EPOCH
+    diverging_end_offset: Offset = NO_OFFSET
+
+
+@kind(21)
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchResponse(Message):
+    """Body: record batches. Within a session, partitions with nothing new are left out."""
+
+    error: int
+    session_id: int
+    partitions: tuple[ReplicaFetchedPartition, ...]
+
+
+@kind(22)
+@dataclass(frozen=True, slots=True)
+class ReplicaFetchWake(Message):
+    """Follower -> leader, one way: answer the fetch that waits in this session now; the next one brings changes.
+
+    So a partition that is added while the follower is in a long poll does not wait for the poll's end.
+    """
+
+    session_id: int

@@ -1,0 +1,161 @@
+"""Topics and partitions: one request per verb of the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from kafkalite.rpc.messages.base import Message, kind
+
+if TYPE_CHECKING:  # it is the same to type checkers
+    from dataclasses import dataclass
+else:
+    from kafkalite.rpc.record_class import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """Either counts (-1: the broker's default) or `assignment` (partition -> replicas). `placement` "shifted" or "mod"."""
+
+    topic: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: dict[int, tuple[BrokerId, ...]] | None = None
+    placement: str = "shifted"
+    configs: dict[str, str] | None = None
+
+
+@kind(40)
+@dataclass(frozen=True, slots=True)
+class CreateTopicsRequest(Message):
+    """Any node takes it, validates it and writes the znodes; the controller reacts to its watch."""
+
+    topics: tuple[NewTopic, ...]
+    timeout_ms: int = 30_000
+    validate_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicResult:
+    topic: str
+    error: int
+    message: str = ""
+    topic_id: TopicId = NO_TOPIC_ID
+    partitions: int = -1
+    replication_factor: int = -1
+
+
+@kind(41)
+@dataclass(frozen=True, slots=True)
+class CreateTopicsResponse(Message):
+    topics: tuple[TopicResult, ...]
+
+
+@kind(42)
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsRequest(Message):
+    topics: tuple[str, ...]
+    timeout_ms: int = 30_000
+
+
+@kind(43)
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsResponse(Message):
+    topics: tuple[TopicResult, ...]
+
+
+@kind(44)
+@dataclass(frozen=True, slots=True)
+class DescribeReplicasRequest(Message):
+    """What THIS node knows of the partitions it hosts (`admin describe --internal`). Empty: all.
+
+    `partitions`, if there are any, narrows it down to those (an older node answers with all of `topics`).
+    """
+
+    topics: tuple[str, ...] = ()
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaProgress:
+    """A follower as its leader sees it."""
+
+    broker_id: BrokerId
+    log_end_offset: Offset
+    #: Milliseconds since it was last caught up; -1 never.
+    caught_up_ms_ago: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    topic: str
+    partition: int
+    topic_id: TopicId
+    is_leader: bool
+    leader: BrokerId
+    leader_epoch: LeaderEpoch
+    isr: tuple[BrokerId, ...]
+    replicas: tuple[BrokerId, ...]
+    partition_epoch: PartitionEpoch
+    high_watermark: Offset
+    log_start_offset: Offset
+    log_end_offset: Offset
+    size_bytes: int
+    directory: str
+    followers: tuple[ReplicaProgress, ...] = ()
+    error: int = 0
+
+
+@kind(45)
+@dataclass(frozen=True, slots=True)
+class DescribeReplicasResponse(Message):
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    replicas: tuple[ReplicaDescription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """Partitions until there are `count` of them; `assignment` has the replicas of each new one, or is empty."""
+
+    topic: str
+    count: int
+    assignment: tuple[tuple[BrokerId, ...], ...] = ()
+
+
+@kind(50)
+@dataclass(frozen=True, slots=True)
+class AddPartitionsRequest(Message):
+    """Add partitions to topics; safe to repeat, because `count` is what there is to be in the end."""
+
+    topics: tuple[NewPartitions, ...]
+    timeout_ms: int = 30_000
+    validate_only: bool = False
+
+
+@kind(51)
+@dataclass(frozen=True, slots=True)
+class AddPartitionsResponse(Message):
+    topics: tuple[TopicResult, ...]
+
+
+@kind(52)
+@dataclass(frozen=True, slots=True)
+class RemovePartitionsRequest(Message):
+    """Remove the last partitions of a topic until `count` remain; with `drain` only when nothing is left in them."""
+
+    topic: str
+    count: int
+    drain: bool = False
+    timeout_ms: int = 30_000
+
+
+@kind(53)
+@dataclass(frozen=True, slots=True)
+class RemovePartitionsResponse(Message):
+    """`is_done` False: the order stands and goes on (records to drain, a dead replica to return)."""
+
+    error: int
+    message: str = ""
+    partitions: tuple[int, ...] = ()
+    is_done: bool = False

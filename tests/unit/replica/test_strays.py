@@ -1,0 +1,101 @@
+"""Logs that belong to nobody here: what came back with a disk, and what a loss of power must not bring back."""
+
+import errno
+
+import pytest
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Create, SetData
+from kafkalite.coordination.znodes import TopicZnode, encode_cluster_id, encode_topic
+from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.model import BrokerId, TopicPartition
+from tests.unit.replica.conftest import CLUSTER_ID, TOPIC_ID
+
+KEYS = [TopicPartition("t", number) for number in range(4)]
+
+
+@pytest.fixture
+async def two_disks(make_cluster, tmp_path):
+    """One node with two disks; t-0 to t-3 are on it, and the first disk has died and is sound again."""
+    first, second = str(tmp_path / "d1"), str(tmp_path / "d2")
+    cluster = await make_cluster(1, **{"log.dirs": f"{first},{second}"})
+    cluster.create_topic("t", dict.fromkeys(range(4), (1,)))
+    cluster.zookeeper.poke(
+        Create(paths.parent(paths.CLUSTER_ID)), Create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID))
+    )
+    node = cluster.node(1)
+    states = [cluster.decide(key, leader=1, isr=(1,), epoch=0) for key in KEYS]
+    await cluster.command(1, *states)
+    away = [log.topic_partition for log in node.logs.all() if log.directory == first]
+    assert len(away) == 2
+    node.logs.dir_failed(StorageError("dead", directory=first, path=first))
+    for key in away:
+        assert (await cluster.stop_replica(1, key, epoch=-2, delete=True)).partitions == ()
+    return cluster, node, first, away
+
+
+async def back(node, directory: str) -> None:
+    await node.logs.bring_online(directory, CLUSTER_ID, 1, {})
+
+
+@pytest.mark.checklist("F19")
+@pytest.mark.checklist(93)
+async def test_what_a_disk_brings_back_and_the_topics_znode_gives_to_nobody_here_is_set_aside(two_disks):
+    cluster, node, directory, away = two_disks
+    left = {key.partition: (BrokerId(1),) for key in KEYS if key != away[0]}
+    cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, left))))
+    await back(node, directory)
+    assert node.logs.get(away[0]) is not None
+    assert await node.manager.judge_returned(await node.session.wait())
+    assert node.logs.get(away[0]) is None
+    assert node.logs.get(away[1]) is not None, "assigned to this node: the controller has yet to say so"
+    assert [name.rsplit(".")[0] for name in node.disk.listdir(directory) if name.endswith("-stray")] == [str(away[0])]
+
+
+@pytest.mark.checklist("F19")
+@pytest.mark.parametrize("cluster_id", [b"not json", encode_cluster_id("B" * 22)])
+async def test_nothing_is_judged_by_the_zookeeper_of_another_cluster(two_disks, cluster_id):
+    cluster, node, directory, away = two_disks
+    cluster.zookeeper.poke(
+        SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, {}))), SetData(paths.CLUSTER_ID, cluster_id)
+    )
+    await back(node, directory)
+    assert await node.manager.judge_returned(await node.session.wait())
+    assert all(node.logs.get(key) is not None for key in away)
+
+
+@pytest.mark.checklist("F19")
+async def test_after_a_command_in_between_it_is_read_again(two_disks):
+    cluster, node, directory, away = two_disks
+    cluster.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, {}))))
+    await back(node, directory)
+    earlier = node.manager._commands.count
+    await cluster.command(1)
+    assert not await node.manager._commands.judge_returned({"t": None}, since=earlier)
+    assert all(node.logs.get(key) is not None for key in away)
+    assert await node.manager.judge_returned(await node.session.wait())
+    assert all(node.logs.get(key) is None for key in away)
+
+
+@pytest.mark.checklist("F18")
+async def test_a_deletion_is_answered_when_no_loss_of_power_can_undo_it(make_cluster, monkeypatch):
+    """Found by simulation (seeds 20112, 20645): the controller forgot the deletion, the power went, and the replica was back.
+    A list that named few others made the node refuse to set it aside."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    node, key = cluster.node(1), KEYS[0]
+    await cluster.command(1, cluster.decide(key, leader=1, isr=(1,), epoch=0))
+    synced: list[str] = []
+    sync_dir = node.disk.sync_dir
+
+    def fail_once(path: str) -> None:
+        synced.append(path)
+        if len(synced) == 1:
+            raise OSError(errno.EIO, "injected", path)
+        sync_dir(path)
+
+    monkeypatch.setattr(node.disk, "sync_dir", fail_once)
+    answer = await cluster.stop_replica(1, key, epoch=-2, delete=True)
+    assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert (await cluster.stop_replica(1, key, epoch=-2, delete=True)).partitions == ()
+    assert synced[0] == str(node.directory) and synced.count(str(node.directory)) >= 2
