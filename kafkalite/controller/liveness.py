@@ -40,7 +40,7 @@ STRAIN_PER_PARTITION_S = 0.003
 MAX_STRAIN_S = 30.0
 STRAINED_FACTOR = 4
 #: Who has answered so often since, in a row and each time within so many seconds, is no longer busy.
-CALM_ANSWERS = 4
+CALM_ANSWERS = 10
 CALM_ANSWER_S = 0.1
 #: Our own loop was late by so much: what was not heard meanwhile says nothing of the others.
 OWN_PAUSE_S = 0.5
