@@ -102,7 +102,8 @@ async def run(directory: Path, count: int, kind: str) -> dict[str, Any]:
     """One fault, on a cluster of its own."""
     with ProcessCluster(directory, nodes=4, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
-            controller = await asyncio.to_thread(controller_of, cluster)
+            while (controller := await asyncio.to_thread(controller_of, cluster)) < 0:
+                await asyncio.sleep(0.1)
             followers = [BrokerId(n) for n in sorted(cluster.nodes) if n != controller]
             assignment = {number: tuple(followers) for number in range(count)}
             new = NewTopic("led", assignment=assignment, configs={"min.insync.replicas": "2"})
