@@ -98,12 +98,18 @@ async def measure(
     return {"first_s": round(gap, 3), "all_s": round(all_back - before, 3), "failed": load.failed}
 
 
+def elected(cluster: ProcessCluster) -> int:
+    """The controller, waited for."""
+    while (controller := controller_of(cluster)) < 0:
+        time.sleep(0.1)
+    return controller
+
+
 async def run(directory: Path, count: int, kind: str) -> dict[str, Any]:
     """One fault, on a cluster of its own."""
     with ProcessCluster(directory, nodes=4, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
-            while (controller := await asyncio.to_thread(controller_of, cluster)) < 0:
-                await asyncio.sleep(0.1)
+            controller = await asyncio.to_thread(elected, cluster)
             followers = [BrokerId(n) for n in sorted(cluster.nodes) if n != controller]
             assignment = {number: tuple(followers) for number in range(count)}
             new = NewTopic("led", assignment=assignment, configs={"min.insync.replicas": "2"})
