@@ -111,7 +111,7 @@ class Faults:
 
     async def _kill_controller(self) -> None:
         # The fault before may have left the cluster without one for the length of a session.
-        broker_id = await asyncio.to_thread(_any_controller, self._cluster)
+        broker_id = await asyncio.to_thread(any_controller, self._cluster)
         self._note("kill -9 controller", f"node {broker_id}")
         self._cluster.nodes[broker_id].kill()
         await self._restart(broker_id)
@@ -158,7 +158,7 @@ def controller_of(cluster: ProcessCluster) -> int:
         client.close()
 
 
-def _any_controller(cluster: ProcessCluster) -> int:
+def any_controller(cluster: ProcessCluster) -> int:
     """Wait until there is one."""
     while (broker_id := controller_of(cluster)) not in cluster.nodes:
         time.sleep(0.1)
