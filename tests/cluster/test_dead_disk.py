@@ -163,6 +163,13 @@ def filled(disk: Path) -> None:
             pass
 
 
+def aborted(disk: Path) -> None:
+    """The kernel gives the file system's journal up and makes it read-only, under open files too."""
+    subprocess.run(["mount", "-o", "remount,abort", str(disk)], check=True)
+    with pytest.raises(OSError, match="Read-only file system"):
+        (disk / "something-else").touch()
+
+
 def one_log_gone(disk: Path) -> None:
     """Not the disk: the directory of one partition is another thing now, which its next new file finds."""
     victim = sorted(path for path in disk.iterdir() if path.name.startswith(f"{TOPIC}-"))[0]
@@ -293,8 +300,12 @@ async def test_input_output_errors(tmp_path: Path, shim: Callable[[int], Fault |
 
 @pytest.mark.checklist(80)
 async def test_a_disk_that_becomes_read_only(tmp_path: Path, shim: Callable[[int], Fault | None]) -> None:
-    """EROFS from whatever writes, as after an error of the file system (a remount by hand is refused while files are open)."""
-    await under_load(tmp_path / "cluster", shim(errno.EROFS) or replaced_by_a_file)
+    """A real ext4 that its kernel makes read-only, as after an error of its journal (a remount by hand is refused while
+    files are open for writing); where that is not allowed, EROFS from whatever writes."""
+    disks = [tmp_path / "cluster" / f"node-{VICTIM}" / f"disk-{number}" for number in range(3)]
+    with contextlib.ExitStack() as mounts:
+        mounted = [await asyncio.to_thread(mount_ext4, disk, mounts) for disk in disks]
+        await under_load(tmp_path / "cluster", aborted if all(mounted) else shim(errno.EROFS) or replaced_by_a_file)
 
 
 @pytest.mark.checklist(80)
@@ -305,6 +316,22 @@ async def test_a_file_system_that_fills_up(tmp_path: Path, shim: Callable[[int],
     with contextlib.ExitStack() as mounts:
         mounted = [await asyncio.to_thread(mount_small, disk, mounts) for disk in disks]
         await under_load(tmp_path / "cluster", filled if all(mounted) else shim(errno.ENOSPC) or full)
+
+
+def mount_ext4(disk: Path, mounts: contextlib.ExitStack) -> bool:
+    """An ext4 of 64 MB in a file, until `mounts` ends; False where that is not allowed."""
+    disk.mkdir(parents=True)
+    if shutil.which("mount") is None or shutil.which("mkfs.ext4") is None:
+        return False
+    image = disk.with_suffix(".img")
+    image.touch()
+    os.truncate(image, 64 << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-F", str(image)], check=True)
+    if subprocess.run(["mount", "-o", "loop,errors=remount-ro", str(image), str(disk)], capture_output=True).returncode:
+        return False
+    mounts.callback(subprocess.run, ["umount", "-l", str(disk)], check=True)
+    (disk / "lost+found").rmdir()
+    return True
 
 
 def mount_small(disk: Path, mounts: contextlib.ExitStack) -> bool:
