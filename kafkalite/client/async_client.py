@@ -66,6 +66,10 @@ ASK_NEXT_AFTER_S = 0.3
 LATE_FOR_S = 5.0
 #: An answer that takes so long makes the client look whether the leader is still the same.
 PROBE_AFTER_S = 0.5
+#: ... and again so often, or less often where the metadata of thousands of partitions take their time.
+PROBE_EVERY_S = 0.1
+PROBE_EVERY_AT_MOST_S = 0.25
+_PROBE_SHARE = 5
 #: Of a connection attempt.
 CONNECT_TIMEOUT_S = 3.0
 
@@ -118,6 +122,7 @@ class AsyncClient:
         self._rotation = rng.randrange(1 << 16)
         self._topics: set[str] = set()
         self._refreshed_at = float("-inf")
+        self._refresh_took_s = 0.0
         self._updated: asyncio.Event = asyncio.Event()
         self._closed = False
 
@@ -300,7 +305,7 @@ class AsyncClient:
                     async with asyncio.timeout(max(0.0, min(pause, deadline - self.now()))):
                         return await asyncio.shield(future)
                 except TimeoutError:
-                    pause = PROBE_AFTER_S / 2
+                    pause = self.probe_every_s
                 if self.now() >= deadline:
                     connection.abort("a request was not answered")
                     raise RpcTimeout(f"{type(message).__name__} was not answered within {timeout_s:g} s")
@@ -434,6 +439,11 @@ class AsyncClient:
     def metadata_is_old(self) -> bool:
         return self.now() - self._refreshed_at > self._metadata_max_age_s
 
+    @property
+    def probe_every_s(self) -> float:
+        """How often to look for a new leader while the one that was asked does not answer."""
+        return min(PROBE_EVERY_AT_MOST_S, max(PROBE_EVERY_S, _PROBE_SHARE * self._refresh_took_s))
+
     async def refresh(self) -> KafkaliteError | None:
         """Wait for the question under way, or a new one; the error if nobody answered."""
         self.refresh_soon()
@@ -442,9 +452,11 @@ class AsyncClient:
         return await self._join(self._refreshing)
 
     async def _refresh(self) -> KafkaliteError | None:
+        began = self.now()
         try:
             await self.metadata(self._topics, timeout_s=self.request_timeout_s)
             self._refreshed_at = self.now()
+            self._refresh_took_s = self._refreshed_at - began
         except (RpcError, ApiError) as error:
             return error
         finally:

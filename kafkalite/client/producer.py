@@ -289,11 +289,12 @@ class Producer:
             oldest = sent_at if oldest is None else min(oldest, sent_at)
         if oldest is None:
             return None
-        due = max(oldest + PROBE_AFTER_S, self._probed_at + PROBE_AFTER_S / 2)
+        every = self._client.probe_every_s
+        due = max(oldest + PROBE_AFTER_S, self._probed_at + every)
         if now >= due:
             self._probed_at = now
             self._client.refresh_soon()
-            due = now + PROBE_AFTER_S / 2
+            due = now + every
         return due
 
     # --- one request -------------------------------------------------------------------------
