@@ -55,8 +55,10 @@ def dev(
 
 
 async def _run(nodes: int, directory: Path | None, kafka_port: int, settings: dict[str, str], *, as_json: bool) -> None:
+    from kafkalite.env import open_files
     from kafkalite.testing.cluster import Cluster
 
+    open_files.raise_limit()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -133,12 +133,14 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 
 
 async def _run(config: configuration.BrokerConfig) -> None:
+    from kafkalite.env import open_files
     from kafkalite.env.real import real_env
     from kafkalite.env.supervisor import Policy, Supervisor
     from kafkalite.node.node import Node
 
     gc.freeze()  # modules and classes stay
     gc.set_threshold(*_GC_THRESHOLDS)
+    open_files.raise_limit()
     node = Node(config, real_env(config=config))
     loop = asyncio.get_running_loop()
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from kafkalite.env import open_files
 from kafkalite.env.lanes import Lane
 from kafkalite.env.seams import Buffer, Clock, ConnectionHandler, Disk, Env, Listener, Network
 from kafkalite.env.streams import open_stream, stream_protocol
@@ -393,4 +394,5 @@ def real_env(
         disk=disk,
         random=source,
         connect_coordinator=connect_coordinator or connect,
+        log_files=open_files.log_files(),
     )

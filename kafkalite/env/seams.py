@@ -173,3 +173,5 @@ class Env:
     connect_coordinator: Callable[[str, int], Awaitable[Coordinator]]
     #: So many bytes that nobody can foretell (nonces, salts); in a simulation, from its seed.
     entropy: Callable[[int], bytes] = os.urandom
+    #: So many log files may be kept open.
+    log_files: int = 512

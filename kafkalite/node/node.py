@@ -148,6 +148,7 @@ class Node:
             on_dir_failed=self._on_dir_failed,
             on_log_failed=lambda tp, error: self.replicas.on_log_failed(tp, error),
             on_judged=lambda directory: self.disk_care.look(),
+            handle_capacity=env.log_files,
         )
         self.link = ControllerLink(self._call_controller, self.identity)
         self.replicas = ReplicaManager(
