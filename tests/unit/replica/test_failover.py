@@ -75,9 +75,8 @@ async def test_a_thousand_waiting_acks_fail_at_once_when_leadership_goes(make_cl
     for _ in range(1_000):
         node.manager.produce(-1, 60_000, [(TP, batch)], lambda parts: answers.append(parts[0].error))
     assert not answers
-    started = node.env.clock.monotonic()
     await cluster.command(1, cluster.decide(TP, leader=2, isr=(1, 2), epoch=1))
-    assert node.env.clock.monotonic() - started < 0.1
+    # When the command is answered they are too: nothing waits for a deadline (60 s) or a tick.
     assert answers == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1_000
     assert not node.partition(TP).produce_waiters
     assert len(node.manager.hosted.wheel) == 0
