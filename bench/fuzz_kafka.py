@@ -197,6 +197,7 @@ class Probe:
     async def records(self) -> int:
         """What the log has of it."""
         request = wire.ListOffsetsRequest
+        self._client = None  # on the old connection the answer to its last record may still be on its way
         client = await self._leader()
         topic = request.ListOffsetsTopic(PROBE, [request.ListOffsetsPartition(0, -1, -1)])
         answer = await client.ask(request(-1, 0, [topic]), 5)
