@@ -104,6 +104,9 @@ class BrokerConfig:
     log_dir_probe_interval_ms: int = _key(
         5_000, "how often a small file is written, synced and read on every disk, to find a dead one", low=100
     )
+    log_dir_probe_timeout_ms: int = _key(
+        5_000, "a disk that is slow to answer, but whose device completes operations, is given so long", low=1_000
+    )
     producer_id_expiration_ms: int = _key(
         86_400_000, "a silent producer's state is forgotten after", low=1, dynamic=True
     )

@@ -20,6 +20,7 @@ from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Connectivity, DeposedError, Storage
 from kafkalite.controller.topic_changes import without_leader
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode
@@ -52,6 +53,7 @@ class Controller:
         *,
         config: BrokerConfig,
         env: Env,
+        own_time: OwnTime,
         supervisor: Supervisor,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         cluster_id: Callable[[], str],
@@ -64,6 +66,7 @@ class Controller:
         self.history = History(env.clock.wall_ms)
         self._config = config
         self._env = env
+        self._own_time = own_time
         self._supervisor = supervisor
         self._identity = identity
         self._cluster_id = cluster_id
@@ -150,6 +153,7 @@ class Controller:
             return Liveness(
                 config=self._config,
                 env=self._env,
+                own_time=self._own_time,
                 supervisor=self._supervisor,
                 hello=self._hello,
                 own_id=self._identity()[0],

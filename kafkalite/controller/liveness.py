@@ -3,8 +3,8 @@ ZooKeeper session of the dead to end (issue 4, failover in a blink).
 
 A suspicion is never proof, and need not be: electing another in-sync replica is safe at any time, because every write
 is fenced by epoch and version and the old leader can commit nothing without its followers. What a wrong suspicion
-costs is a pause; so brokers that were suspected wrongly get more patience, and a controller that was itself stopped
-suspects nobody for what it has not heard meanwhile.
+costs is a pause; so brokers that were suspected wrongly get more patience. All of it is counted in own time: a controller
+that was itself stopped, or got no processor, suspects nobody for what it has not heard meanwhile.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import structlog
 
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.events import BrokerCleared, BrokerSuspected, Event
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
@@ -30,6 +31,8 @@ _log = structlog.get_logger(__name__)
 MAX_PATIENCE_FACTOR = 16
 #: A suspect has to answer for so long without a gap before it is trusted again.
 PROBATION_S = 1.0
+#: ... and this much beyond the pauses between questions is a gap.
+GAP_S = 0.5
 #: Wrong suspicions are forgotten after so long.
 FORGET_S = 300.0
 #: No answer is waited for less than this.
@@ -42,8 +45,8 @@ STRAINED_FACTOR = 4
 #: Who has answered so often since, in a row and each time within so many seconds, is no longer busy.
 CALM_ANSWERS = 10
 CALM_ANSWER_S = 0.1
-#: Our own loop was late by so much: what was not heard meanwhile says nothing of the others.
-OWN_PAUSE_S = 0.5
+#: A question is given up by its connection only long after we have.
+_NEVER_S = 3600.0
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ class _Watched:
     task: asyncio.Task[None] | None = None
     connection: RpcConnection | None = None
     is_suspected: bool = False
-    #: Monotonic seconds.
+    #: Own time.
     heard_at: float = 0.0
     answering_since: float = 0.0
     #: Quick answers in a row since the last failover.
@@ -74,6 +77,7 @@ class Liveness:
         *,
         config: BrokerConfig,
         env: Env,
+        own_time: OwnTime,
         supervisor: Supervisor,
         hello: Callable[[], HelloRequest],
         own_id: BrokerId,
@@ -83,15 +87,16 @@ class Liveness:
         self._interval_s = config.broker_heartbeat_interval_ms / 1000
         self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
         self._env = env
+        self._own_time = own_time
         self._supervisor = supervisor
         self._hello = hello
         self._own_id = own_id
         self._usable = usable
         self._post = post
         self._watched: dict[BrokerId, _Watched] = {}
-        #: Broker -> when (monotonic seconds) it was suspected wrongly.
+        #: Broker -> when (own time) it was suspected wrongly.
         self._wrong: dict[BrokerId, list[float]] = {}
-        #: Until then (monotonic seconds) brokers work off a failover.
+        #: Until then (own time) brokers work off a failover.
         self._strained_until = float("-inf")
 
     def follow(self, registered: Mapping[BrokerId, BrokerInfo]) -> None:
@@ -111,7 +116,7 @@ class Liveness:
     def strained(self, partitions: int) -> None:
         """Brokers were told to take over so many partitions. Who refuses connections is suspected as before."""
         pause_s = min(MAX_STRAIN_S, partitions * STRAIN_PER_PARTITION_S)
-        self._strained_until = max(self._strained_until, self._env.clock.monotonic() + pause_s)
+        self._strained_until = max(self._strained_until, self._own_time.now() + pause_s)
         for watched in self._watched.values():
             watched.calm_answers = 0
 
@@ -132,60 +137,55 @@ class Liveness:
     # --- one broker ------------------------------------------------------------------------------------------
 
     async def _watch(self, watched: _Watched) -> None:
-        watched.heard_at = watched.answering_since = self._env.clock.monotonic()
+        watched.heard_at = watched.answering_since = self._own_time.now()
         while True:
-            began = self._env.clock.monotonic()
+            began = self._own_time.now()
             # When it was last heard counts, not when this question was put.
             left = self._timeout_s if watched.is_suspected else max(self._due(watched) - began, MIN_WAIT_S)
             refused, answered = await self._beat(watched, left)
-            now = self._env.clock.monotonic()
+            now = self._own_time.now()
             if answered:
                 watched.calm_answers = watched.calm_answers + 1 if now - began <= CALM_ANSWER_S else 0
-                if now - watched.heard_at > 2 * self._interval_s + OWN_PAUSE_S:
+                if now - watched.heard_at > 2 * self._interval_s + GAP_S:
                     watched.answering_since = now
                 watched.heard_at = now
                 if watched.is_suspected and now - watched.answering_since >= PROBATION_S:
                     self._clear(watched, now)
             else:
                 watched.answering_since = now
-                if now - began > left + OWN_PAUSE_S:
-                    watched.heard_at = now  # we were stopped ourselves
                 # Computed anew: a failover may have begun while this question was under way.
-                elif not watched.is_suspected and (refused or now >= self._due(watched)):
+                if not watched.is_suspected and (refused or now >= self._due(watched)):
                     self._suspect(watched, "refuses connections" if refused else "does not answer", refused)
-            paused_at = self._env.clock.monotonic()
             if refused and watched.is_suspected:
                 await asyncio.sleep(self._interval_s)
             elif answered:
                 await self._pause(watched)
             else:
                 await asyncio.sleep(min(self._interval_s, 0.05))
-            now = self._env.clock.monotonic()
-            if now - paused_at > self._interval_s + OWN_PAUSE_S:
-                watched.heard_at = now  # we were stopped ourselves, between two questions
 
     async def _beat(self, watched: _Watched, patience: float) -> tuple[bool, bool]:
-        """One question: (the process is surely not there, it has answered)."""
+        """One question, for so many seconds: (the process is surely not there, it has answered)."""
         try:
-            if watched.connection is None or watched.connection.closed:
-                watched.connection = None
-                watched.closed.clear()
-                connection = await RpcConnection.open(
-                    self._env.network,
-                    watched.broker.rpc,
-                    self._hello(),
-                    supervisor=self._supervisor,
-                    timeout_s=patience,
-                )
-                connection.on_closed = watched.closed.set
-                watched.connection = connection
-                if connection.peer.node_id != watched.broker.broker_id:
-                    connection.abort("another node")
-                    return True, False
-            await watched.connection.call(HeartbeatRequest(), timeout_s=patience)
+            async with self._own_time.timeout(patience):
+                if watched.connection is None or watched.connection.closed:
+                    watched.connection = None
+                    watched.closed.clear()
+                    connection = await RpcConnection.open(
+                        self._env.network,
+                        watched.broker.rpc,
+                        self._hello(),
+                        supervisor=self._supervisor,
+                        timeout_s=_NEVER_S,
+                    )
+                    connection.on_closed = watched.closed.set
+                    watched.connection = connection
+                    if connection.peer.node_id != watched.broker.broker_id:
+                        connection.abort("another node")
+                        return True, False
+                await watched.connection.call(HeartbeatRequest(), timeout_s=_NEVER_S)
         except RpcRefused:
             return True, False
-        except (RpcError, ApiError):
+        except (RpcError, ApiError, TimeoutError):
             if watched.connection is not None:
                 watched.connection.abort("no heartbeat")
                 watched.connection = None
@@ -203,8 +203,8 @@ class Liveness:
     # --- suspicion -------------------------------------------------------------------------------------------
 
     def _due(self, watched: _Watched) -> float:
-        """When (monotonic seconds) somebody who stays silent is suspected."""
-        now = self._env.clock.monotonic()
+        """When (own time) somebody who stays silent is suspected."""
+        now = self._own_time.now()
         wrong = [at for at in self._wrong.get(watched.broker.broker_id, ()) if at > now - FORGET_S]
         due = watched.heard_at + self._timeout_s * min(MAX_PATIENCE_FACTOR, 1 << len(wrong))
         if watched.calm_answers >= CALM_ANSWERS:

@@ -156,6 +156,13 @@ class Disk(Protocol):
         """Work below this directory has threads of its own from now on (new ones at each call)."""
         ...
 
+    def completed(self, path: str) -> int | None:
+        """How many operations the device of this directory has completed; None if nobody counts them.
+
+        Does not touch the disk. The directory is one in which a file was locked.
+        """
+        ...
+
     def abandon(self, path: str) -> None:
         """The disk of this directory is given up: files on it are let go without waiting for it."""
         ...

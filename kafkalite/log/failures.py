@@ -6,11 +6,11 @@ they happen; EINTR never reaches us (PEP 475).
 
 from __future__ import annotations
 
-import asyncio
 import errno
 from dataclasses import dataclass, field
 from enum import Enum
 
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Disk
 from kafkalite.errors import StorageError
 
@@ -52,10 +52,16 @@ def blame(error: StorageError) -> Blame:
     return _BLAME.get(cause.errno or 0, Blame.UNSURE) if isinstance(cause, OSError) else Blame.UNSURE
 
 
-async def probe(disk: Disk, directory: str, deadline_s: float = PROBE_DEADLINE_S) -> OSError | None:
+async def probe(
+    disk: Disk, directory: str, own_time: OwnTime, deadline_s: float = PROBE_DEADLINE_S, busy_s: float = 0.0
+) -> OSError | None:
     """Write, fsync and read a small file in the directory, off the loop; None if all went well.
 
     An error is tried a second time within the deadline. A disk that does not answer by then is dead: TimeoutError.
+
+    Args:
+        own_time: for the deadline: a process that gets no processor says nothing of its disks.
+        busy_s: a disk whose device completed operations within the deadline is busy, not dead, and has up to so long in all.
     """
     path = f"{directory}/{PROBE}"
 
@@ -71,11 +77,22 @@ async def probe(disk: Disk, directory: str, deadline_s: float = PROBE_DEADLINE_S
         except OSError:
             attempt()
 
+    completed = disk.completed(directory)
+    waited_s = deadline_s
+
+    def more() -> float:
+        nonlocal completed, waited_s
+        before, completed = completed, disk.completed(directory)
+        if before is None or completed == before or waited_s + deadline_s > busy_s:
+            return 0.0
+        waited_s += deadline_s
+        return deadline_s
+
     try:
-        async with asyncio.timeout(deadline_s):
+        async with own_time.timeout(deadline_s, more):
             await disk.run_blocking(attempt_twice, directory)
     except TimeoutError:
-        return TimeoutError(errno.ETIMEDOUT, f"no answer within {deadline_s:g} s", path)
+        return TimeoutError(errno.ETIMEDOUT, f"no answer within {waited_s:g} s", path)
     except OSError as error:
         return error
     return None

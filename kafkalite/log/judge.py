@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
@@ -24,6 +25,7 @@ class Judge:
     """Looks at every error once; one probe per directory at a time.
 
     Args:
+        busy_s: the watch gives a disk so long that is slow to answer but at work.
         dir_failed: take the whole directory offline.
         make_room: remove at once what waits for its removal in the directory.
         set_aside: rename the directory of a log that has failed, so that neither a new replica nor the next start
@@ -35,8 +37,10 @@ class Judge:
         self,
         disk: Disk,
         clock: Clock,
+        own_time: OwnTime,
         supervisor: Supervisor,
         *,
+        busy_s: float,
         dir_failed: Callable[[StorageError], object],
         make_room: Callable[[LogDir], Awaitable[None]],
         set_aside: Callable[[LogDir, Sequence[str]], None],
@@ -44,7 +48,9 @@ class Judge:
     ) -> None:
         self._disk = disk
         self._clock = clock
+        self._own_time = own_time
         self._supervisor = supervisor
+        self._busy_s = busy_s
         self._dir_failed = dir_failed
         self._make_room = make_room
         self._set_aside = set_aside
@@ -108,7 +114,7 @@ class Judge:
 
     async def check(self, log_dir: LogDir) -> str:
         """Why the directory cannot be used, by a probe; "" if it can."""
-        found = await probe(self._disk, log_dir.path)
+        found = await probe(self._disk, log_dir.path, self._own_time)
         if found is None and not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
             return f"{checkpoints.META_PROPERTIES} has gone: not the directory that was opened"
         return "" if found is None else f"the probe failed: {found}"
@@ -127,7 +133,7 @@ class Judge:
             await asyncio.sleep(interval_s)
             if not log_dir.online or not log_dir.is_judged:
                 continue
-            found = await probe(self._disk, log_dir.path)
+            found = await probe(self._disk, log_dir.path, self._own_time, busy_s=self._busy_s)
             if not log_dir.online or not log_dir.is_judged:
                 continue
             if found is not None:

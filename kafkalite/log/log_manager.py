@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
@@ -55,6 +56,7 @@ class LogManager:
         clock: Clock,
         *,
         supervisor: Supervisor,
+        own_time: OwnTime | None = None,
         on_dir_failed: Callable[[str, StorageError], None],
         on_log_failed: Callable[[TopicPartition, StorageError], None] = lambda tp, error: None,
         on_judged: Callable[[str], None] = lambda directory: None,
@@ -70,6 +72,7 @@ class LogManager:
         #: Told when a log has taken the place of another one; may be set later.
         self.on_exchanged: Callable[[PartitionLog, PartitionLog], None] = lambda old, new: None
         self._closed = False
+        own_time = own_time or OwnTime(clock)
         capacity = max(16, handle_capacity // len(config.log_dirs))
         self._pool = LogPool([LogDir(disk, path, capacity) for path in config.log_dirs])
         for path in config.log_dirs:
@@ -86,7 +89,9 @@ class LogManager:
         self._judge = Judge(
             disk,
             clock,
+            own_time,
             supervisor,
+            busy_s=config.log_dir_probe_timeout_ms / 1000,
             dir_failed=self._failures.dir_failed,
             make_room=self._removals.make_room,
             set_aside=self._failures.set_failed_aside,
@@ -95,8 +100,8 @@ class LogManager:
         self._offsets = OffsetCheckpoints(self._pool, file_failed=self._failures.file_failed)
         self._placing = Placing(self._pool, config, disk, clock, self._judge, self._removals, self._offsets)
         self._opening = Opening(
-            self._pool, config, disk, clock, supervisor, self._judge, self._removals, self._offsets, self._failures,
-            self.moves,
+            self._pool, config, disk, clock, own_time, supervisor, self._judge, self._removals, self._offsets,
+            self._failures, self.moves,
         )  # fmt: skip
         self._housekeeping = Housekeeping(
             self._pool, config, disk, clock, self._removals, self._offsets, self._failures, self.moves,

@@ -10,6 +10,7 @@ from typing import TypeVar
 import structlog
 
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError, ErrorCode, StartupRefused, StorageError, api_error
@@ -43,6 +44,7 @@ class Opening:
         config: BrokerConfig,
         disk: Disk,
         clock: Clock,
+        own_time: OwnTime,
         supervisor: Supervisor,
         judge: Judge,
         removals: Removals,
@@ -54,6 +56,7 @@ class Opening:
         self._config = config
         self._disk = disk
         self._clock = clock
+        self._own_time = own_time
         self._supervisor = supervisor
         self._judge = judge
         self._removals = removals
@@ -111,7 +114,7 @@ class Opening:
     async def _in_time(self, log_dir: LogDir, function: Callable[[], None]) -> None:
         """Run it in a thread. Raises OSError, also when a disk that hangs keeps it from returning."""
         try:
-            async with asyncio.timeout(_REOPEN_TIMEOUT_S):
+            async with self._own_time.timeout(_REOPEN_TIMEOUT_S):
                 await self._disk.run_blocking(function, log_dir.path)
         except TimeoutError:
             raise TimeoutError(errno.ETIMEDOUT, f"no answer within {_REOPEN_TIMEOUT_S:g} s", log_dir.path) from None
@@ -123,7 +126,7 @@ class Opening:
         async def guard(scope: asyncio.Timeout) -> None:
             while not hung:
                 await asyncio.sleep(self._probe_interval_s)
-                found = await probe(self._disk, log_dir.path, _REOPEN_TIMEOUT_S)
+                found = await probe(self._disk, log_dir.path, self._own_time, _REOPEN_TIMEOUT_S)
                 if isinstance(found, TimeoutError):
                     hung.append(found)
             scope.reschedule(asyncio.get_running_loop().time())

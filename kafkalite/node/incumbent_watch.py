@@ -2,6 +2,7 @@
 
 The removal is conditional on the controller epoch, so that it can only ever hit the controller that was silent. If it
 was only slow, it finds out by its next write, and the office goes to whoever is faster: nothing is lost but a moment.
+Silence is counted in own time: a node that got no processor itself holds nothing against the controller.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env import Env
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
@@ -30,8 +32,8 @@ MAX_PATIENCE_FACTOR = 16
 FORGET_S = 300.0
 #: No answer is waited for less than this.
 MIN_WAIT_S = 0.05
-#: Our own loop was late by so much: what was not heard meanwhile says nothing of the controller.
-OWN_PAUSE_S = 0.5
+#: A question is given up by its connection only long after we have.
+_NEVER_S = 3600.0
 
 
 class IncumbentWatch:
@@ -42,6 +44,7 @@ class IncumbentWatch:
         *,
         config: BrokerConfig,
         env: Env,
+        own_time: OwnTime,
         supervisor: Supervisor,
         session: SessionKeeper,
         metadata: MetadataCache,
@@ -51,6 +54,7 @@ class IncumbentWatch:
         self._interval_s = config.broker_heartbeat_interval_ms / 1000
         self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
         self._env = env
+        self._own_time = own_time
         self._supervisor = supervisor
         self._session = session
         self._metadata = metadata
@@ -65,11 +69,11 @@ class IncumbentWatch:
         """Until cancelled."""
         if self._timeout_s <= 0:
             return
-        heard_at = self._env.clock.monotonic()
+        heard_at = self._own_time.now()
         watched: tuple[BrokerId, Endpoint] | None = None
         while True:
             incumbent = self._incumbent()
-            began = self._env.clock.monotonic()
+            began = self._own_time.now()
             if incumbent != watched or incumbent is None:
                 watched, heard_at = incumbent, began
                 self._disconnect()
@@ -80,19 +84,15 @@ class IncumbentWatch:
             # When it was last heard counts, not when this question was put.
             left = max(heard_at + patience - began, MIN_WAIT_S)
             refused, answered = await self._beat(incumbent[1], left)
-            now = self._env.clock.monotonic()
-            if answered or now - began > left + OWN_PAUSE_S:
+            now = self._own_time.now()
+            if answered:
                 heard_at = now
             elif refused or now - heard_at >= patience:
                 await self._remove(incumbent[0], incumbent[1], "refuses connections" if refused else "does not answer")
                 if not refused:
                     self._factor = min(MAX_PATIENCE_FACTOR, self._factor * 2)
                 self._removed_at = heard_at = now
-            paused_at = self._env.clock.monotonic()
             await self._pause(answered)
-            now = self._env.clock.monotonic()
-            if now - paused_at > self._interval_s + OWN_PAUSE_S:
-                heard_at = now  # we were stopped ourselves, between two questions
 
     def _incumbent(self) -> tuple[BrokerId, Endpoint] | None:
         controller_id = self._metadata.controller_id
@@ -112,19 +112,20 @@ class IncumbentWatch:
             self._connection = None
 
     async def _beat(self, endpoint: Endpoint, patience: float) -> tuple[bool, bool]:
-        """One question: (the process is surely not there, it has answered)."""
+        """One question, for so many seconds: (the process is surely not there, it has answered)."""
         try:
-            if self._connection is None or self._connection.closed:
-                self._connection = None
-                self._closed.clear()
-                self._connection = await RpcConnection.open(
-                    self._env.network, endpoint, self._hello, supervisor=self._supervisor, timeout_s=patience
-                )
-                self._connection.on_closed = self._closed.set
-            await self._connection.call(HeartbeatRequest(), timeout_s=patience)
+            async with self._own_time.timeout(patience):
+                if self._connection is None or self._connection.closed:
+                    self._connection = None
+                    self._closed.clear()
+                    self._connection = await RpcConnection.open(
+                        self._env.network, endpoint, self._hello, supervisor=self._supervisor, timeout_s=_NEVER_S
+                    )
+                    self._connection.on_closed = self._closed.set
+                await self._connection.call(HeartbeatRequest(), timeout_s=_NEVER_S)
         except RpcRefused:
             return True, False
-        except (RpcError, ApiError):
+        except (RpcError, ApiError, TimeoutError):
             self._disconnect()
             return False, False
         return False, True

@@ -27,6 +27,7 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import CLIENTS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
@@ -134,6 +135,7 @@ class Node:
     def _build(self) -> None:
         config, env, peer_env = self.config, self.env, self.peer_env
         self.supervisor = Supervisor(self._on_fatal)
+        self._own_time = OwnTime(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         nodes = self.security.principals if self.security is not None else ()
         self.rights = NodeRights(config, env.clock, self.session.wait, nodes)
@@ -145,6 +147,7 @@ class Node:
             env.disk,
             env.clock,
             supervisor=self.supervisor,
+            own_time=self._own_time,
             on_dir_failed=self._on_dir_failed,
             on_log_failed=lambda tp, error: self.replicas.on_log_failed(tp, error),
             on_judged=lambda directory: self.disk_care.look(),
@@ -170,6 +173,7 @@ class Node:
         self.controller = Controller(
             config=config,
             env=peer_env,
+            own_time=self._own_time,
             supervisor=self.supervisor,
             identity=self.identity,
             cluster_id=lambda: self.cluster_id,
@@ -321,6 +325,7 @@ class Node:
             raise self._fatal
 
     async def _start(self) -> None:
+        self.supervisor.spawn("own_time", self._own_time.run())
         self.supervisor.spawn("session.keeper", self.session.run())
         await self._in_session(registration.ensure_layout)
         self.cluster_id = await self._in_session(lambda session: registration.cluster_id(session, self.env.random))
@@ -389,6 +394,7 @@ class Node:
         return IncumbentWatch(
             config=self.config,
             env=self.peer_env,
+            own_time=self._own_time,
             supervisor=self.supervisor,
             session=self.session,
             metadata=self.metadata,

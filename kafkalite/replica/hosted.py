@@ -288,7 +288,9 @@ class HostedPartitions:
         if partition.storage_error is not None:
             return
         partition.storage_error = error
-        _log.error(
+        # One of thousands that go with their disk says nothing more than the disk's own line, and holds up the others.
+        log = _log.debug if error.path == error.directory else _log.error
+        log(
             "replica.offline",
             partition=str(partition.topic_partition),
             directory=error.directory,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError
@@ -15,14 +18,32 @@ from kafkalite.rpc.messages.data import ProducedPartition
 
 #: Operations that may wait at once; beyond it acks=all is refused before anything is appended.
 MAX_WAITING = 100_000
+#: Partitions appended to in one turn of the loop. The first append to each may open and make files: a request for a
+#: thousand of them would keep the node from its heartbeats.
+PIECE = 64
+
+
+@dataclass(slots=True, eq=False)
+class _Order:
+    """One request, and how far it is carried out."""
+
+    delayed: DelayedProduce
+    partitions: Sequence[tuple[TopicPartition, Buffer]]
+    acks: int
+    timeout_ms: int
+    origin: Origin
+    position: int = 0
 
 
 class Producing:
-    """Appends in the order of calls."""
+    """Appends in the order of calls, large requests in pieces."""
 
     def __init__(self, hosted: HostedPartitions, metadata: MetadataCache) -> None:
         self._hosted = hosted
         self._metadata = metadata
+        #: Clients' requests that are not carried out to the end; at most as many as connections let be under way.
+        self._backlog: deque[_Order] = deque()
+        self._is_closed = False
 
     def produce(
         self,
@@ -38,32 +59,70 @@ class Producing:
         Waiting ends also with the deadline (REQUEST_TIMED_OUT), with the leadership (NOT_LEADER_OR_FOLLOWER) and
         when the ISR becomes too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND, F26): then the records may exist.
         """
-        hosted = self._hosted
-        delayed = DelayedProduce(hosted.wheel, len(partitions), done)
+        delayed = DelayedProduce(self._hosted.wheel, len(partitions), done)
+        # Held until all is appended: no partition settled meanwhile may answer for the request.
+        delayed.pending = 1
+        order = _Order(delayed, partitions, acks, timeout_ms, origin)
+        if self._backlog and origin == "client":
+            self._backlog.append(order)
+        elif not self._carry_out(order, PIECE if origin == "client" else len(partitions)):
+            self._backlog.append(order)
+            self._go_on_soon()
+
+    def close(self) -> None:
+        """The node stops: what is not appended yet is refused."""
+        self._is_closed = True
+        while self._backlog:
+            order = self._backlog.popleft()
+            self._carry_out(order, len(order.partitions))
+
+    def _go_on_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """The next piece of the backlog."""
+        left = PIECE
+        while self._backlog and left > 0:
+            order = self._backlog[0]
+            before = order.position
+            if self._carry_out(order, left):
+                self._backlog.popleft()
+            left -= order.position - before
+        if self._backlog:
+            self._go_on_soon()
+
+    def _carry_out(self, order: _Order, at_most: int) -> bool:
+        """Append to so many more partitions of it; whether that was the last."""
+        delayed, partitions, acks = order.delayed, order.partitions, order.acks
         results = delayed.results
         refusal = self._refusal(acks)
-        # Held until the loop is over: no partition settled in it may answer for the request.
-        delayed.pending = 1
-        hosted.counters.produce_requests += len(partitions)
-        for index, (topic_partition, records) in enumerate(partitions):
+        first, end = order.position, min(order.position + at_most, len(partitions))
+        for index in range(first, end):
+            topic_partition, records = partitions[index]
             if refusal is not ErrorCode.NONE:
                 results[index] = refused(topic_partition, refusal)
                 continue
             try:
-                self._append(delayed, index, topic_partition, records, acks, origin)
+                self._append(delayed, index, topic_partition, records, acks, order.origin)
             except ApiError as error:
                 results[index] = refused(topic_partition, error.code, str(error))
+        order.position = end
+        if end < len(partitions):
+            return False
+        hosted = self._hosted
+        hosted.counters.produce_requests += len(partitions)
         hosted.counters.failed_produce_requests += sum(each is not None and each.error != 0 for each in results)
         delayed.pending -= 1
         if delayed.pending == 0:
             delayed.finish()
         else:
-            hosted.wheel.add(delayed, max(timeout_ms, 0))
+            hosted.wheel.add(delayed, max(order.timeout_ms, 0))
+        return True
 
     def _refusal(self, acks: int) -> ErrorCode:
         if acks not in (-1, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS
-        if not self._hosted.usable():  # somebody else may lead by now
+        if self._is_closed or not self._hosted.usable():  # somebody else may lead by now
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == -1 and len(self._hosted.wheel) >= MAX_WAITING:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED

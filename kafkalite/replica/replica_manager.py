@@ -171,6 +171,7 @@ class ReplicaManager:
             await asyncio.wait([task])
         self._tasks = []
         self._fetchers.close()
+        self._producing.close()
         self.hosted.close()
         self._serving.close()
         self.checkpoint_high_watermarks()

@@ -360,6 +360,10 @@ class SimDisk:
     def separate(self, path: str) -> None:
         """Nothing blocks here."""
 
+    def completed(self, path: str) -> int | None:
+        """Nobody counts here."""
+        return None
+
     def abandon(self, path: str) -> None:
         """Nothing blocks here."""
 

@@ -188,6 +188,10 @@ class MemoryDisk:
     def separate(self, path: str) -> None:
         """Nothing blocks here."""
 
+    def completed(self, path: str) -> int | None:
+        """Nobody counts here."""
+        return None
+
     def abandon(self, path: str) -> None:
         """Nothing blocks here."""
 

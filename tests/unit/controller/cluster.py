@@ -11,6 +11,7 @@ from kafkalite.config import BrokerConfig, TopicConfig, broker_config
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Coordinator, Create, SetData
+from kafkalite.env.own_time import OwnTime
 from kafkalite.env.real import RealClock, RealDisk, RealNetwork
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
@@ -202,9 +203,12 @@ class Cluster:
 
     async def start_controller(self, number: int, dead_sessions: Container[int] = ()) -> Controller:
         host = f"controller-{number}"
+        own_time = OwnTime(RealClock())
+        self.supervisor.spawn(f"{host}.own_time", own_time.run())
         controller = Controller(
             config=self.config,
             env=self.env(host),
+            own_time=own_time,
             supervisor=self.supervisor,
             identity=lambda: (BrokerId(number), BrokerEpoch(1)),
             cluster_id=lambda: CLUSTER_ID,

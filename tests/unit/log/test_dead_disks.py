@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.real import RealClock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log import opening
@@ -44,6 +46,7 @@ class Host:
             self.disk,
             self.clock,
             supervisor=Supervisor(fatal),
+            own_time=OwnTime(RealClock()),
             on_dir_failed=lambda directory, _: self.dead.append(directory),
             on_log_failed=lambda partition, _: self.lost.append(partition),
             on_judged=lambda _: self.judged.set(),
@@ -111,9 +114,46 @@ async def test_a_disk_that_does_not_answer_is_dead() -> None:
     async def never(function: object, at: str) -> object:
         return await asyncio.Event().wait()
 
-    assert await probe(disk, "/d1") is None
+    own_time = OwnTime(RealClock())
+    assert await probe(disk, "/d1", own_time) is None
     disk.run_blocking = never  # type: ignore[method-assign]
-    assert isinstance(await probe(disk, "/d1", 0.01), TimeoutError)
+    assert isinstance(await probe(disk, "/d1", own_time, 0.01), TimeoutError)
+
+
+class SlowDisk(MemoryDisk):
+    """Answers when the device has completed so many operations; they are done whenever somebody asks."""
+
+    def __init__(self, answers_after: int, at_work: bool) -> None:
+        super().__init__()
+        self._answers_after = answers_after
+        self._at_work = at_work
+        self.asked = 0
+        self.may_answer = asyncio.Event()
+
+    def completed(self, path: str) -> int | None:
+        self.asked += 1
+        if self.asked > self._answers_after:
+            self.may_answer.set()
+        return self.asked if self._at_work else 7
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        await self.may_answer.wait()
+        return function()
+
+
+@pytest.mark.parametrize(("at_work", "answers_after", "verdict"), [(True, 3, None), (False, 3, TimeoutError)])
+async def test_a_disk_that_is_at_work_is_given_time(at_work: bool, answers_after: int, verdict: type | None) -> None:
+    disk = SlowDisk(answers_after, at_work)
+    disk.makedirs("/d1")
+    found = await probe(disk, "/d1", OwnTime(RealClock()), 0.01, busy_s=60)
+    assert found is None if verdict is None else isinstance(found, verdict)
+
+
+async def test_a_disk_that_is_at_work_for_ever_is_dead_too() -> None:
+    disk = SlowDisk(1_000_000, at_work=True)
+    disk.makedirs("/d1")
+    assert isinstance(await probe(disk, "/d1", OwnTime(RealClock()), 0.01, busy_s=0.05), TimeoutError)
+    assert disk.asked == 6  # once before, then at the end of each 0.01 s
 
 
 @pytest.mark.checklist(92)

@@ -1,0 +1,78 @@
+"""Large produce requests are carried out in pieces: in order, with one answer, and nothing of them after the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.record.builder import build_batch
+from kafkalite.replica import producing
+from kafkalite.rpc.messages.data import ProducedPartition
+
+PARTITIONS = [TopicPartition("t", number) for number in range(7)]
+
+
+class Asked:
+    """Requests to one leader, and their answers in the order in which they came."""
+
+    def __init__(self, node) -> None:
+        self._node = node
+        self.answers: list[tuple[str, tuple[ProducedPartition, ...]]] = []
+
+    def produce(self, name: str, partitions: list[TopicPartition], *, acks: int = 1) -> None:
+        records = [(tp, build_batch([(None, name.encode())])) for tp in partitions]
+        self._node.manager.produce(acks, 5_000, records, lambda results: self.answers.append((name, results)))
+
+    def ends(self) -> list[int]:
+        return [self._node.partition(tp).log.log_end_offset for tp in PARTITIONS]
+
+
+@pytest.fixture
+async def asked(make_cluster, monkeypatch) -> Asked:
+    monkeypatch.setattr(producing, "PIECE", 3)
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {tp.partition: (1,) for tp in PARTITIONS})
+    await cluster.command_all(*[cluster.decide(tp, leader=1, isr=(1,), epoch=0) for tp in PARTITIONS])
+    return Asked(cluster.node(1))
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_a_piece_at_a_time_and_one_answer(asked: Asked, until, acks: int) -> None:
+    asked.produce("large", PARTITIONS, acks=acks)
+    assert asked.ends() == [1, 1, 1, 0, 0, 0, 0]
+    assert not asked.answers
+    await asyncio.sleep(0)
+    assert asked.ends() == [1, 1, 1, 1, 1, 1, 0]
+    await until(lambda: asked.answers)
+    assert asked.ends() == [1] * 7
+    [(_, results)] = asked.answers
+    assert [(each.partition, each.error, each.base_offset) for each in results] == [(n, 0, 0) for n in range(7)]
+
+
+async def test_what_comes_later_is_appended_later(asked: Asked, until) -> None:
+    asked.produce("large", PARTITIONS)
+    asked.produce("second", [PARTITIONS[6], PARTITIONS[0]])
+    asked.produce("third", [PARTITIONS[6]])
+    await until(lambda: len(asked.answers) == 3)
+    assert [name for name, _ in asked.answers] == ["large", "second", "third"]
+    offsets = {name: [each.base_offset for each in results] for name, results in asked.answers}
+    assert offsets == {"large": [0] * 7, "second": [1, 1], "third": [2]}
+
+
+async def test_small_requests_are_carried_out_at_once(asked: Asked) -> None:
+    asked.produce("small", PARTITIONS[:3])
+    assert [name for name, _ in asked.answers] == ["small"]
+
+
+async def test_at_the_end_the_rest_is_refused(asked: Asked) -> None:
+    asked.produce("large", PARTITIONS)
+    asked.produce("second", PARTITIONS[:1])
+    asked._node.manager._producing.close()
+    (_, first), (_, second) = asked.answers
+    refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [each.error for each in (*first, *second)] == [0, 0, 0, *[refused] * 5]
+    await asyncio.sleep(0)
+    assert asked.ends() == [1, 1, 1, 0, 0, 0, 0]
