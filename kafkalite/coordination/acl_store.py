@@ -38,7 +38,7 @@ from kafkalite.coordination.coordinator import (
     SetData,
 )
 from kafkalite.coordination.retry import retrying
-from kafkalite.coordination.znodes import ZnodeError
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.security.acl import Entry, Pattern, PatternType
 from kafkalite.security.authorizer import Authorizer, Entries
 

@@ -28,13 +28,8 @@ from kafkalite.coordination.coordinator import (
     SetData,
 )
 from kafkalite.coordination.retry import retrying
-from kafkalite.coordination.znodes import (
-    ZnodeError,
-    decode_config,
-    decode_config_change,
-    encode_config,
-    encode_config_change,
-)
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.coordination.znodes import decode_config, decode_config_change, encode_config, encode_config_change
 
 _log = structlog.get_logger(__name__)
 

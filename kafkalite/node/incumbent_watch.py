@@ -14,6 +14,7 @@ from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
 from kafkalite.coordination.session import SessionKeeper
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
@@ -153,7 +154,7 @@ class IncumbentWatch:
                 if info.rpc != endpoint:
                     return  # another life of it, at another address
             await zk.multi([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER, stat.version)])
-        except (CoordinatorError, znodes.ZnodeError) as error:
+        except (CoordinatorError, ZnodeError) as error:
             _log.info("controller.not_unseated", controller=controller_id, error=repr(error))
             return
         _log.warning("controller.unseated", controller=controller_id, reason=reason)
