@@ -20,6 +20,7 @@ from kafkalite.kafka.groups.group import GroupState, JoinAnswer, JoinRequest, Sy
 from kafkalite.kafka.groups.offsets import CommittedOffset
 from kafkalite.model import TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import PartitionError
 from kafkalite.rpc.messages.groups import (
@@ -42,7 +43,6 @@ from kafkalite.rpc.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from kafkalite.rpc.server import Handler, Reply, Request
 
 CONSUMER = "consumer"
 ASSIGNOR = "range"

@@ -16,6 +16,7 @@ from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.framing import FrameReader, encode_frame
+from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import (
     ErrorResponse,
@@ -25,7 +26,7 @@ from kafkalite.rpc.messages.connection import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from kafkalite.rpc.server import Reply, Request, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.security.dialling import ClientSecurity, Dialling
 from kafkalite.security.principal import Principal
 from kafkalite.security.sasl import MECHANISMS, ClientCredentials
