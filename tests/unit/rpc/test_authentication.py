@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalite.client.blocking import BlockingConnection
+from kafkalite.client.blocking_connection import BlockingConnection
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.answers import RpcNotSent
