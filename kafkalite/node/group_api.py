@@ -16,7 +16,8 @@ from kafkalite.kafka import wire
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.kafka.codec import WireError, decode, encode
 from kafkalite.kafka.groups.coordinator import CommitResults, GroupCoordinator
-from kafkalite.kafka.groups.group import GroupState, JoinAnswer, JoinRequest, SyncAnswer
+from kafkalite.kafka.groups.group import GroupState
+from kafkalite.kafka.groups.group_events import JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.kafka.groups.offsets import CommittedOffset
 from kafkalite.model import TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
