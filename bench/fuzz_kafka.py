@@ -245,8 +245,9 @@ async def fuzz(cluster: ProcessCluster, seconds: float, seed: int) -> dict[str, 
 
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            for job in (probe, *attackers):
-                group.create_task(job.run())
+            group.create_task(probe.run())
+            for attacker in attackers:
+                group.create_task(attacker.run())
             group.create_task(sample())
     problems = [f"{node.name} has ended" for node in cluster.nodes.values() if not node.running]
     problems += _exceptions(cluster)

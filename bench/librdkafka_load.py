@@ -139,7 +139,7 @@ def consume(bootstrap: str, topic: str, partitions: int, size: int, records: int
         assert time.monotonic() - began < 120, f"{seen} of {records} records came"
         if count == 0:
             continue
-        first = ctypes.cast(messages[0], POINTER(Message)).contents
+        first = ctypes.cast(c_void_p(messages[0]), POINTER(Message)).contents
         assert (first.err, first.len) == (0, size), f"error {first.err}, {first.len} bytes"
         deque(map(destroy, messages[:count]), maxlen=0)
         seen += count

@@ -21,12 +21,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.seams import Disk
+from kafkalite.env.seams import LEAST_LOG_FILES, Disk
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
 from kafkalite.log.log_manager import LogManager
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.model import Offset, TopicId, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
 
 TP = TopicPartition("bench", 0)
@@ -81,96 +82,104 @@ def plain(path: str, batch: bytes, count: int) -> None:
     os.close(descriptor)
 
 
+def of_size(disk: Disk, root: str, megabytes: int, size: int) -> list[dict[str, object]]:
+    """What batches of so many bytes cost."""
+    rows = []
+    batch = make_batch(size)
+    count = max(200, min(megabytes * 1_000_000 // len(batch), 100_000))
+    total = count * len(batch)
+    path = f"{root}/{TP}"
+
+    def fresh() -> PartitionLog:
+        shutil.rmtree(path, ignore_errors=True)
+        return new_log(
+            TP,
+            TopicConfig(),
+            ID,
+            disk=disk,
+            handles=HandleCache(disk, LEAST_LOG_FILES),
+            directory=root,
+            path=path,
+            now_ms=WallClock().wall_ms,
+        )
+
+    rows.append(timed(f"{size} B plain pwritev", total, count, lambda: plain(f"{root}/plain", batch, count)))
+    log = fresh()
+    buffer = memoryview(bytearray(batch))
+
+    def lead(log: PartitionLog) -> None:
+        for _ in range(count):
+            log.append_as_leader(buffer, 1)
+
+    rows.append(timed(f"{size} B append_as_leader", total, count, lambda: lead(log)))
+    log.close()
+    log = fresh()
+
+    def idempotent(log: PartitionLog) -> None:
+        for made in prepared:
+            log.append_as_leader(made, 1)
+
+    prepared: list[memoryview] = []
+    sequence = 0
+    few = min(count, 5000)
+    one = make_batch(size, 7, 0)
+    records = int.from_bytes(one[57:61], "big")
+    for _ in range(few if size < 100_000 else 0):
+        prepared.append(memoryview(bytearray(make_batch(size, 7, sequence) if size < 20_000 else one)))
+        sequence += records
+    if prepared:
+        rows.append(timed(f"{size} B append_as_leader, idempotent", len(one) * few, few, lambda: idempotent(log)))
+    log.close()
+    log = fresh()
+    lead(log)
+
+    def read(log: PartitionLog, *, verify: bool) -> None:
+        offset = 0
+        while offset < log.log_end_offset:
+            data = log.read(offset, 1 << 20, verify=verify).records[0]
+            offset += len(data) // len(batch) * records
+
+    reads = max(1, total // (1 << 20))
+    rows.append(timed(f"{size} B read of 1 MiB, verified", total, reads, lambda: read(log, verify=True)))
+    rows.append(timed(f"{size} B read of 1 MiB, unverified", total, reads, lambda: read(log, verify=False)))
+    chunk = b"".join(bytes(log.read(0, 1 << 20).records[0]) for _ in range(1))
+    chunks = max(1, min(total // len(chunk), 400))
+    log.close()
+    log = fresh()
+
+    def follow(log: PartitionLog) -> None:
+        for _ in range(chunks):
+            log.append_as_follower(chunk)
+            log.log_end_offset = Offset(0)  # the same bytes again: only the cost counts here
+
+    rows.append(timed(f"{size} B append_as_follower of 1 MiB", len(chunk) * chunks, chunks, lambda: follow(log)))
+    log.close()
+    log = fresh()
+    lead(log)
+    log.close()
+    rows.append(
+        timed(
+            f"{size} B recovery (unclean open)",
+            total,
+            1,
+            lambda: load_log(
+                TP,
+                TopicConfig(),
+                disk=disk,
+                handles=HandleCache(disk, LEAST_LOG_FILES),
+                directory=root,
+                path=f"{root}/{TP}",
+                now_ms=WallClock().wall_ms,
+            ),
+        )
+    )
+    return rows
+
+
 def one_partition(disk: Disk, root: str, megabytes: int) -> list[dict[str, object]]:
     rows = []
     for size in (200, 1024, 16 * 1024, 128 * 1024, 1024 * 1024):
-        batch = make_batch(size)
-        count = max(200, min(megabytes * 1_000_000 // len(batch), 100_000))
-        total = count * len(batch)
-        path = f"{root}/{TP}"
-
-        def fresh(path: str = path) -> object:
-            shutil.rmtree(path, ignore_errors=True)
-            return new_log(
-                TP,
-                TopicConfig(),
-                ID,
-                disk=disk,
-                handles=HandleCache(disk),
-                directory=root,
-                path=path,
-                now_ms=WallClock().wall_ms,
-            )
-
-        rows.append(timed(f"{size} B plain pwritev", total, count, lambda: plain(f"{root}/plain", batch, count)))  # noqa: B023
-        log = fresh()
-        buffer = memoryview(bytearray(batch))
-
-        def lead(log=log, buffer=buffer, count=count) -> None:  # type: ignore[no-untyped-def]
-            for _ in range(count):
-                log.append_as_leader(buffer, 1)
-
-        rows.append(timed(f"{size} B append_as_leader", total, count, lead))
-        log.close()
-        log = fresh()
-
-        def idempotent(log=log, size=size, count=count) -> None:  # type: ignore[no-untyped-def]
-            for made in prepared:  # noqa: B023
-                log.append_as_leader(made, 1)
-
-        prepared, sequence = [], 0
-        few = min(count, 5000)
-        one = make_batch(size, 7, 0)
-        records = int.from_bytes(one[57:61], "big")
-        for _ in range(few if size < 100_000 else 0):
-            prepared.append(memoryview(bytearray(make_batch(size, 7, sequence) if size < 20_000 else one)))
-            sequence += records
-        if prepared:
-            rows.append(timed(f"{size} B append_as_leader, idempotent", len(one) * few, few, idempotent))
-        log.close()
-        log = fresh()
-        lead(log)
-
-        def read(verify: bool, log=log) -> None:  # type: ignore[no-untyped-def]
-            offset = 0
-            while offset < log.log_end_offset:
-                data = log.read(offset, 1 << 20, verify=verify).records[0]
-                offset += len(data) // len(batch) * records  # noqa: B023
-
-        reads = max(1, total // (1 << 20))
-        rows.append(timed(f"{size} B read of 1 MiB, verified", total, reads, lambda: read(True)))
-        rows.append(timed(f"{size} B read of 1 MiB, unverified", total, reads, lambda: read(False)))
-        chunk = b"".join(bytes(log.read(0, 1 << 20).records[0]) for _ in range(1))
-        chunks = max(1, min(total // len(chunk), 400))
-        log.close()
-        log = fresh()
-
-        def follow(log=log, chunk=chunk, chunks=chunks) -> None:  # type: ignore[no-untyped-def]
-            for _ in range(chunks):
-                log.append_as_follower(chunk)
-                log.log_end_offset = 0  # the same bytes again: only the cost counts here
-
-        rows.append(timed(f"{size} B append_as_follower of 1 MiB", len(chunk) * chunks, chunks, follow))
-        log.close()
-        log = fresh()
-        lead(log)
-        log.close()
-        rows.append(
-            timed(
-                f"{size} B recovery (unclean open)",
-                total,
-                1,
-                lambda: load_log(
-                    TP,
-                    TopicConfig(),
-                    disk=disk,
-                    handles=HandleCache(disk),
-                    directory=root,
-                    path=f"{root}/{TP}",
-                    now_ms=WallClock().wall_ms,
-                ),
-            )
-        )
+        rows += of_size(disk, root, megabytes, size)
     shutil.rmtree(f"{root}/{TP}", ignore_errors=True)
     return rows
 

@@ -44,7 +44,12 @@ def main(bootstrap: str, topic: str, partitions: int, rate: float) -> None:
         return told
 
     stop = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.readline(), stop.set()), daemon=True).start()
+
+    def until_told() -> None:
+        sys.stdin.readline()
+        stop.set()
+
+    threading.Thread(target=until_told, daemon=True).start()
     print(json.dumps({"event": "load.started"}), flush=True)
     sent, began = 0, time.monotonic()
     while not stop.is_set():

@@ -25,9 +25,10 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Offset
 from kafkalite.rpc.client import Answer, RpcConnection
+from kafkalite.rpc.handling import Reply
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.data import ProducedPartition, ProducePartition, ProduceRequest, ProduceResponse
-from kafkalite.rpc.server import Identity, Reply, RpcServer
+from kafkalite.rpc.server import Identity, RpcServer
 
 #: (body bytes, requests under way).
 CASES = ((200, 1), (200, 16), (200, 60), (16_384, 16), (131_072, 8), (1_048_576, 4))

@@ -74,7 +74,7 @@ async def produce(
     until = began + seconds
 
     async def one(partition: int) -> None:
-        connection = await client.connection(await leader_of(client, topic, partition))
+        connection = await client.connections.to(await leader_of(client, topic, partition))
         request = ProduceRequest(acks, 30_000, (ProducePartition(topic, partition, len(batch)),))
         waiting: deque[asyncio.Future[Any]] = deque()
         while time.monotonic() < until or waiting:
@@ -98,7 +98,7 @@ async def produce(
 
 async def fetch(client: AsyncClient, topic: str, *, seconds: float, size: int = 1 << 20) -> dict[str, float]:
     """From the beginning to the end, and again, until the time is over."""
-    connection = await client.connection(await leader_of(client, topic, 0))
+    connection = await client.connections.to(await leader_of(client, topic, 0))
     began = time.monotonic()
     total = requests = 0
     offset = Offset(0)
@@ -142,7 +142,7 @@ async def records(client: AsyncClient, topic: str, *, size: int, seconds: float)
 
 async def latency(client: AsyncClient, topic: str, *, rate: float, seconds: float) -> dict[str, float]:
     """acks=all, one record a request, `rate` a second: percentiles in ms."""
-    connection = await client.connection(await leader_of(client, topic, 0))
+    connection = await client.connections.to(await leader_of(client, topic, 0))
     batch = batch_of(1, 1024)
     request = ProduceRequest(-1, 30_000, (ProducePartition(topic, 0, len(batch)),))
     took: list[float] = []

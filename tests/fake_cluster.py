@@ -32,6 +32,7 @@ from kafkalite.model import (
 )
 from kafkalite.record.batch import MAX_SEQUENCE, assigned_head, parse_header, split_batches, verify_crc
 from kafkalite.record.reader import Record, read_records
+from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import (
     FetchedPartition,
@@ -67,7 +68,7 @@ from kafkalite.rpc.messages.watching import (
     HealthRequest,
     HealthResponse,
 )
-from kafkalite.rpc.server import Identity, Reply, Request, RpcServer
+from kafkalite.rpc.server import Identity, RpcServer
 
 CLUSTER_ID = "fake-cluster"
 E = ErrorCode

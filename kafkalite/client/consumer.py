@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from kafkalite.client.async_client import AsyncClient, of_kind
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.cluster_requests import of_kind
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
 from kafkalite.model import (

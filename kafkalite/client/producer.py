@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import structlog
 
-from kafkalite.client.async_client import PROBE_AFTER_S, AsyncClient
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.batching import ProducerBatch
+from kafkalite.client.cluster_requests import PROBE_AFTER_S
 from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore, ProducerSettings
 from kafkalite.env.supervisor import Policy
@@ -243,7 +244,7 @@ class Producer:
     def _has_room(self, node: BrokerId) -> bool:
         if len(self._requests.get(node, ())) >= self.settings.max_in_flight:
             return False
-        connection = self._client.open_connection(node)
+        connection = self._client.connections.open_to(node)
         if connection is None:
             self._unconnected.add(node)
             return False
@@ -255,7 +256,7 @@ class Producer:
 
     async def _dial_node(self, node: BrokerId) -> None:
         try:
-            await self._client.connection(node)
+            await self._client.connections.to(node)
         except (RpcError, ApiError):
             # Dead, or moved: somebody else may lead by now.
             self._client.refresh_soon()
@@ -282,7 +283,7 @@ class Producer:
                 continue
             sent_at = next(iter(requests.values()))
             if now - sent_at > self.settings.request_timeout_s:
-                connection = self._client.open_connection(node)
+                connection = self._client.connections.open_to(node)
                 if connection is not None:
                     connection.abort("a request was not answered")
                 continue
@@ -300,7 +301,7 @@ class Producer:
     # --- one request -------------------------------------------------------------------------
 
     def _send(self, dispatch: Dispatch, now: float) -> None:
-        connection = self._client.open_connection(dispatch.node)
+        connection = self._client.connections.open_to(dispatch.node)
         assert connection is not None, "plan() asks has_room first"
         bodies = [batch.encoded(self.settings.codec) for batch in dispatch.batches]
         entries = tuple(

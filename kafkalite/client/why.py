@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkalite.client.async_client import AsyncClient, of_kind
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.cluster_requests import of_kind
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.client import error_code

@@ -31,6 +31,7 @@ from kafkalite.coordination.coordinator import (
     SessionExpiredError,
     SetData,
 )
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
 from kafkalite.model import BrokerId, ControllerEpoch
 
@@ -101,7 +102,7 @@ class Candidate:
                 await self._connectivity.wait()
             except NoNodeError:
                 continue
-            except znodes.ZnodeError as error:
+            except ZnodeError as error:
                 # Only a person can repair it; the fence would not be worth anything with a guessed epoch.
                 _log.error("controller.epoch_unreadable", reason=str(error))
                 await self._connectivity.wait()
@@ -128,7 +129,7 @@ class Candidate:
         data, _ = await self._zk.get(paths.CONTROLLER)
         try:
             incumbent = znodes.decode_controller(data).broker_id
-        except znodes.ZnodeError:
+        except ZnodeError:
             incumbent = None
         if incumbent != self.seen:
             _log.info("controller.other_elected", controller=incumbent)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkalite.controller.state import Replicas, Topic
-from kafkalite.coordination.znodes import NO_LIMITS, OrderLimits, PartitionRemoval
+from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.control import (
     ControlledShutdownResponse,

@@ -72,8 +72,9 @@ from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import DeposedError, Storage
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest
@@ -517,8 +518,8 @@ def _deletions(order: tuple[bytes, int] | None) -> tuple[tuple[str, ...], str | 
     if order is None:
         return (), None
     try:
-        return znodes.decode_delete_topics(order[0]), None
-    except znodes.ZnodeError as error:
+        return order_znodes.decode_delete_topics(order[0]), None
+    except ZnodeError as error:
         return (), error.reason
 
 
@@ -527,9 +528,9 @@ def _preferred_election(order: tuple[bytes, int] | None) -> PreferredElectionReq
         return PreferredElectionRequested((), -1)
     data, version = order
     try:
-        election = znodes.decode_preferred_election(data)
+        election = order_znodes.decode_preferred_election(data)
         return PreferredElectionRequested(election.partitions, version, unclean=election.unclean)
-    except znodes.ZnodeError as error:
+    except ZnodeError as error:
         return PreferredElectionRequested((), version, error.reason)
 
 
@@ -538,7 +539,7 @@ def _reassignment(order: tuple[bytes, int] | None) -> ReassignmentRequested:
         return ReassignmentRequested({})
     try:
         data = order[0]
-        targets, throttles = znodes.decode_reassignment(data), znodes.decode_throttles(data)
-        return ReassignmentRequested(targets, throttles, limits=znodes.decode_order_limits(data))
-    except znodes.ZnodeError as error:
+        targets, throttles = order_znodes.decode_reassignment(data), order_znodes.decode_throttles(data)
+        return ReassignmentRequested(targets, throttles, limits=order_znodes.decode_order_limits(data))
+    except ZnodeError as error:
         return ReassignmentRequested({}, malformed=error.reason)

@@ -17,7 +17,7 @@ import structlog
 
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.controller import placement
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
@@ -34,6 +34,7 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
 )
 from kafkalite.coordination.topic_configs import TOPICS, notification
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId
 from kafkalite.rpc.messages.topics import (
@@ -156,7 +157,7 @@ class Orders:
                     broker = znodes.decode_broker(each[0], paths.broker(id_))
                     if broker.rpc is not None:  # else a Kafka broker on the same ZooKeeper: it can hold nothing of ours
                         brokers[id_] = broker.rack
-                except znodes.ZnodeError as error:
+                except ZnodeError as error:
                     _log.warning("znode.malformed", path=error.path, reason=error.reason)
         if len({rack is None for rack in brokers.values()}) > 1:
             brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
@@ -275,7 +276,7 @@ class Orders:
         try:
             data, _ = await zk.get(paths.topic(name))
             return znodes.decode_topic(data, paths.topic(name)).topic_id == topic_id
-        except (NoNodeError, znodes.ZnodeError):
+        except (NoNodeError, ZnodeError):
             return False
 
     # --- delete ----------------------------------------------------------------------------------------------
@@ -332,14 +333,14 @@ class Orders:
                     data, stat = await zk.get(paths.DELETE_TOPICS)
                 except NoNodeError:
                     await zk.ensure_path(paths.parent(paths.DELETE_TOPICS))
-                    await zk.create(paths.DELETE_TOPICS, znodes.encode_delete_topics(names))
+                    await zk.create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(names))
                     return
-                ordered = znodes.decode_delete_topics(data)
+                ordered = order_znodes.decode_delete_topics(data)
                 wanted = tuple(dict.fromkeys([*ordered, *names]))
                 if wanted != ordered:
-                    await zk.set(paths.DELETE_TOPICS, znodes.encode_delete_topics(wanted), stat.version)
+                    await zk.set(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(wanted), stat.version)
                 return
-            except znodes.ZnodeError as error:
+            except ZnodeError as error:
                 reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
                 raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
             except (NodeExistsError, BadVersionError, NoNodeError):

@@ -13,7 +13,7 @@ from kafkalite.controller.orders import ATTEMPTS, Orders, check_partition_count,
 from kafkalite.controller.placement import PlacementError, shifted
 from kafkalite.controller.reassignment_admin import POLL_S, read_topics
 from kafkalite.controller.state import Replicas
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
@@ -24,6 +24,7 @@ from kafkalite.coordination.coordinator import (
     NoNodeError,
     Op,
 )
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
@@ -126,7 +127,9 @@ class PartitionAdmin:
         for start in range(0, len(numbers), MAX_PER_TRANSACTION):
             part = numbers[start : start + MAX_PER_TRANSACTION]
             ops: list[Op] = [
-                Create(paths.partition_add(TopicPartition(topic, number)), znodes.encode_partition_add(new[number]))
+                Create(
+                    paths.partition_add(TopicPartition(topic, number)), order_znodes.encode_partition_add(new[number])
+                )
                 for number in part
             ]
             await self._create_below(zk, paths.partitions_add(topic), ops)
@@ -188,7 +191,7 @@ class PartitionAdmin:
             reason = f"partitions are being added to {request.topic!r}"
             raise api_error(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
         numbers = tuple(range(request.count, have))
-        data = znodes.encode_partition_remove(znodes.PartitionRemoval(drain=request.drain))
+        data = order_znodes.encode_partition_remove(order_znodes.PartitionRemoval(drain=request.drain))
         for start in range(0, len(numbers), MAX_PER_TRANSACTION):
             # The last ones first, so that what is ordered is always the end of the topic.
             stop = len(numbers) - start
@@ -268,7 +271,7 @@ class PartitionAdmin:
         for each in await zk.get_many([paths.partition_state(partition) for partition in partitions]):
             try:
                 states.append(None if each is None else znodes.decode_partition_state(each[0], each[1].version))
-            except znodes.ZnodeError:
+            except ZnodeError:
                 states.append(None)
         return states
 
@@ -280,20 +283,20 @@ class PartitionAdmin:
             except NoNodeError:
                 await zk.ensure_path(paths.parent(paths.PREFERRED_REPLICA_ELECTION))
                 try:
-                    data = znodes.encode_preferred_election(partitions, unclean=unclean)
+                    data = order_znodes.encode_preferred_election(partitions, unclean=unclean)
                     await zk.create(paths.PREFERRED_REPLICA_ELECTION, data)
                     return
                 except NodeExistsError:
                     continue
             try:
-                standing = znodes.decode_preferred_election(data)
-            except znodes.ZnodeError as error:
+                standing = order_znodes.decode_preferred_election(data)
+            except ZnodeError as error:
                 reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
                 raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
             if standing.unclean == unclean:
                 merged = tuple(dict.fromkeys([*standing.partitions, *partitions]))
                 try:
-                    data = znodes.encode_preferred_election(merged, unclean=unclean)
+                    data = order_znodes.encode_preferred_election(merged, unclean=unclean)
                     await zk.set(paths.PREFERRED_REPLICA_ELECTION, data, stat.version)
                     return
                 except (BadVersionError, NoNodeError):

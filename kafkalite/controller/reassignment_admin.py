@@ -11,7 +11,7 @@ import structlog
 from kafkalite.controller.orders import ATTEMPTS, Orders, patience_s
 from kafkalite.controller.reassignments import is_over
 from kafkalite.controller.state import Replicas
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
@@ -20,6 +20,7 @@ from kafkalite.coordination.coordinator import (
     NoNodeError,
     TooBigError,
 )
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.reassignment import (
@@ -48,7 +49,7 @@ class _Cluster:
     ordered: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int]
     version: int | None
-    limits: znodes.OrderLimits = znodes.NO_LIMITS
+    limits: order_znodes.OrderLimits = order_znodes.NO_LIMITS
 
 
 class ReassignmentAdmin:
@@ -93,7 +94,9 @@ class ReassignmentAdmin:
             new = {TopicPartition(w.topic, w.partition): w.replicas or () for w in good}
             throttles = {TopicPartition(w.topic, w.partition): w.throttle for w in good}
             limits = request.limits if any(request.limits) else cluster.limits
-            data = znodes.encode_reassignment({**cluster.ordered, **new}, {**cluster.throttles, **throttles}, limits)
+            data = order_znodes.encode_reassignment(
+                {**cluster.ordered, **new}, {**cluster.throttles, **throttles}, limits
+            )
             try:
                 if cluster.version is None:
                     await zk.ensure_path(paths.parent(paths.REASSIGN_PARTITIONS))
@@ -117,11 +120,11 @@ class ReassignmentAdmin:
         except NoNodeError:
             return _Cluster(topics, frozenset(brokers), {}, {}, None)
         try:
-            ordered, throttles = znodes.decode_reassignment(data), znodes.decode_throttles(data)
-        except znodes.ZnodeError as error:
+            ordered, throttles = order_znodes.decode_reassignment(data), order_znodes.decode_throttles(data)
+        except ZnodeError as error:
             reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
-        limits = znodes.decode_order_limits(data)
+        limits = order_znodes.decode_order_limits(data)
         return _Cluster(topics, frozenset(brokers), ordered, throttles, stat.version, limits)
 
     async def _wait_for_controller(self, written: Mapping[TopicPartition, Replicas]) -> None:
@@ -174,7 +177,7 @@ class ReassignmentAdmin:
                 try:
                     state = znodes.decode_partition_state(each[0], each[1].version)
                     isr, leader = state.isr, state.leader
-                except znodes.ZnodeError:
+                except ZnodeError:
                     pass  # `health` tells of it
             found.append(
                 Reassignment(
@@ -200,7 +203,7 @@ async def read_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, znodes
         if each is not None:
             try:
                 topics[name] = znodes.decode_topic(each[0], paths.topic(name))
-            except znodes.ZnodeError as error:
+            except ZnodeError as error:
                 _log.warning("znode.malformed", path=error.path, reason=error.reason)
     return topics
 

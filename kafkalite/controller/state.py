@@ -11,7 +11,8 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from kafkalite.coordination.znodes import NO_LIMITS, Move, OrderLimits
+from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits
+from kafkalite.coordination.znodes import Move
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicId, TopicPartition
 
 Replicas = tuple[BrokerId, ...]

@@ -19,7 +19,7 @@ from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
 from kafkalite.controller.state import Replicas, Topic
 from kafkalite.controller.stats import ControllerStats
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     Check,
     Coordinator,
@@ -40,6 +40,7 @@ from kafkalite.coordination.coordinator import (
     Watch,
 )
 from kafkalite.coordination.topic_configs import TOPICS, notification
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicPartition
 
@@ -145,7 +146,7 @@ class Storage:
             data, stat = each
             try:
                 brokers[id_] = znodes.decode_broker(data, paths.broker(id_)).info(id_, BrokerEpoch(stat.czxid))
-            except znodes.ZnodeError as error:
+            except ZnodeError as error:
                 malformed[paths.broker(id_)] = error.reason
         return brokers, malformed
 
@@ -167,7 +168,7 @@ class Storage:
                 continue
             try:
                 topics[name] = _topic(znodes.decode_topic(each[0], paths.topic(name)), each[1].version)
-            except znodes.ZnodeError as error:
+            except ZnodeError as error:
                 malformed[paths.topic(name)] = error.reason
         return dict(sorted(topics.items())), malformed
 
@@ -189,7 +190,7 @@ class Storage:
                 states[partition] = (
                     None if each is None else znodes.decode_partition_state(each[0], each[1].version, path)
                 )
-            except znodes.ZnodeError as error:
+            except ZnodeError as error:
                 malformed[partition] = error.reason
         stateless = sorted({partition.topic for partition, state in states.items() if state is None})
         if stateless:
@@ -320,7 +321,7 @@ class Storage:
             ]
             ops += [Delete(paths.partition_add(partition)) for partition in change.added]
             ops += [
-                SetData(paths.partition_remove(partition), znodes.encode_partition_remove(order))
+                SetData(paths.partition_remove(partition), order_znodes.encode_partition_remove(order))
                 for partition, order in change.removed.items()
             ]
             transactions.append(ops)
@@ -356,7 +357,7 @@ class Storage:
     async def read_partition_orders(self, watch: Watch) -> PartitionOrders:
         """Everything below /admin/partitions_add and /admin/partitions_remove; the watch fires at any change of names."""
         adds: dict[TopicPartition, Replicas] = {}
-        removals: dict[TopicPartition, znodes.PartitionRemoval] = {}
+        removals: dict[TopicPartition, order_znodes.PartitionRemoval] = {}
         malformed: dict[str, str] = {}
         for root in (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE):
             for topic in await self._children(root, watch):
@@ -371,10 +372,10 @@ class Storage:
                     partition = TopicPartition(topic, int(name))
                     try:
                         if root == paths.PARTITIONS_ADD:
-                            adds[partition] = znodes.decode_partition_add(each[0], path)
+                            adds[partition] = order_znodes.decode_partition_add(each[0], path)
                         else:
-                            removals[partition] = znodes.decode_partition_remove(each[0], path)
-                    except znodes.ZnodeError as error:
+                            removals[partition] = order_znodes.decode_partition_remove(each[0], path)
+                    except ZnodeError as error:
                         malformed[path] = error.reason
         return PartitionOrders(adds, removals, malformed)
 
@@ -411,9 +412,9 @@ class Storage:
         for _ in range(REMOVE_ATTEMPTS):
             try:
                 data, stat = await self.read(lambda: self._zk.get(paths.REASSIGN_PARTITIONS))
-                ordered, throttles = znodes.decode_reassignment(data), znodes.decode_throttles(data)
-                limits = znodes.decode_order_limits(data)
-            except (NoNodeError, znodes.ZnodeError):
+                ordered, throttles = order_znodes.decode_reassignment(data), order_znodes.decode_throttles(data)
+                limits = order_znodes.decode_order_limits(data)
+            except (NoNodeError, ZnodeError):
                 return
             left = {partition: target for partition, target in ordered.items() if done.get(partition) != target}
             if len(left) == len(ordered):
@@ -421,7 +422,7 @@ class Storage:
             op: Op = Delete(paths.REASSIGN_PARTITIONS, stat.version)
             if left:
                 op = SetData(
-                    paths.REASSIGN_PARTITIONS, znodes.encode_reassignment(left, throttles, limits), stat.version
+                    paths.REASSIGN_PARTITIONS, order_znodes.encode_reassignment(left, throttles, limits), stat.version
                 )
             if await self._fenced([op]):
                 return
@@ -449,8 +450,8 @@ class Storage:
             if each is None:
                 continue
             try:
-                request = znodes.decode_restart_request(each[0], path)
-            except znodes.ZnodeError as error:
+                request = order_znodes.decode_restart_request(each[0], path)
+            except ZnodeError as error:
                 malformed[path] = error.reason
                 continue
             orders.append(RestartOrder(name, request.broker_id, request.partitions, each[1].czxid, request.online))
@@ -472,15 +473,15 @@ class Storage:
         """What takes the names out of /admin/delete_topics; nothing if they are not there or it cannot be read."""
         try:
             data, stat = await self.read(lambda: self._zk.get(paths.DELETE_TOPICS))
-            ordered = znodes.decode_delete_topics(data)
-        except (NoNodeError, znodes.ZnodeError):
+            ordered = order_znodes.decode_delete_topics(data)
+        except (NoNodeError, ZnodeError):
             return []
         left = [name for name in ordered if name not in names]
         if len(left) == len(ordered):
             return []
         if not left:
             return [Delete(paths.DELETE_TOPICS, stat.version)]
-        return [SetData(paths.DELETE_TOPICS, znodes.encode_delete_topics(left), stat.version)]
+        return [SetData(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(left), stat.version)]
 
     async def remove_topic(self, name: str) -> bool:
         """Remove a topic's znodes: what is below first; the topic, its settings and the order for it in one go.

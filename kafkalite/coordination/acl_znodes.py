@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 
 from kafkalite.coordination import paths
-from kafkalite.coordination.znodes import ZnodeError
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.security.acl import OPERATIONS, Binding, Entry, Operation, Pattern, PatternType, Permission, ResourceType
 
 #: Name of a directory -> what it is about.

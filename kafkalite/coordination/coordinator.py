@@ -7,7 +7,7 @@ registers anew. There are no hidden retries; the three ways to fail are three di
     OutcomeUnknownError  written to a socket, no answer: it may have been applied
     SessionExpiredError  the session is gone, and with it our ephemerals and watches
 
-Implementations: `aiozk_adapter.py` (a real server) and `kafkalite.testing.sim_zookeeper` (in memory); one
+Implementations: `aiozk_adapter.py` (a real server) and `kafkalite.testing.sim_coordinator` (in memory); one
 contract suite holds both to this text. All paths are absolute, without the chroot.
 """
 

@@ -20,10 +20,10 @@ from kafkalite.coordination.coordinator import (
     Stat,
 )
 from kafkalite.coordination.retry import retrying
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import (
     BrokerZnode,
     ProducerIdBlock,
-    ZnodeError,
     decode_broker,
     decode_cluster_id,
     decode_producer_id_block,

@@ -10,7 +10,8 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.topic_configs import USERS, write_config
-from kafkalite.coordination.znodes import ZnodeError, decode_config
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.coordination.znodes import decode_config
 from kafkalite.security.scram import MECHANISMS, ScramCredential
 
 _log = structlog.get_logger(__name__)

@@ -6,35 +6,16 @@ one znode, so that its watches do not grow with the number of topics.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
 from kafkalite.coordination import paths
-from kafkalite.coordination.coordinator import (
-    BadVersionError,
-    Coordinator,
-    CoordinatorError,
-    Create,
-    MultiFailedError,
-    NodeExistsError,
-    NoNodeError,
-    NotSentError,
-    Op,
-    OutcomeUnknownError,
-    SessionExpiredError,
-    SessionState,
-    SetData,
-)
+from kafkalite.coordination.coordinator import Coordinator, Create, NoNodeError, Op, SetData
+from kafkalite.coordination.notifications import Notifications, children_of, follow, write_and_notify
 from kafkalite.coordination.retry import retrying
-from kafkalite.coordination.znodes import (
-    ZnodeError,
-    decode_config,
-    decode_config_change,
-    encode_config,
-    encode_config_change,
-)
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.coordination.znodes import decode_config, decode_config_change, encode_config, encode_config_change
 
 _log = structlog.get_logger(__name__)
 
@@ -45,8 +26,6 @@ USERS = "users"
 CLIENTS = "clients"
 ENTITY_TYPES = (TOPICS, BROKERS, USERS, CLIENTS)
 
-#: A notification that every live node has long seen is removed by whoever finds it (Kafka's 15 minutes).
-_NOTIFICATION_LIFE_MS = 15 * 60 * 1000
 _CHANGE_NAME = "config_change_"
 
 #: Called with (entity type, entity name, all its settings now).
@@ -61,9 +40,8 @@ class TopicConfigs:
 
     def __init__(self, on_change: OnChange, wall_ms: Callable[[], int]) -> None:
         self._on_change = on_change
-        self._wall_ms = wall_ms
         self._settings: dict[str, dict[str, dict[str, str]]] = {each: {} for each in ENTITY_TYPES}
-        self._last_change = -1
+        self._notifications = Notifications(paths.CONFIG_CHANGES, _CHANGE_NAME, wall_ms)
         #: Path -> what is wrong there; the settings read before stay in force. For `admin health`.
         self.malformed: dict[str, str] = {}
 
@@ -86,11 +64,9 @@ class TopicConfigs:
 
     async def load(self, coordinator: Coordinator) -> None:
         """Read everything; tells what differs from before. Raises SessionExpiredError."""
-        names = await self._children(coordinator, paths.CONFIG_CHANGES, None)
-        # What is notified from here on is read again by `follow`.
-        self._last_change = max((number for number, _ in _changes(names)), default=-1)
+        await self._notifications.begin(coordinator)
         for entity_type in ENTITY_TYPES:
-            entities = await self._children(coordinator, f"/config/{entity_type}", None)
+            entities = await children_of(coordinator, f"/config/{entity_type}")
             if entity_type == USERS:
                 entities += await self._clients_of(coordinator, sorted(entities))
             known = self._settings[entity_type]
@@ -110,47 +86,26 @@ class TopicConfigs:
 
     async def follow(self, coordinator: Coordinator) -> None:
         """Apply notifications until the session ends."""
-        woken = asyncio.Event()
-        coordinator.on_state(lambda state: woken.set() if state is SessionState.EXPIRED else None)
-        try:
-            while coordinator.state is not SessionState.EXPIRED:
-                woken.clear()
-                names = await self._children(coordinator, paths.CONFIG_CHANGES, woken.set)
-                await self._apply(coordinator, _changes(names))
-                await woken.wait()
-        except SessionExpiredError:
-            return
+        await follow(coordinator, lambda watch: self._apply_changes(coordinator, watch))
 
     async def fetch_topic(self, coordinator: Coordinator, name: str) -> dict[str, str]:
         """A topic's settings, read now (for a topic just created, before its notification has come)."""
         await self._read(coordinator, TOPICS, [name])
         return self.topic(name)
 
-    async def _apply(self, coordinator: Coordinator, changes: Sequence[tuple[int, str]]) -> None:
+    async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None]) -> None:
+        news = await self._notifications.news(coordinator, watch)
         entities: dict[tuple[str, str], None] = {}
-        expired: list[str] = []
-        found = await retrying(lambda: coordinator.get_many([path for _, path in changes]))
-        for (number, path), change in zip(changes, found, strict=True):
-            if change is None:
-                continue
-            data, stat = change
-            if stat.ctime_ms < self._wall_ms() - _NOTIFICATION_LIFE_MS:
-                expired.append(path)
-            if number <= self._last_change:
-                continue
+        for path, data in news.fresh:
             try:
                 entities[decode_config_change(data, path)] = None
             except ZnodeError as error:
                 self._report(path, error.reason)
         for entity_type, name in entities:
             await self._read(coordinator, entity_type, [name])
-        self._last_change = max((number for number, _ in changes), default=self._last_change)
-        for path in expired:
+        for path in news.expired:
             self.malformed.pop(path, None)
-            try:
-                await coordinator.delete(path)
-            except (NoNodeError, NotSentError, OutcomeUnknownError):
-                continue  # somebody else's turn
+        await self._notifications.seen(coordinator, news)
 
     async def _read(self, coordinator: Coordinator, entity_type: str, names: Sequence[str]) -> None:
         entity_paths = [paths.config_entity(entity_type, name) for name in names]
@@ -174,26 +129,8 @@ class TopicConfigs:
             self.malformed[path] = reason
             _log.error("znode.malformed", path=path, reason=reason)
 
-    async def _children(self, coordinator: Coordinator, path: str, watch: Callable[[], None] | None) -> list[str]:
-        while True:
-            try:
-                names, _ = await retrying(lambda: coordinator.children(path, watch))
-                return names
-            except NoNodeError:
-                await retrying(lambda: coordinator.ensure_path(path))
 
-
-def _changes(names: Sequence[str]) -> list[tuple[int, str]]:
-    """(number, path) of the notifications, oldest first; other names are skipped."""
-    changes: list[tuple[int, str]] = []
-    for name in names:
-        digits = name.removeprefix(_CHANGE_NAME)
-        if digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 10:
-            changes.append((int(digits), f"{paths.CONFIG_CHANGES}/{name}"))
-    return sorted(changes)
-
-
-def notification(entity_type: str, entity_name: str) -> Op:
+def notification(entity_type: str, entity_name: str) -> Create:
     """The operation that tells every node to read this entity again: put it into the transaction that writes it."""
     return Create(paths.CONFIG_CHANGE_PREFIX, encode_config_change(entity_type, entity_name), sequential=True)
 
@@ -239,18 +176,6 @@ async def write_config(
                 settings[key] = value
         encoded = encode_config(settings)
         write = Create(path, encoded) if version is None else SetData(path, encoded, version)
-        try:
-            await coordinator.multi([write, notification(entity_type, entity_name)])
-        except OutcomeUnknownError:
+        if not await write_and_notify(coordinator, write, notification(entity_type, entity_name)):
             continue  # setting the same again is harmless
-        except MultiFailedError as failed:
-            if failed.index == 1 or not _is_race(failed.error):
-                raise
-            if version is None and isinstance(failed.error, NoNodeError):
-                await coordinator.ensure_path(paths.parent(path))
-            continue
         return settings
-
-
-def _is_race(error: CoordinatorError) -> bool:
-    return isinstance(error, BadVersionError | NodeExistsError | NoNodeError)

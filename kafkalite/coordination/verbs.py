@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
-from kafkalite.coordination.coordinator import Create, NodeExistsError, Op, SetData, Stat
+from kafkalite.coordination.coordinator import (
+    Check,
+    CoordinatorError,
+    Create,
+    Delete,
+    NodeExistsError,
+    NoNodeError,
+    Op,
+    OpResult,
+    SetData,
+    Stat,
+)
 from kafkalite.errors import ConfigError
 from kafkalite.model import Endpoint
 
@@ -17,6 +30,8 @@ MAX_REQUEST_BYTES = 0xFFFFF - 1024
 _OP_OVERHEAD_BYTES = 64
 
 _DEFAULT_PORT = 2181
+
+_Request = TypeVar("_Request")
 
 
 class _CreateVerb(Protocol):
@@ -35,6 +50,88 @@ async def ensure_path(create: _CreateVerb, path: str) -> None:
                 await create(made)
             except NodeExistsError:
                 continue
+
+
+class Chroot:
+    """Paths as the server has them, for callers who know them without the chroot. `prefix` is "" for none."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+
+    def full(self, path: str) -> str:
+        return path if not self.prefix else self.prefix if path == "/" else self.prefix + path
+
+    def full_op(self, op: Op) -> Op:
+        if not self.prefix:
+            return op
+        path = self.full(op.path)
+        match op:
+            case Check():
+                return Check(path, op.version)
+            case Create():
+                return Create(path, op.data, op.ephemeral, op.sequential)
+            case SetData():
+                return SetData(path, op.data, op.version)
+            case Delete():
+                return Delete(path, op.version)
+
+    def bare(self, full: str) -> str:
+        """The path as the caller knows it."""
+        return full[len(self.prefix) :]
+
+    def bare_results(self, results: list[OpResult]) -> list[OpResult]:
+        """A transaction's results; those that are text are paths."""
+        if not self.prefix:
+            return results
+        return [self.bare(each) if isinstance(each, str) else each for each in results]
+
+
+async def pipelined(
+    send: Callable[[_Request], asyncio.Future[Any]], requests: Sequence[_Request], width: int
+) -> list[Any]:
+    """The results in order, errors as values, at most `width` requests under way."""
+    results: list[Any] = []
+    window: deque[asyncio.Future[Any] | CoordinatorError] = deque()
+    try:
+        for request in requests:
+            if len(window) == width:
+                results.append(await _outcome(window.popleft()))
+            try:
+                window.append(send(request))
+            except CoordinatorError as error:
+                window.append(error)
+        while window:
+            results.append(await _outcome(window.popleft()))
+    finally:
+        for future in window:
+            if isinstance(future, asyncio.Future):
+                future.add_done_callback(pass_over)
+    return results
+
+
+async def _outcome(future: asyncio.Future[Any] | CoordinatorError) -> Any:
+    if isinstance(future, CoordinatorError):
+        return future
+    try:
+        return await future
+    except CoordinatorError as error:
+        return error
+
+
+def pass_over(future: asyncio.Future[Any]) -> None:
+    """Nobody waits for this one: its error is no news."""
+    if not future.cancelled():
+        future.exception()
+
+
+def none_where_missing(results: Sequence[Any]) -> list[tuple[bytes, Stat] | None]:
+    """What `pipelined` reads found; None for a znode that is not there. Raises any other CoordinatorError of theirs."""
+    found: list[tuple[bytes, Stat] | None] = []
+    for result in results:
+        if isinstance(result, CoordinatorError) and not isinstance(result, NoNodeError):
+            raise result
+        found.append(None if isinstance(result, NoNodeError) else result)
+    return found
 
 
 def size_of_ops(ops: Sequence[Op]) -> int:

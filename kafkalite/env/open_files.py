@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import resource
 
+from kafkalite.env.seams import LEAST_LOG_FILES
+
 #: What each node of a process may keep open, of the process's limit: the rest is for connections, and for other nodes.
 _SHARE = 4
-_LEAST, _MOST = 512, 8192
+_MOST = 8192
 #: "Unlimited" is none of our business beyond this.
 _ENOUGH = 1 << 20
 
@@ -22,4 +24,4 @@ def raise_limit() -> None:
 def log_files() -> int:
     """How many log files a node keeps open: to open one anew, and read its indexes, costs several times what an append does."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if soft == resource.RLIM_INFINITY else max(_LEAST, min(_MOST, soft // _SHARE))
+    return _MOST if soft == resource.RLIM_INFINITY else max(LEAST_LOG_FILES, min(_MOST, soft // _SHARE))

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 Buffer = bytes | bytearray | memoryview
 
+#: A node may keep so many log files open, on whatever system.
+LEAST_LOG_FILES = 512
+
 
 class Clock(Protocol):
     """Time. `asyncio`'s loop time is for timers only (uvloop's has millisecond grain)."""
@@ -181,4 +184,4 @@ class Env:
     #: So many bytes that nobody can foretell (nonces, salts); in a simulation, from its seed.
     entropy: Callable[[int], bytes] = os.urandom
     #: So many log files may be kept open.
-    log_files: int = 512
+    log_files: int = LEAST_LOG_FILES

@@ -10,8 +10,6 @@ from typing import Protocol
 
 from kafkalite.env.seams import Disk, File
 
-DEFAULT_CAPACITY = 512
-
 
 class Unloadable(Protocol):
     """Told when its handle is closed: drop what can be read again."""
@@ -22,7 +20,7 @@ class Unloadable(Protocol):
 class HandleCache:
     """Handles by path. A pinned handle stays open until it is unpinned, also when it is forgotten meanwhile."""
 
-    def __init__(self, disk: Disk, capacity: int = DEFAULT_CAPACITY) -> None:
+    def __init__(self, disk: Disk, capacity: int) -> None:
         assert capacity >= 1
         self._disk = disk
         self.capacity = capacity

@@ -17,12 +17,11 @@ from collections.abc import Callable, Mapping
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.own_time import OwnTime
-from kafkalite.env.seams import Clock, Disk
+from kafkalite.env.seams import LEAST_LOG_FILES, Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
-from kafkalite.log.handles import DEFAULT_CAPACITY
 from kafkalite.log.housekeeping import Housekeeping
 from kafkalite.log.judge import Judge
 from kafkalite.log.loader import no_log
@@ -61,7 +60,7 @@ class LogManager:
         on_log_failed: Callable[[TopicPartition, StorageError], None] = lambda tp, error: None,
         on_judged: Callable[[str], None] = lambda directory: None,
         hw_of: Callable[[TopicPartition], int] | None = None,
-        handle_capacity: int = DEFAULT_CAPACITY,
+        handle_capacity: int = LEAST_LOG_FILES,
     ) -> None:
         self._config = config
         self._disk = disk

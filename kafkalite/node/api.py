@@ -29,6 +29,7 @@ from kafkalite.node.user_orders import UserOrders
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
@@ -56,7 +57,6 @@ from kafkalite.rpc.messages.watching import (
     HistoryResponse,
     StatusRequest,
 )
-from kafkalite.rpc.server import Handler, Reply, Request
 
 #: A client that asks for an unknown topic waits at most so long for its creation to be known here.
 AUTO_CREATE_WAIT_S = 5.0

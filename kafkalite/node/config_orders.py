@@ -17,7 +17,7 @@ from kafkalite.config import (
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
-from kafkalite.coordination.znodes import ZnodeError
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.rpc.messages.configs import (
     AlterConfigsRequest,

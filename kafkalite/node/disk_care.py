@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import structlog
 
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.log.log_manager import LogManager
@@ -92,10 +92,10 @@ class DiskCare:
                 batch = sorted(batch)[:MAX_PARTITIONS]
                 if not batch:
                     continue
-                request = znodes.RestartRequest(self._broker_id, tuple(batch), online)
+                request = order_znodes.RestartRequest(self._broker_id, tuple(batch), online)
                 try:
                     path, _ = await coordinator.create(
-                        paths.RESTART_REQUEST_PREFIX, znodes.encode_restart_request(request), sequential=True
+                        paths.RESTART_REQUEST_PREFIX, order_znodes.encode_restart_request(request), sequential=True
                     )
                 except CoordinatorError as error:
                     _log.info("restart_request.retried", error=repr(error), partitions=len(batch))

@@ -16,10 +16,12 @@ from kafkalite.kafka import wire
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.kafka.codec import WireError, decode, encode
 from kafkalite.kafka.groups.coordinator import CommitResults, GroupCoordinator
-from kafkalite.kafka.groups.group import GroupState, JoinAnswer, JoinRequest, SyncAnswer
+from kafkalite.kafka.groups.group import GroupState
+from kafkalite.kafka.groups.group_events import JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.kafka.groups.offsets import CommittedOffset
 from kafkalite.model import TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import PartitionError
 from kafkalite.rpc.messages.groups import (
@@ -42,7 +44,6 @@ from kafkalite.rpc.messages.groups import (
     SyncGroupRequest,
     SyncGroupResponse,
 )
-from kafkalite.rpc.server import Handler, Reply, Request
 
 CONSUMER = "consumer"
 ASSIGNOR = "range"

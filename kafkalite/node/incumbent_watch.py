@@ -15,6 +15,7 @@ from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
 from kafkalite.coordination.session import SessionKeeper
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Supervisor
@@ -154,7 +155,7 @@ class IncumbentWatch:
                 if info.rpc != endpoint:
                     return  # another life of it, at another address
             await zk.multi([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER, stat.version)])
-        except (CoordinatorError, znodes.ZnodeError) as error:
+        except (CoordinatorError, ZnodeError) as error:
             _log.info("controller.not_unseated", controller=controller_id, error=repr(error))
             return
         _log.warning("controller.unseated", controller=controller_id, reason=reason)

@@ -11,7 +11,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.acl_store import AclStore
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
 from kafkalite.coordination.topic_configs import CLIENTS, USERS, write_config
-from kafkalite.coordination.znodes import ZnodeError
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.security.access import Access, Subject

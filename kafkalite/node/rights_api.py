@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.node.rights import NodeRights
+from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.security import (
     AclBinding,
@@ -21,7 +22,6 @@ from kafkalite.rpc.messages.security import (
     QuotaEntity,
     QuotaEntry,
 )
-from kafkalite.rpc.server import Handler, Reply, Request
 from kafkalite.security.acl import (
     Binding,
     Entry,

@@ -15,6 +15,7 @@ from kafkalite.coordination.topic_configs import TOPICS
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import NO_OFFSET, NO_TOPIC_ID
+from kafkalite.rpc.handling import Handler, Peer, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
 from kafkalite.rpc.messages.control import PartitionError
@@ -58,7 +59,6 @@ from kafkalite.rpc.messages.topics import (
     TopicResult,
 )
 from kafkalite.rpc.messages.transactions import AddPartitionsToTxnRequest, EndTxnGroupRequest, FindCoordinatorRequest
-from kafkalite.rpc.server import Handler, Peer, Reply, Request
 from kafkalite.rpc.transaction_groups import transactional_id
 from kafkalite.security.access import Access
 from kafkalite.security.acl import CLUSTER_NAME, Operation, ResourceType

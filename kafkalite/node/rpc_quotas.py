@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from kafkalite.env.seams import Clock
 from kafkalite.node.rpc_guard import Outcome, then
+from kafkalite.rpc.handling import SILENCE, Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from kafkalite.rpc.server import SILENCE, Handler, Reply, Request
 from kafkalite.security.quotas import Kind, Quotas
 
 

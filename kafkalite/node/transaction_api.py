@@ -9,6 +9,7 @@ from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.rpc.messages.transactions import (
@@ -19,7 +20,6 @@ from kafkalite.rpc.messages.transactions import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from kafkalite.rpc.server import Handler, Reply, Request
 
 _NO_PRODUCER = ProducerId(-1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
-from kafkalite.coordination.znodes import ZnodeError
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ErrorCode
 from kafkalite.rpc.messages.security import (
     AlterUserRequest,

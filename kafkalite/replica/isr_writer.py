@@ -21,7 +21,8 @@ from kafkalite.coordination.coordinator import (
     SetData,
 )
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.znodes import ZnodeError, decode_partition_state, encode_partition_state
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.coordination.znodes import decode_partition_state, encode_partition_state
 from kafkalite.model import ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.replica.isr import Proposal, Verdict, judge
 

@@ -9,6 +9,7 @@ from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from kafkalite.rpc.messages.data import (
@@ -22,7 +23,6 @@ from kafkalite.rpc.messages.data import (
 )
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchResponse, ReplicaFetchWake
 from kafkalite.rpc.messages.topics import DescribeReplicasRequest
-from kafkalite.rpc.server import Handler, Reply, Request
 
 
 def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:

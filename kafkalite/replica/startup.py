@@ -12,9 +12,9 @@ import structlog
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import (
     TopicZnode,
-    ZnodeError,
     decode_broker,
     decode_cluster_id,
     decode_controller,

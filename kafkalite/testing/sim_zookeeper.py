@@ -1,4 +1,4 @@
-"""A ZooKeeper in memory: the server with its sessions and faults, and the Coordinator that talks to it.
+"""A ZooKeeper in memory: the server with its sessions and faults. `sim_coordinator` is the Coordinator that talks to it.
 
 Runs on any asyncio loop, also on one with virtual time. Deterministic: every random number comes from the generator
 given, nothing iterates a set, messages of one connection keep their order. No tasks: timers and futures only.
@@ -12,41 +12,26 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from kafkalite.coordination.coordinator import (
-    Check,
     Coordinator,
     CoordinatorError,
     Create,
     Delete,
     MultiFailedError,
     NoNodeError,
-    NotSentError,
     Op,
     OpResult,
-    OutcomeUnknownError,
-    SessionExpiredError,
-    SessionState,
-    SetData,
     Stat,
-    TooBigError,
-    Watch,
 )
-from kafkalite.coordination.retry import retrying
-from kafkalite.coordination.verbs import MAX_REQUEST_BYTES, ensure_path, size_of_ops, split_connect_string
-from kafkalite.coordination.watches import EventType, WatchKind, WatchTable
+from kafkalite.coordination.verbs import split_connect_string
+from kafkalite.coordination.watches import EventType, WatchKind
+from kafkalite.testing.sim_coordinator import SimCoordinator
 from kafkalite.testing.sim_zookeeper_tree import Event, ZnodeTree
-
-#: How many requests of get_many and multi_many are under way at once.
-_WINDOW = 256
-_BACKOFF_MIN_S = 0.05
-_BACKOFF_MAX_S = 1.0
-_HANDSHAKE_S = 0.5
+from kafkalite.testing.sim_zookeeper_wire import Direction, Link, Read, Request, Session, Write
 
 
 class Fate(Enum):
@@ -57,58 +42,6 @@ class Fate(Enum):
     LOSE_REQUEST = "lose_request"
     #: The request is applied, then the connection goes instead of the reply.
     LOSE_REPLY = "lose_reply"
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A read or a session's own request; `verb` is get, exists, children, sync, ping or close."""
-
-    verb: str
-    path: str = "/"
-    watch: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class _Write:
-    """A transaction; `single` is answered with (path, Stat) instead of a list of results."""
-
-    ops: tuple[Op, ...]
-    single: bool
-
-
-#: What a fault schedule sees of a request: the verbs of the seam.
-Request = _Read | _Write
-
-
-@dataclass(eq=False, slots=True)
-class _Direction:
-    """One way of a connection: messages arrive in the order sent."""
-
-    queue: deque[Callable[[], None]] = field(default_factory=deque)
-    last_at: float = 0.0
-    held: int = 0
-
-
-@dataclass(eq=False, slots=True)
-class _Link:
-    """A connection between one client and the server."""
-
-    client: SimCoordinator
-    context: contextvars.Context
-    session: _Session | None = None
-    closed: bool = False
-    up: _Direction = field(default_factory=_Direction)
-    down: _Direction = field(default_factory=_Direction)
-
-
-@dataclass(eq=False, slots=True)
-class _Session:
-    session_id: int
-    host: str
-    timeout_s: float
-    expires_at: float
-    link: _Link | None = None
-    timer: asyncio.TimerHandle | None = None
 
 
 class SimZooKeeper:
@@ -138,10 +71,10 @@ class SimZooKeeper:
         self.on_commit: Callable[[int, str, tuple[Op, ...]], None] | None = None
         self._wall_ms = wall_ms
         self._context = contextvars.copy_context()
-        self._sessions: dict[int, _Session] = {}
-        self._links: dict[_Link, None] = {}
-        self._data_watches: dict[str, dict[_Link, None]] = {}
-        self._child_watches: dict[str, dict[_Link, None]] = {}
+        self._sessions: dict[int, Session] = {}
+        self._links: dict[Link, None] = {}
+        self._data_watches: dict[str, dict[Link, None]] = {}
+        self._child_watches: dict[str, dict[Link, None]] = {}
         self._blocked: dict[str, None] = {}
         self._latencies: dict[str, tuple[float, float]] = {}
         self._lose: dict[str, list[Fate]] = {}
@@ -252,15 +185,15 @@ class SimZooKeeper:
 
     # --- messages --------------------------------------------------------------------------------------------
 
-    def send_up(self, link: _Link, message: Callable[[], None]) -> None:
+    def send_up(self, link: Link, message: Callable[[], None]) -> None:
         """From the client to the server."""
         self._send(link, link.up, self._context, message)
 
-    def _send_down(self, link: _Link, message: Callable[[], None]) -> None:
+    def _send_down(self, link: Link, message: Callable[[], None]) -> None:
         self._send(link, link.down, link.context, message)
 
     def _send(
-        self, link: _Link, direction: _Direction, context: contextvars.Context, message: Callable[[], None]
+        self, link: Link, direction: Direction, context: contextvars.Context, message: Callable[[], None]
     ) -> None:
         if link.closed:
             return
@@ -271,7 +204,7 @@ class SimZooKeeper:
         direction.queue.append(message)
         loop.call_at(at, self._arrive, link, direction, context=context)
 
-    def _arrive(self, link: _Link, direction: _Direction) -> None:
+    def _arrive(self, link: Link, direction: Direction) -> None:
         if link.closed:
             return
         if link.client.host in self._blocked:
@@ -279,7 +212,7 @@ class SimZooKeeper:
         elif direction.queue:
             direction.queue.popleft()()
 
-    def _drop(self, link: _Link) -> None:
+    def _drop(self, link: Link) -> None:
         """The connection is cut; the client learns it a moment later (unless it is cut off, then by silence)."""
         if link.closed:
             return
@@ -290,7 +223,7 @@ class SimZooKeeper:
             delay = self.rng.uniform(self.min_latency_s, self.max_latency_s)
             loop.call_later(delay, link.client.link_lost, link, context=link.context)
 
-    def forget(self, link: _Link) -> None:
+    def forget(self, link: Link) -> None:
         """Server and client know this connection no more; its watches are gone."""
         link.closed = True
         link.up.queue.clear()
@@ -306,20 +239,20 @@ class SimZooKeeper:
 
     # --- sessions --------------------------------------------------------------------------------------------
 
-    def dial(self, client: SimCoordinator) -> _Link | None:
+    def dial(self, client: SimCoordinator) -> Link | None:
         """A new connection; None if it is refused at once (the service is down)."""
         if not self._up:
             return None
-        link = _Link(client, client.context)
+        link = Link(client, client.context)
         self._links[link] = None
         return link
 
-    def connect_session(self, link: _Link, session_id: int, timeout_s: float) -> None:
+    def connect_session(self, link: Link, session_id: int, timeout_s: float) -> None:
         """ConnectRequest: a new session (id 0) or the old one again; one that is gone is answered with None."""
         loop = asyncio.get_running_loop()
         if session_id == 0:
             self._next_session += 1
-            session = _Session(self._next_session, link.client.host, timeout_s, loop.time() + timeout_s)
+            session = Session(self._next_session, link.client.host, timeout_s, loop.time() + timeout_s)
             self._sessions[session.session_id] = session
             self.tree.zxid += 1
             self._arm_expiry(session)
@@ -338,7 +271,7 @@ class SimZooKeeper:
         client, opened = link.client, session.session_id
         self._send_down(link, lambda: client.session_granted(link, opened))
 
-    def _arm_expiry(self, session: _Session) -> None:
+    def _arm_expiry(self, session: Session) -> None:
         loop = asyncio.get_running_loop()
         # A real server looks once per tick; hence up to a tick late, never early.
         late = self.rng.uniform(0.0, session.timeout_s / 10)
@@ -346,7 +279,7 @@ class SimZooKeeper:
             max(session.expires_at, loop.time()) + late, self._check_expiry, session, context=self._context
         )
 
-    def _check_expiry(self, session: _Session) -> None:
+    def _check_expiry(self, session: Session) -> None:
         if session.session_id not in self._sessions:
             return
         if self._up and asyncio.get_running_loop().time() >= session.expires_at:
@@ -354,7 +287,7 @@ class SimZooKeeper:
         else:
             self._arm_expiry(session)
 
-    def _end(self, session: _Session) -> None:
+    def _end(self, session: Session) -> None:
         """Expired or closed: ephemerals go, the connection too."""
         del self._sessions[session.session_id]
         if session.timer is not None:
@@ -369,7 +302,7 @@ class SimZooKeeper:
 
     # --- requests --------------------------------------------------------------------------------------------
 
-    def serve(self, link: _Link, xid: int, request: Request) -> None:
+    def serve(self, link: Link, xid: int, request: Request) -> None:
         """One request arrives."""
         session = link.session
         if session is None:
@@ -388,19 +321,19 @@ class SimZooKeeper:
             return
         zxid, client = self.tree.zxid, link.client
         self._send_down(link, lambda: client.replied(link, xid, zxid, result))
-        if request == _Read("close"):
+        if request == Read("close"):
             self._end(session)
 
     def _fate(self, host: str, request: Request) -> Fate:
-        if isinstance(request, _Read) and request.verb == "ping":
+        if isinstance(request, Read) and request.verb == "ping":
             return Fate.SERVE
         if waiting := self._lose.get(host):
             return waiting.pop(0)
         return Fate.SERVE if self.decide_fate is None else self.decide_fate(host, request)
 
-    def _perform(self, link: _Link, session: _Session, request: Request) -> Any:
+    def _perform(self, link: Link, session: Session, request: Request) -> Any:
         match request:
-            case _Write(ops, single):
+            case Write(ops, single):
                 if not single:
                     return self._commit(ops, session.session_id, session.host)
                 try:
@@ -410,17 +343,17 @@ class SimZooKeeper:
                 path = results[0] if isinstance(ops[0], Create) else ops[0].path
                 found = self.tree.get(str(path))
                 return path, (None if found is None else found[1])
-            case _Read("get", path, watch):
+            case Read("get", path, watch):
                 found = self.tree.get(path)
                 if found is None:
                     raise NoNodeError(path)
                 self._watch(self._data_watches, path, link, armed=watch)
                 return found
-            case _Read("exists", path, watch):
+            case Read("exists", path, watch):
                 self._watch(self._data_watches, path, link, armed=watch)
                 found = self.tree.get(path)
                 return None if found is None else found[1]
-            case _Read("children", path, watch):
+            case Read("children", path, watch):
                 found, names = self.tree.get(path), self.tree.children(path)
                 if found is None:
                     raise NoNodeError(path)
@@ -429,7 +362,7 @@ class SimZooKeeper:
             case _:
                 return None
 
-    def _watch(self, watches: dict[str, dict[_Link, None]], path: str, link: _Link, *, armed: bool) -> None:
+    def _watch(self, watches: dict[str, dict[Link, None]], path: str, link: Link, *, armed: bool) -> None:
         if armed:
             watches.setdefault(path, {})[link] = None
 
@@ -443,7 +376,7 @@ class SimZooKeeper:
 
     def _fire(self, events: Sequence[Event]) -> None:
         for event, path in events:
-            told: dict[_Link, None] = {}
+            told: dict[Link, None] = {}
             if event is not EventType.CHILDREN_CHANGED:
                 told |= self._data_watches.pop(path, {})
             if event in (EventType.CHILDREN_CHANGED, EventType.DELETED):
@@ -451,11 +384,11 @@ class SimZooKeeper:
             for link in told:
                 self._tell(link, event, path)
 
-    def _tell(self, link: _Link, event: EventType, path: str) -> None:
+    def _tell(self, link: Link, event: EventType, path: str) -> None:
         zxid, client = self.tree.zxid, link.client
         self._send_down(link, lambda: client.notified(link, zxid, event, path))
 
-    def set_watches(self, link: _Link, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
+    def set_watches(self, link: Link, seen_zxid: int, watches: Sequence[tuple[WatchKind, str]]) -> None:
         """SetWatches: tell at once what was missed, arm the others."""
         for kind, path in watches:
             event = self.tree.missed(kind, path, seen_zxid)
@@ -464,336 +397,3 @@ class SimZooKeeper:
             else:
                 by_path = self._child_watches if kind is WatchKind.CHILD else self._data_watches
                 by_path.setdefault(path, {})[link] = None
-
-
-class SimCoordinator:
-    """A session with SimZooKeeper; see the seam for what every method promises."""
-
-    def __init__(self, server: SimZooKeeper, host: str, chroot: str, timeout_s: float) -> None:
-        self.host = host
-        self.context = contextvars.copy_context()
-        self._server = server
-        self._chroot = chroot
-        self._timeout_s = timeout_s
-        self._session_id = 0
-        self._state = SessionState.SUSPENDED
-        self._callbacks: list[Callable[[SessionState], None]] = []
-        self._link: _Link | None = None
-        self._pending: dict[int, tuple[asyncio.Future[Any], float, Request, Watch | None]] = {}
-        self._xid = 0
-        self._seen_zxid = 0
-        self._watches = WatchTable()
-        self._lease_until = float("-inf")
-        self._last_heard = 0.0
-        self._sent_connect_at = 0.0
-        self._backoff_s = _BACKOFF_MIN_S
-        self._timer: asyncio.TimerHandle | None = None
-        self._opened: asyncio.Future[None] | None = None
-        self._closing = False
-
-    # --- the session -----------------------------------------------------------------------------------------
-
-    async def open(self) -> None:
-        """Connect. Raises NotSentError if nobody answers within the session timeout."""
-        self._opened = asyncio.get_running_loop().create_future()
-        self._dial()
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                await self._opened
-            chroot, self._chroot = self._chroot, ""
-            await retrying(lambda: self.ensure_path(chroot))
-            self._chroot = chroot
-        except TimeoutError:
-            self._expire()
-            raise NotSentError(f"no ZooKeeper answered {self.host} within {self._timeout_s} s") from None
-        except BaseException:
-            self._expire()
-            raise
-
-    @property
-    def session_id(self) -> int:
-        return self._session_id
-
-    @property
-    def state(self) -> SessionState:
-        return self._state
-
-    def lease_left(self) -> float:
-        if self._state is SessionState.EXPIRED:
-            return float("-inf")
-        return self._lease_until - asyncio.get_running_loop().time()
-
-    def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        self._callbacks.append(callback)
-
-    async def close(self) -> None:
-        if self._state is SessionState.EXPIRED:
-            return
-        self._closing = True
-        if self._state is SessionState.CONNECTED:
-            try:
-                async with asyncio.timeout(min(2.0, self._timeout_s)):
-                    await self._send(_Read("close"))
-            except (CoordinatorError, TimeoutError):
-                pass  # the server will let the session expire
-        self._expire()
-
-    def _become(self, state: SessionState) -> None:
-        if state is not self._state and self._state is not SessionState.EXPIRED:
-            self._state = state
-            for callback in list(self._callbacks):
-                callback(state)
-
-    def _dial(self) -> None:
-        self._timer = None
-        if self._state is not SessionState.SUSPENDED:
-            return
-        link = self._server.dial(self)
-        if link is None:
-            self._dial_later()
-            return
-        loop = asyncio.get_running_loop()
-        self._link = link
-        self._sent_connect_at = loop.time()
-        session_id, timeout_s, server = self._session_id, self._timeout_s, self._server
-        server.send_up(link, lambda: server.connect_session(link, session_id, timeout_s))
-        patience = min(_HANDSHAKE_S, self._timeout_s / 3)
-        self._timer = loop.call_later(patience, self._handshake_failed, link)
-
-    def _handshake_failed(self, link: _Link) -> None:
-        if link is self._link and self._state is SessionState.SUSPENDED:
-            self._timer = None
-            self._server.forget(link)
-            self._link = None
-            self._dial_later()
-
-    def _dial_later(self) -> None:
-        wait = self._backoff_s * self._server.rng.uniform(0.5, 1.5)
-        self._backoff_s = min(self._backoff_s * 2, _BACKOFF_MAX_S)
-        self._timer = asyncio.get_running_loop().call_later(wait, self._dial)
-
-    def session_refused(self, link: _Link) -> None:
-        """The server does not know our session (any more)."""
-        if link is self._link:
-            self._expire()
-
-    def session_granted(self, link: _Link, session_id: int) -> None:
-        """ConnectResponse."""
-        if link is not self._link or self._state is SessionState.EXPIRED:
-            return
-        loop = asyncio.get_running_loop()
-        self._session_id = session_id
-        self._touch(self._sent_connect_at)
-        self._last_heard = loop.time()
-        self._backoff_s = _BACKOFF_MIN_S
-        if watches := list(self._watches.armed()):
-            seen, server = self._seen_zxid, self._server
-            server.send_up(link, lambda: server.set_watches(link, seen, watches))
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = loop.call_later(self._timeout_s / 6, self._beat, link)
-        if self._opened is not None and not self._opened.done():
-            self._opened.set_result(None)
-        self._become(SessionState.CONNECTED)
-
-    def _beat(self, link: _Link) -> None:
-        """Every sixth of the timeout: a heartbeat if due, or the end of a connection silent for two thirds."""
-        if link is not self._link or self._state is not SessionState.CONNECTED:
-            return
-        loop = asyncio.get_running_loop()
-        slack = self._timeout_s / 60
-        if loop.time() - self._last_heard >= self._timeout_s * 2 / 3 - slack:
-            self._server.forget(link)
-            self.link_lost(link)
-            return
-        if self.lease_left() <= self._timeout_s * 2 / 3 + slack:
-            self._send(_Read("ping")).add_done_callback(_consume)
-        self._timer = loop.call_later(self._timeout_s / 6, self._beat, link)
-
-    def link_lost(self, link: _Link) -> None:
-        """The connection is gone; requests without an answer have an unknown outcome."""
-        if link is not self._link or self._state is SessionState.EXPIRED:
-            return
-        self._link = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._fail_pending(OutcomeUnknownError("connection lost"))
-        self._become(SessionState.SUSPENDED)
-        if self._state is SessionState.SUSPENDED and not self._closing:
-            self._dial_later()
-
-    def _expire(self) -> None:
-        if self._state is SessionState.EXPIRED:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._link is not None:
-            self._server.forget(self._link)
-            self._link = None
-        self._watches.clear()
-        self._fail_pending(SessionExpiredError(f"session {self._session_id:x} is gone"))
-        self._become(SessionState.EXPIRED)
-
-    def _fail_pending(self, error: CoordinatorError) -> None:
-        pending, self._pending = self._pending, {}
-        for future, _, _, _ in pending.values():
-            if not future.done():
-                future.set_exception(error)
-
-    # --- requests and events ---------------------------------------------------------------------------------
-
-    def _touch(self, sent_at: float) -> None:
-        self._lease_until = max(self._lease_until, sent_at + self._timeout_s)
-
-    def _send(self, request: Request, watch: Watch | None = None) -> asyncio.Future[Any]:
-        if self._state is SessionState.EXPIRED:
-            raise SessionExpiredError(f"session {self._session_id:x} is gone")
-        link = self._link
-        if link is None or self._state is not SessionState.CONNECTED:
-            raise NotSentError("not connected")
-        if isinstance(request, _Write) and (size := size_of_ops(request.ops)) > MAX_REQUEST_BYTES:
-            raise TooBigError(f"{size} bytes")
-        loop = asyncio.get_running_loop()
-        self._xid += 1
-        xid, server = self._xid, self._server
-        future: asyncio.Future[Any] = loop.create_future()
-        self._pending[xid] = (future, loop.time(), request, watch)
-        server.send_up(link, lambda: server.serve(link, xid, request))
-        return future
-
-    def replied(self, link: _Link, xid: int, zxid: int, result: Any) -> None:
-        """An answer arrives."""
-        if link is not self._link or xid not in self._pending:
-            return
-        future, sent_at, request, watch = self._pending.pop(xid)
-        self._last_heard = asyncio.get_running_loop().time()
-        self._touch(sent_at)
-        self._seen_zxid = max(self._seen_zxid, zxid)
-        if watch is not None and isinstance(request, _Read) and not isinstance(result, CoordinatorError):
-            absent = WatchKind.EXIST if result is None else WatchKind.DATA
-            self._watches.arm(WatchKind.CHILD if request.verb == "children" else absent, request.path, watch)
-        if future.done():
-            return
-        if isinstance(result, CoordinatorError):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
-
-    def notified(self, link: _Link, zxid: int, event: EventType, path: str) -> None:
-        """A watch has fired at the server."""
-        if link is not self._link:
-            return
-        self._last_heard = asyncio.get_running_loop().time()
-        self._seen_zxid = max(self._seen_zxid, zxid)
-        loop = asyncio.get_running_loop()
-        for watch in self._watches.take(event, path):
-            loop.call_soon(watch)
-
-    # --- the verbs -------------------------------------------------------------------------------------------
-
-    def _full(self, path: str) -> str:
-        return path if not self._chroot else self._chroot if path == "/" else self._chroot + path
-
-    def _full_op(self, op: Op) -> Op:
-        path = self._full(op.path)
-        match op:
-            case Check():
-                return Check(path, op.version)
-            case Create():
-                return Create(path, op.data, op.ephemeral, op.sequential)
-            case SetData():
-                return SetData(path, op.data, op.version)
-            case Delete():
-                return Delete(path, op.version)
-
-    async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        found: tuple[bytes, Stat] = await self._send(_Read("get", self._full(path), watch is not None), watch)
-        return found
-
-    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        found: list[tuple[bytes, Stat] | None] = []
-        for result in await self._pipelined([_Read("get", self._full(path)) for path in paths]):
-            if isinstance(result, CoordinatorError) and not isinstance(result, NoNodeError):
-                raise result
-            found.append(None if isinstance(result, NoNodeError) else result)
-        return found
-
-    async def _pipelined(self, requests: Sequence[Request]) -> list[Any]:
-        """The results in order, errors as values, at most _WINDOW requests under way."""
-        results: list[Any] = []
-        window: deque[asyncio.Future[Any] | CoordinatorError] = deque()
-        try:
-            for request in requests:
-                if len(window) == _WINDOW:
-                    results.append(await _outcome(window.popleft()))
-                try:
-                    window.append(self._send(request))
-                except CoordinatorError as error:
-                    window.append(error)
-            while window:
-                results.append(await _outcome(window.popleft()))
-        finally:
-            for future in window:
-                if isinstance(future, asyncio.Future):
-                    future.add_done_callback(_consume)
-        return results
-
-    async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        stat: Stat | None = await self._send(_Read("exists", self._full(path), watch is not None), watch)
-        return stat
-
-    async def children(self, path: str, watch: Watch | None = None) -> tuple[list[str], Stat]:
-        found: tuple[list[str], Stat] = await self._send(_Read("children", self._full(path), watch is not None), watch)
-        return found
-
-    async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False
-    ) -> tuple[str, Stat]:
-        op = Create(self._full(path), data, ephemeral, sequential)
-        made, stat = await self._send(_Write((op,), single=True))
-        return made[len(self._chroot) :], stat
-
-    async def ensure_path(self, path: str) -> None:
-        await ensure_path(self.create, path)
-
-    async def set(self, path: str, data: bytes, version: int = -1) -> Stat:
-        _, stat = await self._send(_Write((SetData(self._full(path), data, version),), single=True))
-        assert isinstance(stat, Stat)
-        return stat
-
-    async def delete(self, path: str, version: int = -1) -> None:
-        await self._send(_Write((Delete(self._full(path), version),), single=True))
-
-    async def multi(self, ops: Sequence[Op]) -> list[OpResult]:
-        results: list[OpResult] = await self._send(_Write(tuple(map(self._full_op, ops)), single=False))
-        return self._without_chroot(results)
-
-    async def multi_many(self, transactions: Sequence[Sequence[Op]]) -> list[list[OpResult] | CoordinatorError]:
-        results: list[list[OpResult] | CoordinatorError] = []
-        requests = [_Write(tuple(map(self._full_op, ops)), single=False) for ops in transactions]
-        for result in await self._pipelined(requests):
-            results.append(result if isinstance(result, CoordinatorError) else self._without_chroot(result))
-        return results
-
-    def _without_chroot(self, results: list[OpResult]) -> list[OpResult]:
-        return [each[len(self._chroot) :] if isinstance(each, str) else each for each in results]
-
-    async def sync(self, path: str) -> None:
-        await self._send(_Read("sync", self._full(path)))
-
-
-async def _outcome(future: asyncio.Future[Any] | CoordinatorError) -> Any:
-    if isinstance(future, CoordinatorError):
-        return future
-    try:
-        return await future
-    except CoordinatorError as error:
-        return error
-
-
-def _consume(future: asyncio.Future[Any]) -> None:
-    """Nobody waits for this one: its error is no news."""
-    if not future.cancelled():
-        future.exception()

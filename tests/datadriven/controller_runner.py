@@ -86,7 +86,7 @@ from kafkalite.controller.events import (
     WriteTopics,
 )
 from kafkalite.controller.state import ControllerState, Topic
-from kafkalite.coordination.znodes import PartitionRemoval
+from kafkalite.coordination.order_znodes import PartitionRemoval
 from kafkalite.model import (
     BrokerEpoch,
     BrokerId,

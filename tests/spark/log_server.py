@@ -14,6 +14,7 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, Offset, ProducerId, TopicPartition
+from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import (
     FetchedPartition,
@@ -39,7 +40,7 @@ from kafkalite.rpc.messages.transactions import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from kafkalite.rpc.server import Identity, Reply, Request, RpcServer
+from kafkalite.rpc.server import Identity, RpcServer
 from tests.spark.fake_log import FakeLog
 
 

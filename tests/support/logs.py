@@ -59,7 +59,7 @@ def make_log(disk: MemoryDisk, clock: ManualClock | None = None, **overrides: ob
         config(**overrides),
         TOPIC_ID,
         disk=disk,
-        handles=HandleCache(disk),
+        handles=HandleCache(disk, 64),
         directory=DIRECTORY,
         path=PATH,
         now_ms=(clock or ManualClock()).wall_ms,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.kafka.connection import Request
-from kafkalite.rpc import server
+from kafkalite.rpc.server_connection import ServerConnection
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 #: Client ids of those who cannot choose: nodes among themselves, the command line.
@@ -30,7 +30,7 @@ def named(client_id: str) -> Principal:
 def by_client_id(patch: pytest.MonkeyPatch) -> None:
     """From now on both listeners of every node in this process believe it."""
     patch.setattr(Request, "principal", property(lambda request: named(request.client_id)))
-    greet = server._Connection._greet
+    greet = ServerConnection._greet
 
     def greeted(connection: Any, frame: Any) -> None:
         greet(connection, frame)
@@ -38,4 +38,4 @@ def by_client_id(patch: pytest.MonkeyPatch) -> None:
         principal = NODE if peer.node_id >= 0 else named(peer.client_id)
         connection.peer = replace(peer, principal=principal)
 
-    patch.setattr(server._Connection, "_greet", greeted)
+    patch.setattr(ServerConnection, "_greet", greeted)

@@ -18,15 +18,8 @@ import structlog
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.codec import WireError, decode
 from kafkalite.kafka.groups import records
-from kafkalite.kafka.groups.group import (
-    Effect,
-    Group,
-    GroupState,
-    JoinAnswer,
-    JoinRequest,
-    StoreGroup,
-    SyncAnswer,
-)
+from kafkalite.kafka.groups.group import Group, GroupState
+from kafkalite.kafka.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 from kafkalite.kafka.groups.offsets import MAX_METADATA_BYTES, CommittedOffset, GroupOffsets
 from kafkalite.kafka.internal_log import InternalLog, KeyValue
 from kafkalite.kafka.services import GROUP_TOPIC, Services

@@ -22,11 +22,18 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka.groups.group_events import (
+    Effect,
+    JoinAnswer,
+    JoinRequest,
+    StoreGroup,
+    SyncAnswer,
+    Token,
+    refuse_join,
+)
 
 #: A member that has asked to join for the first time may be away for so long before it is dropped.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-
-Token = object
 
 
 class GroupState(Enum):
@@ -61,61 +68,6 @@ class Member:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
-@dataclass(frozen=True, slots=True)
-class JoinAnswer:
-    """To a JoinGroup. `members` is for the leader only: (member id, instance id, metadata)."""
-
-    token: Token
-    error: ErrorCode
-    member_id: str
-    generation: int = -1
-    protocol_type: str | None = None
-    protocol: str | None = None
-    leader: str = ""
-    members: tuple[tuple[str, str | None, bytes], ...] = ()
-    skip_assignment: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SyncAnswer:
-    """To a SyncGroup."""
-
-    token: Token
-    error: ErrorCode
-    assignment: bytes = b""
-    protocol_type: str | None = None
-    protocol: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoreGroup:
-    """Store the group as it is, with these assignments; then call `stored` with the same generation and the outcome."""
-
-    generation: int
-    assignments: Mapping[str, bytes]
-
-
-Effect = JoinAnswer | SyncAnswer | StoreGroup
-
-
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
-    """What a JoinGroup says; `new_member_id` is the id to give if it has none yet (the shell draws it)."""
-
-    token: Token
-    member_id: str
-    new_member_id: str
-    instance_id: str | None
-    client_id: str
-    client_host: str
-    session_timeout_ms: int
-    rebalance_timeout_ms: int
-    protocol_type: str
-    protocols: tuple[tuple[str, bytes], ...]
-    requires_known_member_id: bool = False
-    supports_skip_assignment: bool = False
-
-
 @dataclass(slots=True)
 class Group:
     """One group. Public methods are events; they never raise on what a client does."""
@@ -147,9 +99,9 @@ class Group:
 
     def join(self, request: JoinRequest, now: int) -> list[Effect]:
         if self.state is GroupState.DEAD:
-            return [_refuse_join(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+            return [refuse_join(request, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
         if not self._supports(request):
-            return [_refuse_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
+            return [refuse_join(request, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)]
         if not request.member_id:
             return self._join_unknown(request, now)
         return self._join_known(request, now)
@@ -179,17 +131,17 @@ class Group:
             return self._add_and_rebalance(request, request.new_member_id, now)
         if request.requires_known_member_id:
             self.pending_members[request.new_member_id] = now + request.session_timeout_ms
-            return [_refuse_join(request, ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)]
+            return [refuse_join(request, ErrorCode.MEMBER_ID_REQUIRED, request.new_member_id)]
         return self._add_and_rebalance(request, request.new_member_id, now)
 
     def _join_known(self, request: JoinRequest, now: int) -> list[Effect]:
         if request.member_id in self.pending_members:
             if request.instance_id is not None:
-                return [_refuse_join(request, ErrorCode.UNKNOWN_MEMBER_ID)]
+                return [refuse_join(request, ErrorCode.UNKNOWN_MEMBER_ID)]
             return self._add_and_rebalance(request, request.member_id, now)
         error = self.check_member(request.member_id, request.instance_id)
         if error:
-            return [_refuse_join(request, error)]
+            return [refuse_join(request, error)]
         member = self.members[request.member_id]
         unchanged = member.protocols == request.protocols
         match self.state:
@@ -206,7 +158,7 @@ class Group:
                 # The leader joins again to ask for a new assignment, or what a member wants has changed.
                 return self._update_and_rebalance(member, request, now)
             case _:
-                return [_refuse_join(request, ErrorCode.UNKNOWN_MEMBER_ID)]
+                return [refuse_join(request, ErrorCode.UNKNOWN_MEMBER_ID)]
 
     def _add_and_rebalance(self, request: JoinRequest, member_id: str, now: int) -> list[Effect]:
         member = Member(
@@ -273,7 +225,7 @@ class Group:
                 answer = self._join_answer(member, request.token, skip_assignment=request.supports_skip_assignment)
                 return [*effects, answer, StoreGroup(self.generation, self._assignments())]
         elif self.state is GroupState.EMPTY:
-            return [*effects, _refuse_join(request, ErrorCode.UNKNOWN_MEMBER_ID)]
+            return [*effects, refuse_join(request, ErrorCode.UNKNOWN_MEMBER_ID)]
         member.join_token = request.token
         return [*effects, *self._prepare_rebalance(now), *self._maybe_complete_join(now)]
 
@@ -643,7 +595,3 @@ class Group:
         self.state_since_ms = since_ms
         for member in members:
             self._touch(member, now)
-
-
-def _refuse_join(request: JoinRequest, error: ErrorCode, member_id: str | None = None) -> JoinAnswer:
-    return JoinAnswer(request.token, error, request.member_id if member_id is None else member_id)

@@ -10,7 +10,8 @@ from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.groups.coordinator import CommitResults, GroupCoordinator
-from kafkalite.kafka.groups.group import Group, GroupState, JoinAnswer, JoinRequest, SyncAnswer
+from kafkalite.kafka.groups.group import Group, GroupState
+from kafkalite.kafka.groups.group_events import JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.kafka.services import Services
 from kafkalite.model import Offset, ProducerId, TopicPartition

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkalite.client import async_client
+from kafkalite.client import cluster_requests
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, LATEST, Consumer, committed_records
 from kafkalite.client.producer import Producer
@@ -161,7 +161,7 @@ async def test_any_live_node_will_do() -> None:
 async def test_a_node_that_never_answers_does_not_hold_up_what_any_node_can_tell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(async_client, "ANY_NODE_TIMEOUT_S", 1e6)
+    monkeypatch.setattr(cluster_requests, "ANY_NODE_TIMEOUT_S", 1e6)
     async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")
         await client.metadata(["t"])

@@ -26,6 +26,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
+from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import (
@@ -37,7 +38,7 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from kafkalite.rpc.server import Identity, Reply, Request, RpcServer
+from kafkalite.rpc.server import Identity, RpcServer
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
 
 CLUSTER_ID = "test-cluster"

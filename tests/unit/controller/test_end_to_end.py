@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from kafkalite.config import TopicConfig
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import (
@@ -264,7 +264,7 @@ async def test_deletion_waits_for_dead_replicas_then_removes_everything(cluster:
     await until(lambda: all(settled(cluster, p) for p in (T0, TopicPartition("t", 1), TopicPartition("kept", 0))))
     await cluster.stop_broker(3)
     await until(lambda: cluster.leader_and_isr("t", 1) == (2, (2,), 1))
-    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, znodes.encode_delete_topics(["t", "unknown"])))
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t", "unknown"])))
     await until(lambda: T0 not in cluster.brokers[1].roles and T0 not in cluster.brokers[2].metadata)
     await until(lambda: [p.what for p in cluster.controllers[1].problems()] == ["topic.deletion_waits"])
     assert cluster.zookeeper.peek(paths.topic("t")) is not None
@@ -295,8 +295,8 @@ async def test_malformed_orders_are_reported_and_left_alone(cluster: Cluster) ->
     assert (cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0] == b"{not json"
     cluster.create_topic("t", {0: (1, 2)})
     await until(lambda: settled(cluster))
-    cluster.zookeeper.poke(SetData(paths.DELETE_TOPICS, znodes.encode_delete_topics(["t"])))
-    cluster.zookeeper.poke(SetData(paths.PREFERRED_REPLICA_ELECTION, znodes.encode_preferred_election([T0])))
+    cluster.zookeeper.poke(SetData(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t"])))
+    cluster.zookeeper.poke(SetData(paths.PREFERRED_REPLICA_ELECTION, order_znodes.encode_preferred_election([T0])))
     await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
     await until(lambda: cluster.zookeeper.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
     await until(lambda: [problem.subject for problem in controller.problems()] == [paths.topic("bad")])
@@ -320,7 +320,7 @@ async def test_preferred_election(cluster: Cluster) -> None:
     await until(lambda: settled(cluster) and settled(cluster, TopicPartition("t", 1)))
     cluster.put_state(T0, 2, (2, 3, 1), leader_epoch=3)
     cluster.put_state(TopicPartition("t", 1), 2, (2,), leader_epoch=3)
-    order = znodes.encode_preferred_election([T0, TopicPartition("t", 1), TopicPartition("no", 0)])
+    order = order_znodes.encode_preferred_election([T0, TopicPartition("t", 1), TopicPartition("no", 0)])
     cluster.zookeeper.poke(Create(paths.PREFERRED_REPLICA_ELECTION, order))
     await until(lambda: cluster.zookeeper.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
     assert cluster.leader_and_isr("t") == (1, (2, 3, 1), 4)

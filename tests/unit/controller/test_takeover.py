@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.controller.candidate import Candidate
 from kafkalite.controller.storage import Connectivity
-from kafkalite.coordination import paths, znodes
+from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Coordinator, Create, Op, OpResult, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.testing.sim_zookeeper import Fate
@@ -34,7 +34,7 @@ async def kill_broker(cluster: Cluster) -> Callable[[], bool]:
 
 
 async def delete_topic(cluster: Cluster) -> Callable[[], bool]:
-    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, znodes.encode_delete_topics(["t"])))
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t"])))
     gone = [paths.topic("t"), paths.config_topic("t"), paths.DELETE_TOPICS]
     return lambda: (
         all(cluster.zookeeper.peek(path) is None for path in gone)
@@ -45,7 +45,7 @@ async def delete_topic(cluster: Cluster) -> Callable[[], bool]:
 
 async def elect_preferred(cluster: Cluster) -> Callable[[], bool]:
     cluster.put_state(T0, 3, (1, 2, 3), leader_epoch=4)
-    order = znodes.encode_preferred_election([T0, T1])
+    order = order_znodes.encode_preferred_election([T0, T1])
     cluster.zookeeper.poke(Create(paths.PREFERRED_REPLICA_ELECTION, order))
     return lambda: (
         cluster.leader_and_isr("t", 0) == (1, (1, 2, 3), 5)

@@ -12,7 +12,7 @@ from kafkalite.coordination import paths
 from kafkalite.coordination.acl_store import AclStore
 from kafkalite.coordination.acl_znodes import decode_acls, decode_change, encode_acls, encode_change, pattern_path
 from kafkalite.coordination.coordinator import Coordinator, Create, SetData
-from kafkalite.coordination.znodes import ZnodeError
+from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.security.acl import (
     OPERATIONS,
     Entry,

@@ -10,7 +10,8 @@ import pytest
 
 from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Create, SetData
-from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, ZnodeError, decode_broker, encode_broker
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, decode_broker, encode_broker
 from kafkalite.errors import StartupRefused
 from kafkalite.model import BrokerId, Endpoint
 from kafkalite.testing.sim_zookeeper import Fate

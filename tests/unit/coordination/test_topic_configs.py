@@ -9,7 +9,8 @@ import pytest
 from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, Create, Delete, SetData
 from kafkalite.coordination.topic_configs import TopicConfigs, notification, read_config, write_config
-from kafkalite.coordination.znodes import ZnodeError, encode_config
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.coordination.znodes import encode_config
 from kafkalite.testing.sim_zookeeper import Fate
 
 from .conftest import World

@@ -11,17 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.coordination import znodes
-from kafkalite.coordination.znodes import (
-    BrokerZnode,
-    Election,
-    Move,
-    PartitionRemoval,
-    ProducerIdBlock,
-    RestartRequest,
-    TopicZnode,
-    ZnodeError,
-)
+from kafkalite.coordination import order_znodes, znodes
+from kafkalite.coordination.order_znodes import Election, PartitionRemoval, RestartRequest
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.coordination.znodes import BrokerZnode, Move, ProducerIdBlock, TopicZnode
 from kafkalite.model import (
     NO_LEADER,
     NO_TOPIC_ID,
@@ -48,12 +41,12 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "broker": znodes.decode_broker,
     "topic": znodes.decode_topic,
     "state": lambda data: znodes.decode_partition_state(data, 3),
-    "reassignment": znodes.decode_reassignment,
-    "preferred": znodes.decode_preferred_election,
-    "delete_topics": znodes.decode_delete_topics,
-    "partition_add": znodes.decode_partition_add,
-    "partition_remove": znodes.decode_partition_remove,
-    "restart": znodes.decode_restart_request,
+    "reassignment": order_znodes.decode_reassignment,
+    "preferred": order_znodes.decode_preferred_election,
+    "delete_topics": order_znodes.decode_delete_topics,
+    "partition_add": order_znodes.decode_partition_add,
+    "partition_remove": order_znodes.decode_partition_remove,
+    "restart": order_znodes.decode_restart_request,
     "config": znodes.decode_config,
     "config_change": znodes.decode_config_change,
     "producer_ids": znodes.decode_producer_id_block,
@@ -125,46 +118,46 @@ GOLDEN = [
     ),
     (
         "reassignment",
-        znodes.encode_reassignment({TopicPartition("t", 1): brokers(3, 4)}),
+        order_znodes.encode_reassignment({TopicPartition("t", 1): brokers(3, 4)}),
         b'{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[3,4]}]}',
         {TopicPartition("t", 1): brokers(3, 4)},
     ),
     (
         "preferred",
-        znodes.encode_preferred_election([TopicPartition("t", 0)]),
+        order_znodes.encode_preferred_election([TopicPartition("t", 0)]),
         b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
         Election((TopicPartition("t", 0),)),
     ),
-    ("delete_topics", znodes.encode_delete_topics(["a", "b"]), b'{"version":1,"topics":["a","b"]}', ("a", "b")),
-    ("partition_add", znodes.encode_partition_add(brokers(1, 2)), b"[1,2]", brokers(1, 2)),
-    ("partition_remove", znodes.encode_partition_remove(PartitionRemoval()), b"", PartitionRemoval()),
+    ("delete_topics", order_znodes.encode_delete_topics(["a", "b"]), b'{"version":1,"topics":["a","b"]}', ("a", "b")),
+    ("partition_add", order_znodes.encode_partition_add(brokers(1, 2)), b"[1,2]", brokers(1, 2)),
+    ("partition_remove", order_znodes.encode_partition_remove(PartitionRemoval()), b"", PartitionRemoval()),
     (
         "partition_remove",
-        znodes.encode_partition_remove(PartitionRemoval(drain=True)),
+        order_znodes.encode_partition_remove(PartitionRemoval(drain=True)),
         b'{"version":1,"drain":true}',
         PartitionRemoval(drain=True),
     ),
     (
         "partition_remove",
-        znodes.encode_partition_remove(PartitionRemoval(replicas=(BrokerId(1), BrokerId(2)))),
+        order_znodes.encode_partition_remove(PartitionRemoval(replicas=(BrokerId(1), BrokerId(2)))),
         b'{"version":1,"drain":false,"replicas":[1,2]}',
         PartitionRemoval(replicas=(BrokerId(1), BrokerId(2))),
     ),
     (
         "preferred",
-        znodes.encode_preferred_election([TopicPartition("t", 0)], unclean=True),
+        order_znodes.encode_preferred_election([TopicPartition("t", 0)], unclean=True),
         b'{"version":1,"partitions":[{"topic":"t","partition":0}],"unclean":true}',
         Election((TopicPartition("t", 0),), unclean=True),
     ),
     (
         "reassignment",
-        znodes.encode_reassignment({TopicPartition("t", 0): ()}),
+        order_znodes.encode_reassignment({TopicPartition("t", 0): ()}),
         b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[]}]}',
         {TopicPartition("t", 0): ()},
     ),
     (
         "restart",
-        znodes.encode_restart_request(
+        order_znodes.encode_restart_request(
             RestartRequest(BrokerId(1), (TopicPartition("t", 1), TopicPartition("u", 0), TopicPartition("t", 2)))
         ),
         b'{"version":1,"broker":1,"partitions":[{"topic":"t","partitions":[1,2]},{"topic":"u","partitions":[0]}]}',
@@ -212,13 +205,15 @@ def test_the_articles_other_examples_are_read() -> None:
         b'{ "controller_epoch":29, "leader":2, "version":1, "leader_epoch":48, "isr":[ 2, 1 ] }', 5
     )
     assert state == LeaderAndIsr(BrokerId(2), LeaderEpoch(48), brokers(2, 1), ControllerEpoch(29), PartitionEpoch(5))
-    moves = znodes.decode_reassignment(
+    moves = order_znodes.decode_reassignment(
         b'{"version": 1, "partitions": [{"topic": "Foo", "partition": 1, "replicas": [0, 1, 3]}]}'
     )
     assert moves == {TopicPartition("Foo", 1): brokers(0, 1, 3)}
     elections = b'{"version":1,"partitions":[{"topic":"Foo","partition":1},{"topic":"Bar","partition":0}]}'
-    assert znodes.decode_preferred_election(elections) == Election((TopicPartition("Foo", 1), TopicPartition("Bar", 0)))
-    assert znodes.decode_delete_topics(b'{ "version": 1, "topics": ["foo", "bar"] }') == ("foo", "bar")
+    assert order_znodes.decode_preferred_election(elections) == Election(
+        (TopicPartition("Foo", 1), TopicPartition("Bar", 0))
+    )
+    assert order_znodes.decode_delete_topics(b'{ "version": 1, "topics": ["foo", "bar"] }') == ("foo", "bar")
 
 
 def test_kafkas_own_znodes_are_read() -> None:
@@ -334,8 +329,8 @@ def test_states_come_back(isr: Any, led: bool, leader_epoch: int, controller_epo
 
 def test_the_limits_of_an_order() -> None:
     targets = {TopicPartition("t", 0): (BrokerId(1),)}
-    assert znodes.decode_order_limits(znodes.encode_reassignment(targets, limits=(1, 0, 2))) == (1, 0, 2)
-    assert znodes.decode_order_limits(znodes.encode_reassignment(targets)) == znodes.NO_LIMITS
+    assert order_znodes.decode_order_limits(order_znodes.encode_reassignment(targets, limits=(1, 0, 2))) == (1, 0, 2)
+    assert order_znodes.decode_order_limits(order_znodes.encode_reassignment(targets)) == order_znodes.NO_LIMITS
     for odd in ("3", [1, 2], [-1, True, "x"]):
         data = json.dumps({"version": 1, "partitions": [], "limits": odd}).encode()
-        assert znodes.decode_order_limits(data) == znodes.NO_LIMITS
+        assert order_znodes.decode_order_limits(data) == order_znodes.NO_LIMITS

@@ -7,15 +7,8 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.groups.group import (
-    Effect,
-    Group,
-    GroupState,
-    JoinAnswer,
-    JoinRequest,
-    StoreGroup,
-    SyncAnswer,
-)
+from kafkalite.kafka.groups.group import Group, GroupState
+from kafkalite.kafka.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 
 SESSION = 10_000
 REBALANCE = 30_000

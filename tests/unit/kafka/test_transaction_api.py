@@ -14,6 +14,7 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.node.transaction_api import TransactionApi
+from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import Broker as BrokerEntry
 from kafkalite.rpc.messages.data import InitProducerIdRequest, MetadataRequest, MetadataResponse
@@ -23,7 +24,7 @@ from kafkalite.rpc.messages.transactions import (
     FindCoordinatorRequest,
     TransactionMember,
 )
-from kafkalite.rpc.server import Identity, Reply, Request, RpcServer
+from kafkalite.rpc.server import Identity, RpcServer
 
 from .conftest import Broker
 

@@ -233,13 +233,16 @@ async def test_another_owner_begins_anew(group: Group) -> None:
     assert await committed(group) == [b"a", b"b"]
 
 
-async def test_old_decisions_are_forgotten(make_broker) -> None:
-    broker = await make_broker(transactional_id_expiration_ms=1)
+async def test_old_decisions_are_forgotten(make_broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = await make_broker(transactional_id_expiration_ms=60_000)
     await broker.create("t")
     group = Group(broker)
     await broker.side.transactions.coordinator_of(transactional_id(group.group, "0"))
     await group.end(0, await group.prepared("0-0", 0, b"a"))
-    await asyncio.sleep(0.005)
+    await broker.side.transactions.expire()
+    assert any(state.decisions for state in broker.side.transactions.log.states())
+    later = broker.services.clock.wall_ms() + 60_001
+    monkeypatch.setattr(broker.services.clock, "wall_ms", lambda: later)
     await broker.side.transactions.expire()
     assert not any(state.decisions or state.slots for state in broker.side.transactions.log.states())
     await move(broker, TRANSACTION_TOPIC)

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kafkalite.client.blocking import BlockingConnection
+from kafkalite.client.blocking_connection import BlockingConnection
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.framing import FrameReader, encode_frame
+from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import (
     ErrorResponse,
@@ -25,7 +26,7 @@ from kafkalite.rpc.messages.connection import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from kafkalite.rpc.server import Reply, Request, RpcServer
+from kafkalite.rpc.server import RpcServer
 from kafkalite.security.dialling import ClientSecurity, Dialling
 from kafkalite.security.principal import Principal
 from kafkalite.security.sasl import MECHANISMS, ClientCredentials

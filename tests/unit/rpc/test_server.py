@@ -11,9 +11,10 @@ import pytest
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, Offset
-from kafkalite.rpc import server as server_module
+from kafkalite.rpc import server_connection
 from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
 from kafkalite.rpc.framing import FrameReader, encode_frame
+from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest
 from kafkalite.rpc.messages.data import (
@@ -28,7 +29,7 @@ from kafkalite.rpc.messages.data import (
 )
 from kafkalite.rpc.messages.replication import ReplicaFetchWake
 from kafkalite.rpc.messages.watching import DescribeClusterRequest, HealthProblem, HealthRequest, HealthResponse
-from kafkalite.rpc.server import Identity, Reply, Request
+from kafkalite.rpc.server import Identity
 
 from .conftest import CLIENT
 
@@ -331,7 +332,7 @@ async def test_fetches_under_way_are_bounded(rig: Rig) -> None:
     for _ in range(30):
         connection.send_nowait(FetchRequest(500, 1, 1 << 20, ()))
     await other.call(produce(), timeout_s=5)
-    assert len(waiting) == server_module.MAX_INFLIGHT_FETCHES
+    assert len(waiting) == server_connection.MAX_INFLIGHT_FETCHES
 
 
 async def test_a_peer_that_does_not_read_stops_being_served(rig: Rig) -> None:
@@ -353,7 +354,7 @@ async def test_a_peer_that_does_not_read_stops_being_served(rig: Rig) -> None:
     assert 0 < served < 300
     loop = asyncio.get_running_loop()
     victim = next(iter(server.connections.values()))
-    victim.check_deadlines(loop.time() + server_module.STALL_TIMEOUT_S + 1)
+    victim.check_deadlines(loop.time() + server_connection.STALL_TIMEOUT_S + 1)
     for _ in range(3):
         await good.call(produce(), timeout_s=5)
     assert len(server.connections) == 1
@@ -377,10 +378,10 @@ async def test_deadlines(rig: Rig) -> None:
 
     sweep(5)
     assert not idle.closed
-    sweep(server_module.HELLO_TIMEOUT_S + 2)
+    sweep(server_connection.HELLO_TIMEOUT_S + 2)
     assert await silent.read() == b""
     assert len(server.connections) == 2
-    sweep(server_module.STALL_TIMEOUT_S + 2)
+    sweep(server_connection.STALL_TIMEOUT_S + 2)
     await slow.read()
     assert len(server.connections) == 1
     sweep(62)
@@ -425,7 +426,7 @@ async def test_memory_of_all_connections_is_bounded_and_frees_itself(rig: Rig) -
     for call in calls:
         await call
     assert handled == 32
-    assert most <= (4 << 20) + 8 * server_module.READ_BYTES + (1 << 20)
+    assert most <= (4 << 20) + 8 * server_connection.READ_BYTES + (1 << 20)
     assert server.memory.used_bytes == 0
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kafkalite.testing.sim_loop import Process, SimLoop
-from kafkalite.testing.sim_network import WINDOW_BYTES, Link, SimNetwork
+from kafkalite.testing.sim_network import Link, SimNetwork
+from kafkalite.testing.sim_transport import WINDOW_BYTES
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -1,0 +1,133 @@
+"""Notifications: sequential znodes by which whoever changes something tells every node to read it again (Kafka's way).
+
+A node watches the parent of the notifications only, so that its watches do not grow with what they are about.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import (
+    BadVersionError,
+    Coordinator,
+    Create,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    NotSentError,
+    Op,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    SessionState,
+)
+from kafkalite.coordination.retry import retrying
+
+#: A notification that every live node has long seen is removed by whoever finds it (Kafka's 15 minutes).
+_LIFE_MS = 15 * 60 * 1000
+
+
+class News(NamedTuple):
+    """What `Notifications.news` found."""
+
+    #: (path, data) of those not seen before, oldest first.
+    fresh: list[tuple[str, bytes]]
+    #: The paths of those that have lived long enough.
+    expired: list[str]
+    last: int
+
+
+class Notifications:
+    """Those under one parent, as one node has seen them.
+
+    Args:
+        name: what their names begin with; a number follows.
+    """
+
+    def __init__(self, parent: str, name: str, wall_ms: Callable[[], int]) -> None:
+        self._parent = parent
+        self._name = name
+        self._wall_ms = wall_ms
+        self._last = -1
+
+    async def begin(self, coordinator: Coordinator) -> None:
+        """What is notified from here on is news; whoever calls reads everything after it."""
+        numbers = [number for number, _ in await self._listed(coordinator, None)]
+        self._last = max(numbers, default=-1)
+
+    async def news(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> News:
+        """Those since `begin` and the last `seen`; `watch` is armed for the next."""
+        changes, last = await self._listed(coordinator, watch), self._last
+        found = await retrying(lambda: coordinator.get_many([path for _, path in changes]))
+        news = News([], [], max([last, *(number for number, _ in changes)]))
+        for (number, path), change in zip(changes, found, strict=True):
+            if change is None:
+                continue
+            data, stat = change
+            if stat.ctime_ms < self._wall_ms() - _LIFE_MS:
+                news.expired.append(path)
+            if number > last:
+                news.fresh.append((path, data))
+        return news
+
+    async def seen(self, coordinator: Coordinator, news: News) -> None:
+        """All that they name has been read again. Removes the expired ones."""
+        self._last = news.last
+        for path in news.expired:
+            try:
+                await coordinator.delete(path)
+            except (NoNodeError, NotSentError, OutcomeUnknownError):
+                continue  # somebody else's turn
+
+    async def _listed(self, coordinator: Coordinator, watch: Callable[[], None] | None) -> list[tuple[int, str]]:
+        """(number, path), oldest first; other names are skipped."""
+        changes: list[tuple[int, str]] = []
+        for name in await children_of(coordinator, self._parent, watch):
+            digits = name.removeprefix(self._name)
+            if digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 10:
+                changes.append((int(digits), f"{self._parent}/{name}"))
+        return sorted(changes)
+
+
+async def children_of(coordinator: Coordinator, path: str, watch: Callable[[], None] | None = None) -> list[str]:
+    """The names, which may be none; a parent that is missing is made, so that it can be watched."""
+    while True:
+        try:
+            names, _ = await retrying(lambda: coordinator.children(path, watch))
+            return names
+        except NoNodeError:
+            await retrying(lambda: coordinator.ensure_path(path))
+
+
+async def follow(coordinator: Coordinator, look: Callable[[Callable[[], None]], Awaitable[None]]) -> None:
+    """Look, and look again whenever the watch that `look` is given has fired, until the session ends."""
+    woken = asyncio.Event()
+    coordinator.on_state(lambda state: woken.set() if state is SessionState.EXPIRED else None)
+    try:
+        while coordinator.state is not SessionState.EXPIRED:
+            woken.clear()
+            await look(woken.set)
+            await woken.wait()
+    except SessionExpiredError:
+        return
+
+
+async def write_and_notify(coordinator: Coordinator, write: Op, notification: Create) -> bool:
+    """Commit both. False: somebody else was faster, or nobody knows; read again, and decide again what to write.
+
+    The write must be conditional: a Create, or one with a version. A Create gets the parents that it lacks.
+    Raises MultiFailedError for any other refusal, NotSentError when ZooKeeper is away.
+    """
+    try:
+        await coordinator.multi([write, notification])
+    except OutcomeUnknownError:
+        return False
+    except MultiFailedError as failed:
+        if failed.index == 1 or not isinstance(failed.error, BadVersionError | NodeExistsError | NoNodeError):
+            raise
+        if isinstance(write, Create) and isinstance(failed.error, NoNodeError):
+            await coordinator.ensure_path(paths.parent(write.path))
+        return False
+    return True

@@ -1,0 +1,207 @@
+"""What the znodes of orders hold: reassignments, elections, topics and partitions to add and remove, restarts. Pure.
+
+Decoded as strictly as `znodes`, in the same JSON: an order that cannot be used is reported and left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafkalite.coordination.znode_json import (
+    INT32_MAX,
+    JsonReader,
+    Replicas,
+    ZnodeError,
+    parse,
+    read,
+    replica_list,
+    write,
+)
+from kafkalite.model import BrokerId, TopicPartition
+
+#: KIP-435's three limits for one order: replicas at once per partition, partitions, leader movements; 0 none.
+OrderLimits = tuple[int, int, int]
+NO_LIMITS: OrderLimits = (0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionRemoval:
+    """/admin/partitions_remove/T/P. `replicas`: who had it, written when it has left the topic (C20)."""
+
+    drain: bool = False
+    replicas: Replicas = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Election:
+    """/admin/preferred_replica_election; `unclean` elects replicas that are not in sync where nobody else is alive."""
+
+    partitions: tuple[TopicPartition, ...]
+    unclean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RestartRequest:
+    """/restart_partitions/req-N: a broker asks to restart its replicas of these partitions (KIP-18).
+
+    `online`: they are sound again (ours; absent in KIP-18): the controller may let them lead.
+    """
+
+    broker_id: BrokerId
+    partitions: tuple[TopicPartition, ...]
+    online: bool = False
+
+
+def encode_reassignment(
+    targets: Mapping[TopicPartition, Sequence[BrokerId]],
+    throttles: Mapping[TopicPartition, int] | None = None,
+    limits: OrderLimits = NO_LIMITS,
+) -> bytes:
+    """/admin/reassign_partitions. No replicas: call it off. `throttles` in bytes/s and `limits` are ours, beside Kafka's
+    fields; the limits end with the order, when its last entry is taken out."""
+    items: list[dict[str, object]] = []
+    for each in sorted(targets):
+        item: dict[str, object] = {"topic": each.topic, "partition": each.partition, "replicas": list(targets[each])}
+        if throttles and throttles.get(each):
+            item["throttle"] = throttles[each]
+        items.append(item)
+    return write({"version": 1, "partitions": items, **({"limits": list(limits)} if any(limits) else {})})
+
+
+def decode_order_limits(data: bytes) -> OrderLimits:
+    """The limits of an order that `decode_reassignment` accepts; what is no limit is none. Never raises for those."""
+    found = read(data, "/admin/reassign_partitions").fields.get("limits")
+    if not isinstance(found, list) or len(found) != 3:
+        return NO_LIMITS
+    replicas, partitions, movements = (each if type(each) is int and each > 0 else 0 for each in found)
+    return replicas, partitions, movements
+
+
+def decode_reassignment(data: bytes, path: str = "/admin/reassign_partitions") -> dict[TopicPartition, Replicas]:
+    """Partition -> target replicas, in the order given; () calls a reassignment off (null or an empty list).
+
+    Raises ZnodeError, also if a partition is there twice.
+    """
+    reader = read(data, path)
+    reader.version()
+    targets: dict[TopicPartition, Replicas] = {}
+    for index, item in enumerate(reader.items("partitions")):
+        entry = JsonReader(path, item, f"partitions[{index}].")
+        partition = entry.topic_partition()
+        if partition in targets:
+            raise entry.fail("partition", f"{partition} is there twice")
+        is_cancel = "replicas" in entry.fields and entry.fields["replicas"] in (None, [])
+        targets[partition] = () if is_cancel else entry.replicas("replicas")
+    return targets
+
+
+def decode_throttles(data: bytes) -> dict[TopicPartition, int]:
+    """Bytes/s by partition, of an order that `decode_reassignment` accepts; 0 or absent: none. Never raises for those."""
+    reader = read(data, "/admin/reassign_partitions")
+    throttles: dict[TopicPartition, int] = {}
+    for item in reader.items("partitions"):
+        entry = JsonReader(reader.path, item)
+        value = entry.fields.get("throttle", 0)
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            throttles[entry.topic_partition()] = value
+    return throttles
+
+
+def encode_preferred_election(partitions: Iterable[TopicPartition], *, unclean: bool = False) -> bytes:
+    """/admin/preferred_replica_election."""
+    items = [{"topic": each.topic, "partition": each.partition} for each in partitions]
+    value: dict[str, object] = {"version": 1, "partitions": items}
+    if unclean:
+        value["unclean"] = True
+    return write(value)
+
+
+def decode_preferred_election(data: bytes, path: str = "/admin/preferred_replica_election") -> Election:
+    """The partitions, each once, in the order given. Raises ZnodeError."""
+    reader = read(data, path)
+    reader.version()
+    partitions = [
+        JsonReader(path, item, f"partitions[{index}].").topic_partition()
+        for index, item in enumerate(reader.items("partitions"))
+    ]
+    unclean = reader.fields.get("unclean", False)
+    if not isinstance(unclean, bool):
+        raise reader.fail("unclean", "not a boolean")
+    return Election(tuple(dict.fromkeys(partitions)), unclean)
+
+
+def encode_delete_topics(topics: Iterable[str]) -> bytes:
+    """/admin/delete_topics."""
+    return write({"version": 1, "topics": list(topics)})
+
+
+def decode_delete_topics(data: bytes, path: str = "/admin/delete_topics") -> tuple[str, ...]:
+    """The topics, each once, in the order given. Raises ZnodeError."""
+    reader = read(data, path)
+    reader.version()
+    topics: list[str] = []
+    for name in reader.items("topics"):
+        if not isinstance(name, str) or not name:
+            raise reader.fail("topics", "not a list of names")
+        topics.append(name)
+    return tuple(dict.fromkeys(topics))
+
+
+def encode_partition_add(replicas: Sequence[BrokerId]) -> bytes:
+    """/admin/partitions_add/T/P: the replica list."""
+    return write(list(replicas))
+
+
+def decode_partition_add(data: bytes, path: str = "") -> Replicas:
+    """The new partition's replicas. Raises ZnodeError."""
+    return replica_list(parse(data, path), lambda reason: ZnodeError(path, reason))
+
+
+def encode_partition_remove(removal: PartitionRemoval) -> bytes:
+    """/admin/partitions_remove/T/P: empty as it is ordered, unless the partition is to be drained first."""
+    if not removal.drain and not removal.replicas:
+        return b""
+    value: dict[str, object] = {"version": 1, "drain": removal.drain}
+    if removal.replicas:
+        value["replicas"] = list(removal.replicas)
+    return write(value)
+
+
+def decode_partition_remove(data: bytes, path: str = "") -> PartitionRemoval:
+    """The order, and how far it has come. Raises ZnodeError."""
+    if not data:
+        return PartitionRemoval()
+    reader = read(data, path)
+    drain = reader.fields.get("drain", False)
+    if not isinstance(drain, bool):
+        raise reader.fail("drain", "not a boolean")
+    return PartitionRemoval(drain, reader.replicas("replicas") if "replicas" in reader.fields else ())
+
+
+def encode_restart_request(request: RestartRequest) -> bytes:
+    """/restart_partitions/req-N."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in request.partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    items = [{"topic": topic, "partitions": partitions} for topic, partitions in by_topic.items()]
+    value: dict[str, object] = {"version": 1, "broker": request.broker_id, "partitions": items}
+    if request.online:
+        value["online"] = True
+    return write(value)
+
+
+def decode_restart_request(data: bytes, path: str = "") -> RestartRequest:
+    """A broker's request. Raises ZnodeError."""
+    reader = read(data, path)
+    reader.version()
+    broker = BrokerId(reader.integer("broker", 0, INT32_MAX))
+    partitions: list[TopicPartition] = []
+    for index, item in enumerate(reader.items("partitions")):
+        entry = JsonReader(path, item, f"partitions[{index}].")
+        topic = entry.topic_name()
+        partitions += [TopicPartition(topic, number) for number in entry.integers("partitions")]
+    online = reader.fields.get("online", False)
+    if not isinstance(online, bool):
+        raise reader.fail("online", "not a boolean")
+    return RestartRequest(broker, tuple(dict.fromkeys(partitions)), online)

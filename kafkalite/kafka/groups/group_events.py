@@ -1,0 +1,70 @@
+"""What the group state machine takes and gives: requests to join, answers to those who wait, orders to store. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkalite.errors import ErrorCode
+
+#: Comes with a request that waits and goes with its answer; means nothing to the state machine.
+Token = object
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
+    """To a JoinGroup. `members` is for the leader only: (member id, instance id, metadata)."""
+
+    token: Token
+    error: ErrorCode
+    member_id: str
+    generation: int = -1
+    protocol_type: str | None = None
+    protocol: str | None = None
+    leader: str = ""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    skip_assignment: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SyncAnswer:
+    """To a SyncGroup."""
+
+    token: Token
+    error: ErrorCode
+    assignment: bytes = b""
+    protocol_type: str | None = None
+    protocol: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreGroup:
+    """Store the group as it is, with these assignments; then call `stored` with the same generation and the outcome."""
+
+    generation: int
+    assignments: Mapping[str, bytes]
+
+
+Effect = JoinAnswer | SyncAnswer | StoreGroup
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRequest:
+    """What a JoinGroup says; `new_member_id` is the id to give if it has none yet (the shell draws it)."""
+
+    token: Token
+    member_id: str
+    new_member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: tuple[tuple[str, bytes], ...]
+    requires_known_member_id: bool = False
+    supports_skip_assignment: bool = False
+
+
+def refuse_join(request: JoinRequest, error: ErrorCode, member_id: str | None = None) -> JoinAnswer:
+    return JoinAnswer(request.token, error, request.member_id if member_id is None else member_id)

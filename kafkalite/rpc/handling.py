@@ -1,0 +1,57 @@
+"""What the server hands to the handler of a request, and what the handler hands back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from kafkalite.env.seams import Buffer
+from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.rpc.messages.base import Message
+from kafkalite.security.principal import ANONYMOUS, Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Who is at the other end. `node_id` -1 is a client."""
+
+    node_id: BrokerId
+    broker_epoch: BrokerEpoch
+    client_id: str
+    address: str
+    principal: Principal = ANONYMOUS
+
+    @property
+    def client_host(self) -> str:
+        """The address without its port."""
+        return self.address.rpartition(":")[0]
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. `body` is valid until the answer is given; whoever keeps it longer copies it."""
+
+    message: Message
+    body: memoryview
+    peer: Peer
+
+
+#: A reply with this message is no answer; it can still mute the connection.
+SILENCE = Message()
+
+
+@dataclass(slots=True)
+class Reply:
+    """One answer. The buffers of `body` must not change until they are written.
+
+    `throttle_ms`: nothing more is read from the connection for so long after it.
+    """
+
+    message: Message
+    body: Sequence[Buffer] = ()
+    throttle_ms: int = 0
+
+
+#: Called in arrival order; None is no answer. A future may be cancelled when its connection is gone (check
+#: `done()` before setting it); a coroutine runs to its end, its answer is dropped then.
+Handler = Callable[[Request], Reply | Awaitable[Reply | None] | None]

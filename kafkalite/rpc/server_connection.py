@@ -1,0 +1,433 @@
+"""One peer's connection to the RPC server: requests in, in the order of arrival; answers out, in that order; its bounds."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from kafkalite.env.seams import Buffer
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, ProtocolError
+from kafkalite.model import NO_BROKER_EPOCH, BrokerId
+from kafkalite.rpc.admission import Admission
+from kafkalite.rpc.codec import from_fields
+from kafkalite.rpc.framing import (
+    CLIENT_HEADER_BYTES,
+    HELLO_FRAME_BYTES,
+    NODE_HEADER_BYTES,
+    Frame,
+    FrameReader,
+    encode_frame,
+)
+from kafkalite.rpc.handling import SILENCE, Peer, Reply, Request
+from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind
+from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest, HelloResponse, SaslAuthenticateRequest
+from kafkalite.rpc.messages.data import FetchRequest, ProduceRequest
+from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
+from kafkalite.security.principal import ANONYMOUS
+
+if TYPE_CHECKING:
+    from kafkalite.rpc.server import Identity, RpcServer
+
+_log = structlog.get_logger(__name__)
+
+#: One read takes at most this much off the stream; small frames cost one wake-up per chunk, not one each.
+READ_BYTES = 256 * 1024
+#: After so many requests of one chunk other connections get their turn.
+DISPATCH_SLICE = 64
+#: No further request is read while the peer leaves more than this unread.
+WRITE_HIGH_BYTES = 4 * 1024 * 1024
+#: Fetches hold whole answers: fewer of them may be under way on one connection.
+MAX_INFLIGHT_FETCHES = 8
+#: The first frame of a connection has to be here in time, ...
+HELLO_TIMEOUT_S = 10.0
+#: ... and the rest of any frame that has begun, and room for answers.
+STALL_TIMEOUT_S = 30.0
+SWEEP_INTERVAL_S = 1.0
+_FETCHES = (FetchRequest, ReplicaFetchRequest)
+
+
+@dataclass(slots=True)
+class _Slot:
+    """A request under way: its place in the order of answers."""
+
+    correlation_id: int
+    size: int
+    is_fetch: bool
+    done: bool = False
+    reply: Reply | None = None
+    waiting: asyncio.Future[Reply | None] | None = None
+    #: For the metrics: the API, when its handler was called, and when it returned (monotonic seconds).
+    api: str = ""
+    began: float = 0.0
+    returned: float = 0.0
+
+
+class ServerConnection:
+    """One peer's connection."""
+
+    def __init__(
+        self, server: RpcServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str
+    ) -> None:
+        self.server = server
+        self.peer = Peer(BrokerId(-1), NO_BROKER_EPOCH, "", address)
+        self.greeted = False
+        self._admission = None if server.security is None else Admission(server.security, address)
+        self._reader = reader
+        self._writer = writer
+        self._frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
+        self._slots: deque[_Slot] = deque()
+        self._fetches = 0
+        self._loop = asyncio.get_running_loop()
+        self._closed = False
+        self._flush_due = False
+        #: Set whenever a request is answered: a reader that waits for room looks again.
+        self._progress: asyncio.Future[None] | None = None
+        #: Nothing is read or begun before this moment: a quota is exceeded.
+        self._muted_until = 0.0
+        self._charged = 0
+        self._incomplete = 0
+        now = self._loop.time()
+        self._last_active = now
+        self._frame_since: float | None = now
+        self._stalled_since: float | None = None
+        #: Done when `run` is over.
+        self.ended: asyncio.Future[None] = self._loop.create_future()
+
+    # --- reading -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            if self._admission is not None:
+                self._admission.look_at_certificate(self._writer)
+            while not self._closed:
+                if self._muted_until:
+                    await self._stay_mute()
+                memory = self.server.memory
+                if not memory.has_room:
+                    await memory.wait_for_room(self, in_frame=self._incomplete > 0)
+                # Beyond the limit a connection ends its frame and reads nothing further.
+                data = await self._reader.read(READ_BYTES if memory.has_room else self._frames.missing)
+                if not data:
+                    self.shut("peer closed", quietly=True)
+                    break
+                self._last_active = self._loop.time()
+                self._charge(len(data))
+                frames = self._frames.feed(data)
+                self._note_incomplete()
+                await self._dispatch(frames)
+        except ProtocolError as error:
+            self.shut(str(error))
+        except OSError as error:
+            self.shut(f"connection lost: {error}", quietly=True)
+        finally:
+            self.shut("handler failed")
+            self._release_all()
+            if not self.ended.done():
+                self.ended.set_result(None)
+
+    async def _dispatch(self, frames: list[Frame]) -> None:
+        count = 0
+        for frame in frames:
+            if self._closed:
+                return
+            if not self.greeted:
+                if self._admission is not None and frame.kind == SaslAuthenticateRequest.kind:
+                    await self._authenticate(self._admission, frame)
+                else:
+                    self._greet(frame)
+                continue
+            cls = by_kind.get(frame.kind)
+            is_fetch = cls in _FETCHES
+            if self._muted_until:
+                await self._stay_mute()
+            if self._peer_is_slow() or self._is_full(is_fetch=is_fetch):  # else no coroutine for each request
+                await self._wait_until_may_dispatch(is_fetch=is_fetch)
+                if self._closed:
+                    return
+            self._handle(frame, cls, is_fetch=is_fetch)
+            count += 1
+            if count % DISPATCH_SLICE == 0:
+                self._flush()
+                await asyncio.sleep(0)
+        self._flush()
+
+    async def _stay_mute(self) -> None:
+        """What is answered goes out; what is asked waits."""
+        self._flush()
+        while not self._closed and (left := self._muted_until - self._loop.time()) > 0:
+            self._frame_since = None  # it is we who are slow
+            await asyncio.sleep(min(left, SWEEP_INTERVAL_S))
+            self._last_active = self._loop.time()
+        self._muted_until = 0.0
+        self._note_incomplete()
+
+    async def _wait_until_may_dispatch(self, *, is_fetch: bool) -> None:
+        while not self._closed:
+            if self._peer_is_slow():
+                self._flush()
+                await self._drain()
+            elif not self._is_full(is_fetch=is_fetch):
+                return
+            else:
+                self._flush()
+                if self._is_full(is_fetch=is_fetch):
+                    self._progress = self._loop.create_future()
+                    await self._progress
+
+    def _is_full(self, *, is_fetch: bool) -> bool:
+        if is_fetch and self._fetches >= MAX_INFLIGHT_FETCHES:
+            return True
+        return len(self._slots) >= self.server.config.max_inflight_requests_per_connection
+
+    def _peer_is_slow(self) -> bool:
+        return bool(self._writer.transport.get_write_buffer_size() > WRITE_HIGH_BYTES)
+
+    async def _drain(self) -> None:
+        """Wait until the peer has taken most of its answers; the sweeper cuts one that does not."""
+        if self._stalled_since is None:
+            self._stalled_since = self._loop.time()
+        try:
+            # Waits down to the transport's own low mark (16 KiB), which is far below ours.
+            await self._writer.drain()
+        finally:
+            self._stalled_since = None
+
+    # --- one frame ---------------------------------------------------------------------------
+
+    async def _authenticate(self, admission: Admission, frame: Frame) -> None:
+        answer = admission.step(frame)
+        if answer.error:
+            await asyncio.sleep(admission.security.failed_delay_s)
+        self._writer.writelines(encode_frame(frame.correlation_id, answer))
+        self._uncharge(frame.size)
+        if answer.error:
+            self.shut("authentication failed", quietly=True)  # the admission has told why
+
+    def _greet(self, frame: Frame) -> None:
+        if frame.kind != HelloRequest.kind:
+            raise ProtocolError("the first frame is not a hello")
+        admission = self._admission
+        if admission is not None and not admission.is_enough:
+            refusal = ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), "authenticate first")
+            self._writer.writelines(encode_frame(frame.correlation_id, refusal))
+            self._uncharge(frame.size)
+            admission.security.refused(self.peer.address, "no authentication")
+            self.shut("no authentication", quietly=True)
+            return
+        hello = from_fields(HelloRequest, frame.fields)
+        assert isinstance(hello, HelloRequest)
+        own = self.server.identity()
+        error, message = _judge(hello, own)
+        if not error and admission is not None and not admission.admits(hello.node_id):
+            error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{admission.principal} is no node"
+        answer = HelloResponse(
+            int(error),
+            message,
+            own.cluster_id,
+            own.node_id,
+            own.broker_epoch,
+            min(PROTOCOL_VERSION, hello.max_version),
+        )
+        self._writer.writelines(encode_frame(frame.correlation_id, answer))
+        self._uncharge(frame.size)
+        if error:
+            self.shut(f"hello of {hello.client_id or hello.node_id} refused: {message}")
+            return
+        principal = ANONYMOUS if admission is None else admission.principal
+        self.peer = Peer(hello.node_id, hello.broker_epoch, hello.client_id[:256], self.peer.address, principal)
+        self._frames.max_frame_bytes = self.server.config.rpc_max_frame_bytes
+        self._frames.max_header_bytes = NODE_HEADER_BYTES if hello.node_id >= 0 else CLIENT_HEADER_BYTES
+        self.greeted = True
+        self._frame_since = None
+        self._note_incomplete()
+
+    def _handle(self, frame: Frame, cls: type[Message] | None, *, is_fetch: bool) -> None:
+        handler = self.server.handlers.get(cls) if cls is not None else None
+        slot = _Slot(frame.correlation_id, frame.size, is_fetch)
+        if cls is None or handler is None:
+            if frame.kind % 2 or frame.kind == HelloRequest.kind:
+                raise ProtocolError(f"message of kind {frame.kind} is no request")
+            # A newer peer may ask for what this node does not know: refused, and the connection stays.
+            text = f"api {frame.kind} is not served here"
+            slot.done, slot.reply = True, Reply(ErrorResponse(int(ErrorCode.UNSUPPORTED_VERSION), text))
+            self._slots.append(slot)
+            return
+        message = from_fields(cls, frame.fields)
+        self._slots.append(slot)
+        self._fetches += slot.is_fetch
+        monotonic = self.server.monotonic
+        if monotonic is not None:
+            slot.api, slot.began = cls.__name__, monotonic()
+        try:
+            outcome = handler(Request(message, frame.body, self.peer))
+        except ApiError as error:
+            # Who expects no answer would take a refusal for a breach of the protocol.
+            outcome = None if _is_one_way(message) else _refusal(error)
+        if monotonic is not None:
+            slot.returned = monotonic()
+        if outcome is None or isinstance(outcome, Reply):
+            slot.done, slot.reply = True, outcome
+            self._timed(slot)
+            return
+        if inspect.iscoroutine(outcome):
+            name = f"rpc.{cls.__name__}[{self.peer.address}]"
+            slot.waiting = self.server.supervisor.spawn(name, outcome, Policy.ISOLATED)
+        else:
+            assert isinstance(outcome, asyncio.Future), f"{cls.__name__}: {type(outcome)} is no answer"
+            slot.waiting = outcome
+        slot.waiting.add_done_callback(lambda future: self._answered(slot, future))
+
+    def _answered(self, slot: _Slot, future: asyncio.Future[Reply | None]) -> None:
+        if future.cancelled():
+            # A cancelled answer means that its server part is stopping.
+            slot.reply = Reply(ErrorResponse(int(ErrorCode.BROKER_NOT_AVAILABLE), "stopping"))
+        elif (error := future.exception()) is None:
+            slot.reply = future.result()
+        elif isinstance(error, ApiError):
+            slot.reply = _refusal(error)
+        else:
+            # Of a coroutine the supervisor tells; of a future its owner has to.
+            slot.reply = Reply(ErrorResponse(int(ErrorCode.UNKNOWN_SERVER_ERROR), type(error).__name__))
+        slot.done = True
+        self._timed(slot)
+        if not self._flush_due and not self._closed:
+            self._flush_due = True
+            self._loop.call_soon(self._flush_now)
+
+    def _timed(self, slot: _Slot) -> None:
+        """The answer is there."""
+        if self.server.monotonic is not None and slot.api:
+            ended = slot.returned if slot.waiting is None else self.server.monotonic()
+            self.server.requests.add(slot.api.removesuffix("Request"), slot.returned - slot.began, ended - slot.began)
+
+    # --- answering ---------------------------------------------------------------------------
+
+    def _flush_now(self) -> None:
+        self._flush_due = False
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write the answers that are next in order, in one call."""
+        if self._closed:
+            return
+        if self._writer.transport.is_closing():
+            self.shut("connection lost", quietly=True)
+            return
+        buffers: list[Buffer] = []
+        slots = self._slots
+        released = 0
+        while slots and slots[0].done:
+            slot = slots.popleft()
+            released += slot.size
+            self._fetches -= slot.is_fetch
+            if slot.reply is not None:
+                if slot.reply.message is not SILENCE:
+                    buffers += encode_frame(slot.correlation_id, slot.reply.message, slot.reply.body)
+                if slot.reply.throttle_ms:
+                    until = self._loop.time() + slot.reply.throttle_ms / 1000
+                    self._muted_until = max(self._muted_until, until)
+        if released:
+            self._uncharge(released)
+            self._last_active = self._loop.time()
+            if self._progress is not None and not self._progress.done():
+                self._progress.set_result(None)
+        if buffers:
+            self._writer.writelines(buffers)
+            if self._stalled_since is None and self._peer_is_slow():
+                self._stalled_since = self._last_active
+
+    # --- bounds ------------------------------------------------------------------------------
+
+    def _charge(self, size: int) -> None:
+        self._charged += size
+        self.server.memory.take(size)
+
+    def _uncharge(self, size: int) -> None:
+        self._charged -= size
+        self.server.memory.give_back(size)
+
+    def _note_incomplete(self) -> None:
+        change = self._frames.buffered - self._incomplete
+        self._incomplete = self._frames.buffered
+        if change:
+            self.server.memory.mark_incomplete(change)
+        if not self._incomplete:
+            if self.greeted:
+                self._frame_since = None
+            self.server.memory.end_overdraft(self)
+        elif self._frame_since is None:
+            self._frame_since = self._last_active
+
+    def _release_all(self) -> None:
+        memory = self.server.memory
+        memory.mark_incomplete(-self._incomplete)
+        memory.give_back(self._charged)
+        memory.end_overdraft(self)
+        self._charged = self._incomplete = 0
+
+    @property
+    def incomplete_bytes(self) -> int:
+        """Of the frame that is half received."""
+        return self._incomplete
+
+    def held_by_frame_since(self, moment: float) -> bool:
+        """Whether it has held memory for a half received frame since then."""
+        return self._incomplete > 0 and self._frame_since is not None and self._frame_since <= moment
+
+    def check_deadlines(self, now: float) -> None:
+        """Close the connection if it has used up somebody's patience."""
+        if self._stalled_since is not None and not self._peer_is_slow():
+            self._stalled_since = None
+        if self._frame_since is not None and not self.greeted and now - self._frame_since > HELLO_TIMEOUT_S:
+            self.shut("no hello in time", at_once=True)
+        elif self._frame_since is not None and self.greeted and now - self._frame_since > STALL_TIMEOUT_S:
+            self.shut("a frame took too long", at_once=True)
+        elif self._stalled_since is not None and now - self._stalled_since > STALL_TIMEOUT_S:
+            self.shut("the peer does not read its answers", at_once=True)
+        elif not self._slots and now - self._last_active > self.server.config.connections_max_idle_ms / 1000:
+            self.shut("idle", quietly=True, at_once=True)
+
+    def shut(self, reason: str, *, quietly: bool = False, at_once: bool = False) -> None:
+        """Close the connection, once; one log line. `at_once` drops what the peer has not read."""
+        if self._closed:
+            return
+        self._closed = True
+        tell = _log.debug if quietly else _log.warning
+        tell("rpc.closed", peer=self.peer.address, client=self.peer.client_id, node=self.peer.node_id, reason=reason)
+        for slot in self._slots:
+            # A coroutine is not cancelled: half a command would be worse than an answer that nobody takes.
+            if slot.waiting is not None and not isinstance(slot.waiting, asyncio.Task):
+                slot.waiting.cancel()
+        self._slots.clear()
+        if self._progress is not None and not self._progress.done():
+            self._progress.set_result(None)
+        if at_once:
+            self._writer.transport.abort()
+        else:
+            self._writer.close()
+
+
+def _is_one_way(message: Message) -> bool:
+    return isinstance(message, ReplicaFetchWake) or (isinstance(message, ProduceRequest) and message.acks == 0)
+
+
+def _refusal(error: ApiError) -> Reply:
+    return Reply(ErrorResponse(int(error.code), str(error)))
+
+
+def _judge(hello: HelloRequest, own: Identity) -> tuple[ErrorCode, str]:
+    """Whether to talk to this peer: NONE, or why not."""
+    if hello.max_version < MIN_PROTOCOL_VERSION or hello.min_version > PROTOCOL_VERSION:
+        spoken = f"{MIN_PROTOCOL_VERSION}..{PROTOCOL_VERSION}"
+        return ErrorCode.UNSUPPORTED_VERSION, f"versions {hello.min_version}..{hello.max_version}, here {spoken}"
+    if not own.cluster_id:
+        return ErrorCode.BROKER_NOT_AVAILABLE, "starting"
+    if hello.cluster_id != own.cluster_id and (hello.cluster_id or hello.node_id >= 0):
+        return ErrorCode.INCONSISTENT_CLUSTER_ID, f"cluster {hello.cluster_id!r}, here {own.cluster_id!r}"
+    return ErrorCode.NONE, ""

@@ -1,0 +1,67 @@
+"""When a session's attempts to reach a server are made, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from random import Random
+
+import pytest
+
+from kafkalite.coordination import aiozk_adapter
+from kafkalite.coordination.coordinator import NotSentError
+from kafkalite.testing.sim_clock import SimClock
+from kafkalite.testing.sim_loop import SimLoop
+
+
+class Refusing:
+    """A network on which nobody listens; notes when it was asked."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self.loop = loop
+        self.asked_at: list[float] = []
+
+    async def dial(self, host: str, port: int, tls: object = None) -> None:
+        self.asked_at.append(self.loop.time())
+        raise ConnectionRefusedError
+
+
+class Silent(Refusing):
+    """... or that takes every connection and never says a word."""
+
+    async def dial(self, host: str, port: int, tls: object = None) -> None:
+        self.asked_at.append(self.loop.time())
+        await asyncio.Event().wait()
+
+
+def attempts(kind: type[Refusing], timeout_ms: int) -> tuple[list[float], float]:
+    """(moments of the attempts, when they were given up), seconds."""
+    loop = SimLoop()
+    network = kind(loop)
+
+    async def main() -> None:
+        with pytest.raises(NotSentError):
+            await aiozk_adapter.connect("zk:2181", timeout_ms, clock=SimClock(loop), network=network, rng=Random(1))
+
+    try:
+        loop.run_until_complete(main())
+        return network.asked_at, loop.time()
+    finally:
+        loop.close()
+
+
+def test_refused_attempts_back_off_but_never_for_long() -> None:
+    moments, given_up_at = attempts(Refusing, 20_000)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
+    bases = [min(0.05 * 2**number, 1.0) for number in range(len(gaps))]
+    assert all(0.5 * base <= gap <= 1.5 * base + 1e-6 for base, gap in zip(bases, gaps))
+    assert len(gaps) > 15
+    assert given_up_at == pytest.approx(20, abs=1e-3)
+
+
+def test_a_server_that_never_answers_is_given_more_time_at_each_attempt() -> None:
+    moments, _ = attempts(Silent, 20_000)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
+    assert gaps[0] < 0.6  # in its boot window a server accepts what it never answers
+    assert max(gaps) > 2
+    assert max(gaps) < 20 / 3 + 1.5
