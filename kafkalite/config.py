@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, get_type_hints
 
 from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
 
 _MAX = 2**63 - 1

@@ -8,7 +8,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +18,7 @@ import uvloop
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.bootstrap import DEFAULT_PORT, parse_bootstrap
 from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkalite.security.dialling import ClientSecurity

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Container
-from dataclasses import dataclass
 
 import structlog
 
@@ -32,6 +31,7 @@ from kafkalite.coordination.coordinator import (
     SetData,
 )
 from kafkalite.env.seams import Clock
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ControllerEpoch
 
 _log = structlog.get_logger(__name__)

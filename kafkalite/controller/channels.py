@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import structlog
 
@@ -19,6 +19,7 @@ from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, TopicPartition
 from kafkalite.rpc.client import RpcConnection, RpcError
 from kafkalite.rpc.messages.base import Message

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import assert_never
 
@@ -75,6 +74,7 @@ from kafkalite.controller.storage import DeposedError, Storage
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.env.seams import Clock
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest
 from kafkalite.telemetry.history import History

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import structlog
 
@@ -20,6 +20,7 @@ from kafkalite.controller.events import BrokerCleared, BrokerSuspected, Event
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo
 from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest

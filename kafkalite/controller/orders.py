@@ -10,7 +10,6 @@ import base64
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
@@ -35,6 +34,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId
 from kafkalite.rpc.messages.topics import (
     CreateTopicsRequest,

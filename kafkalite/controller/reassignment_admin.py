@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import structlog
 
@@ -21,6 +20,7 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
 )
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,

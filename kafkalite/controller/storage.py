@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
@@ -41,6 +40,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicPartition
 
 _log = structlog.get_logger(__name__)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,7 @@ from kafkalite.coordination.zk_connection import Pending, ZkConnection
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError, ProtocolError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Endpoint
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ class Access:
     tls: ClientTls | None = None
 
 
+_ANYBODY = Access()
+
+
 def access_of(config: BrokerConfig) -> Access:
     """As configured (`zookeeper.auth` and the like). Raises ConfigError."""
     auth: tuple[tuple[str, bytes], ...] = ()
@@ -110,7 +114,7 @@ async def connect(
     clock: Clock,
     network: Network,
     rng: Random,
-    access: Access = Access(),
+    access: Access = _ANYBODY,
 ) -> Coordinator:
     """Open a new session, and make the chroot if it is not there.
 
@@ -149,7 +153,7 @@ class ZkSession:
         clock: Clock,
         network: Network,
         rng: Random,
-        access: Access = Access(),
+        access: Access = _ANYBODY,
     ) -> None:
         self._servers = tuple(servers)
         self._chroot = chroot

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_TOPIC_ID,
     BrokerEpoch,

@@ -12,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 
 from kafkalite.env.heap import Crowds
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.tls import ServerTls, describe
 from kafkalite.telemetry.repeats import Repeats
 

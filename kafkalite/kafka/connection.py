@@ -14,12 +14,12 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
 from kafkalite.kafka.codec import Buffer, WireError, encoder, read_varint
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:

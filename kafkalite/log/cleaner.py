@@ -9,7 +9,7 @@ of a producer stays, if need be without records: its sequence is needed for dedu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
 import structlog
@@ -17,6 +17,7 @@ import structlog
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk, File
 from kafkalite.errors import StorageError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import AbortedTransaction
 from kafkalite.log.partition_log import PartitionLog

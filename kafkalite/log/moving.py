@@ -24,7 +24,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol, TypedDict
 
 import structlog
@@ -33,6 +32,7 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.failures import Blame, blame
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.judge import MIN_ROOM_BYTES

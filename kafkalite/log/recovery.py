@@ -11,11 +11,11 @@ The producers are those of the newest sound snapshot, brought to the log's end b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import structlog
 
 from kafkalite.env.seams import Disk
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.index import AbortedTransaction
 from kafkalite.log.producer_state import PreparedAppend, ProducerStates

@@ -8,7 +8,7 @@ cannot be told; docs/metrics.md is made from it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from kafkalite.controller.stats import FailoverPhases
 from kafkalite.coordination.coordinator import SessionState
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.quotas import Kind
 from kafkalite.telemetry.counters import Requests, Timing
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
 
 import structlog
@@ -18,6 +17,7 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.client import RpcConnection, RpcError

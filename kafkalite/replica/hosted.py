@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import structlog
 
 from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica.fetch_session import FetchSession

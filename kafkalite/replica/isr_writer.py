@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
 
 import structlog
@@ -22,6 +21,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znodes import ZnodeError, decode_partition_state, encode_partition_state
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.replica.isr import Proposal, Verdict, judge
 

@@ -6,7 +6,6 @@ So a node that starts takes its roles, and can tell clients who leads, with no c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import structlog
 
@@ -22,6 +21,7 @@ from kafkalite.coordination.znodes import (
     decode_partition_state,
     decode_topic,
 )
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.rpc.messages.control import Broker, PartitionState
 

@@ -12,7 +12,6 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -21,6 +20,7 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Buffer, Listener, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.admission import Admission
 from kafkalite.rpc.codec import from_fields

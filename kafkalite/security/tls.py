@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import structlog
 
 from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.names import subject_name
 
 _log = structlog.get_logger(__name__)

@@ -23,11 +23,11 @@ import random
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.env.seams import ConnectionHandler, Listener
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.testing.sim_loop import Process, SimLoop, current_process
 
 if TYPE_CHECKING:

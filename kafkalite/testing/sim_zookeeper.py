@@ -14,7 +14,7 @@ import contextvars
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 from typing import Any
 
@@ -40,6 +40,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.verbs import MAX_REQUEST_BYTES, ensure_path, size_of_ops, split_connect_string
 from kafkalite.coordination.watches import EventType, WatchKind, WatchTable
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.testing.sim_zookeeper_tree import Event, ZnodeTree
 
 #: How many requests of get_many and multi_many are under way at once.

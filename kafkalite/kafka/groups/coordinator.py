@@ -10,7 +10,7 @@ import asyncio
 import heapq
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
 
 import structlog
@@ -30,6 +30,7 @@ from kafkalite.kafka.groups.group import (
 from kafkalite.kafka.groups.offsets import MAX_METADATA_BYTES, CommittedOffset, GroupOffsets
 from kafkalite.kafka.internal_log import InternalLog, KeyValue
 from kafkalite.kafka.services import GROUP_TOPIC, Services
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record

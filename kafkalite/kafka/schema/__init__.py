@@ -16,10 +16,10 @@ Source of the facts: the message definitions of Apache Kafka 3.9 (clients, group
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from kafkalite.kafka.schema import admin, cluster, groups, log, records, sasl, security, transactions
+from kafkalite.lazy_dataclass import dataclass
 
 TABLES = (
     log.TABLE,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 import structlog
 
@@ -23,6 +23,7 @@ from kafkalite.kafka.transactions.decisions import Decision
 from kafkalite.kafka.transactions.markers import Errors, Marker, MarkerChannels
 from kafkalite.kafka.transactions.producer_ids import ProducerIds
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
