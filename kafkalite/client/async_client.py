@@ -9,8 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
-import structlog
-
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.retry import Backoff, wants_metadata
@@ -52,11 +50,12 @@ from kafkalite.rpc.messages.watching import (
     HealthRequest,
     HealthResponse,
 )
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.security.dialling import ClientSecurity
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: One node's patience for a question that any node can answer.
 ANY_NODE_TIMEOUT_S = 5.0

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-import structlog
-
 from kafkalite.client.async_client import AsyncClient, of_kind
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
@@ -35,8 +33,9 @@ from kafkalite.rpc.messages.groups import (
     SyncGroupResponse,
 )
 from kafkalite.rpc.messages.transactions import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 M = TypeVar("M", bound=Message)
 

@@ -11,8 +11,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Container
 
-import structlog
-
 from kafkalite.controller.storage import Connectivity
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import (
@@ -33,8 +31,9 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.env.seams import Clock
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ControllerEpoch
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: /controller_epoch before the first election.
 INITIAL_EPOCH = ControllerEpoch(0)

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import field
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.events import Command, Event, InitialisationDue, ReplicasFailed, ReplicasStopped
 from kafkalite.controller.queueing import enqueue
@@ -32,8 +30,9 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataResponse,
 )
 from kafkalite.rpc.messages.watching import HealthProblem
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 BACKOFF_MIN_S = 0.02
 BACKOFF_MAX_S = 1.0

@@ -12,8 +12,6 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import assert_never
 
-import structlog
-
 from kafkalite.config import TopicConfig
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
@@ -78,8 +76,9 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest
 from kafkalite.telemetry.history import History
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 TICK_S = 5.0
 #: Every so many ticks all topic znodes are read again: what somebody changed by hand is seen.

@@ -13,8 +13,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import field
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.events import BrokerCleared, BrokerSuspected, Event
 from kafkalite.env.seams import Env
@@ -24,8 +22,9 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo
 from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Patience grows with every wrong suspicion up to this many times the configured one.
 MAX_PATIENCE_FACTOR = 16

@@ -12,8 +12,6 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-import structlog
-
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.controller import placement
 from kafkalite.coordination import paths, znodes
@@ -44,8 +42,9 @@ from kafkalite.rpc.messages.topics import (
     NewTopic,
     TopicResult,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 Replicas = tuple[BrokerId, ...]

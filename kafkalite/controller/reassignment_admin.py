@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-import structlog
-
 from kafkalite.controller.orders import ATTEMPTS, Orders, patience_s
 from kafkalite.controller.reassignments import is_over
 from kafkalite.controller.state import Replicas
@@ -31,8 +29,9 @@ from kafkalite.rpc.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: How long an order waits to be taken up by the controller, so that a listing right after it shows it.
 TAKE_UP_WAIT_S = 2.0

@@ -12,8 +12,6 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-import structlog
-
 from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
 from kafkalite.controller.state import Replicas, Topic
@@ -42,8 +40,9 @@ from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.errors import KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicPartition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.acl_znodes import (
     RESOURCE_TYPES,
@@ -41,8 +39,9 @@ from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znodes import ZnodeError
 from kafkalite.security.acl import Entry, Pattern, PatternType
 from kafkalite.security.authorizer import Authorizer, Entries
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: A notification that every live node has long seen is removed by whoever finds it (Kafka's 15 minutes).
 _NOTIFICATION_LIFE_MS = 15 * 60 * 1000

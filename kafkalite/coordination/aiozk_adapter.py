@@ -18,8 +18,6 @@ from dataclasses import field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.coordination import zk_codec as codec
 from kafkalite.coordination.coordinator import (
@@ -49,11 +47,12 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError, ProtocolError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Endpoint
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.security.tls import ClientTls
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: How many requests of get_many, and of multi_many, are under way at once.
 _READ_WINDOW = 512

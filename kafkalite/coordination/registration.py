@@ -7,8 +7,6 @@ import base64
 import random
 from collections.abc import Container
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import (
     BadVersionError,
@@ -33,8 +31,9 @@ from kafkalite.coordination.znodes import (
 )
 from kafkalite.errors import StartupRefused
 from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Producer ids in one block (Kafka's number).
 PRODUCER_ID_BLOCK_SIZE = 1000

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.topic_configs import USERS, write_config
 from kafkalite.coordination.znodes import ZnodeError, decode_config
 from kafkalite.security.scram import MECHANISMS, ScramCredential
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def list_users(coordinator: Coordinator, names: Sequence[str] | None) -> dict[str, dict[str, int]]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import (
     BadVersionError,
@@ -35,8 +33,9 @@ from kafkalite.coordination.znodes import (
     encode_config,
     encode_config_change,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 TOPICS = "topics"
 BROKERS = "brokers"

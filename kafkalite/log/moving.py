@@ -26,8 +26,6 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypedDict
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -41,8 +39,9 @@ from kafkalite.log.log_dir import FUTURE_SUFFIX, LogDir, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import parse_header
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Read and written at once; also what may be missing when the logs are exchanged.
 CHUNK_BYTES = 1024 * 1024

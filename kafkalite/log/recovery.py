@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import structlog
-
 from kafkalite.env.seams import Disk
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.epoch_cache import LeaderEpochCache
@@ -23,8 +21,9 @@ from kafkalite.log.segment import LOG, SNAPSHOT, Segment, file_name
 from kafkalite.log.validation import marker_in
 from kafkalite.model import TopicId
 from kafkalite.record.batch import BatchHeader
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -11,8 +11,6 @@ import zlib
 from collections.abc import Callable
 from random import Random
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Supervisor
@@ -29,8 +27,9 @@ from kafkalite.rpc.messages.replication import (
     ReplicaFetchResponse,
     ReplicaFetchWake,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 BACKOFF_MIN_MS = 20
 #: Partitions, and bytes, taken in from one answer before the loop gets its turn.

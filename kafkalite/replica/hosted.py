@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
@@ -22,8 +20,9 @@ from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
 from kafkalite.telemetry.history import History
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: How soon a fenced node looks again whether it may commit.
 FENCE_RECHECK_S = 0.05

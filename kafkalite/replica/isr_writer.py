@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 from random import Random
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import (
     Coordinator,
@@ -24,8 +22,9 @@ from kafkalite.coordination.znodes import ZnodeError, decode_partition_state, en
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.replica.isr import Proposal, Verdict, judge
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Proposals in one transaction: one failure makes each of them go again by itself, so not too many.
 CHUNK = 50

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.znodes import (
@@ -24,8 +22,9 @@ from kafkalite.coordination.znodes import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.rpc.messages.control import Broker, PartitionState
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Buffer, Listener, Network
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -40,11 +38,12 @@ from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetch
 from kafkalite.security.connection_limits import ConnectionLimits
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.telemetry.counters import Requests
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: One read takes at most this much off the stream; small frames cost one wake-up per chunk, not one each.
 READ_BYTES = 256 * 1024

@@ -13,8 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import count
 
-import structlog
-
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.codec import WireError, decode
 from kafkalite.kafka.groups import records
@@ -34,8 +32,9 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: offsets.retention.check.interval.ms
 _EXPIRY_CHECK_S = 600.0

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 
-import structlog
-
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.codec import WireError
@@ -29,8 +27,9 @@ from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.transaction_groups import coordinator_key
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _TIMEOUT_CHECK_S = 1.0
 _EXPIRY_CHECK_S = 3_600.0
