@@ -7,7 +7,6 @@ Attributes are the keys with dots turned into underscores.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, get_type_hints
@@ -436,6 +435,8 @@ def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
     """The configuration from a TOML text (or None), the environment and the flags, and warnings. Raises ConfigError."""
     settings: dict[str, Any] = {}
     if text is not None:
+        import tomllib  # a node without a file does not wait for it
+
         try:
             settings |= flatten(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
