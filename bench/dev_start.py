@@ -1,17 +1,19 @@
-"""From nothing to the first accepted record, and the memory it takes: what a developer waits for.
+"""From nothing to the first accepted record, and the processor time and memory it takes: what a developer waits for.
 
-    python -m bench.dev_start [--rounds 3] [--json FILE]
+    python -m bench.dev_start [--rounds 3] [--rows REGEX] [--beside TREE] [--json FILE]
 
-In one run, beside each other: `kafkalite dev` (three nodes, one process), the cluster of the pytest fixture (likewise, in a
-process of its own), Apache Kafka from its jars (one node, KRaft, its storage formatted beforehand), and a NATS server with JetStream
+In one run, beside each other: `kafkalite serve` (one node, its ZooKeeper runs already; for the first time, and again on its
+data), `kafkalite dev` (three nodes, one process), the cluster of the pytest fixture (likewise, in a process of its own), Apache Kafka from its jars (one node, KRaft, its storage formatted beforehand), and a NATS server with JetStream
 (Debian package nats-server; one node, file storage). The clock starts with the process and stops when a client that runs already
-has its acknowledgement (librdkafka for Kafka's protocol, a few lines of NATS's own); it tries again until then. Memory is
-resident, of the process and all below it, after that. Peers that the machine does not have are left out, and named.
+has its acknowledgement (librdkafka for Kafka's protocol, a few lines of NATS's own); it tries again until then. CPU
+seconds are the process's own until then; on a machine that others use they say more than the wall clock. Memory is
+resident, of the process and all below it, after that. `--beside` measures `serve` of another checkout too, in turns. Peers that the machine does not have are left out, and named.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import statistics
@@ -20,7 +22,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 from rich.console import Console
@@ -28,7 +32,7 @@ from rich.table import Table
 
 from bench.kafka_peer import CACHE, Load, scratch_python, tree_bytes
 from kafkalite.testing.apache_kafka import KafkaCluster, KafkaJarsMissing, class_path, free_ports
-from kafkalite.testing.processes import DIE_WITH_PARENT
+from kafkalite.testing.processes import DIE_WITH_PARENT, Process, ProcessCluster
 
 PATIENCE_S = 90.0
 _PAUSE_S = 0.005
@@ -43,18 +47,48 @@ with ThreadedCluster(3) as running:
     sys.stdin.readline()
 """
 
-#: (seconds to the first acknowledgement, bytes resident afterwards).
-Outcome = tuple[float, int]
+
+class Outcome(NamedTuple):
+    """Of one start, to the first acknowledgement."""
+
+    wall_s: float
+    cpu_s: float
+    #: Resident afterwards.
+    memory_bytes: int
 
 
-def _memory(pid: int) -> int:
+def _outcome(wall_s: float, pid: int) -> Outcome:
+    threads = [each.read_text().split() for each in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    cpu_s = sum(int(run_ns) for run_ns, *_ in threads) / 1e9  # the ticks of `stat` are too coarse
     time.sleep(_SETTLE_S)  # what a start allocates and gives back is not what it takes
-    return tree_bytes(pid)
+    return Outcome(wall_s, cpu_s, tree_bytes(pid))
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     process.wait(30)
+
+
+def kafkalite_serve(load: Load, directory: Path, *, tree: Path | None = None, again: bool = False) -> Outcome:
+    """One node. `again`: it ran before, and was stopped."""
+    zookeeper = ProcessCluster(directory, nodes=0).start()
+    [port] = free_ports(1)
+    bootstrap = f"127.0.0.1:{port}"
+    arguments = ["serve", "--id", "1", "--zookeeper", zookeeper.zookeeper_connect, "--log-dir", str(directory / "log")]
+    arguments += ["--kafka", bootstrap, "--rpc", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    node = Process("node", arguments, directory / "node.log", tree=tree)
+    try:
+        for _ in range(again):
+            node.launch()
+            load.ask("first_ack", bootstrap, "first")
+            node.terminate()
+        load.send("first_ack", bootstrap, "first")
+        began = time.monotonic()
+        node.launch()
+        return _outcome(load.answer() - began, node.pid)
+    finally:
+        node.kill()
+        zookeeper.close()
 
 
 def kafkalite_dev(load: Load, directory: Path) -> Outcome:
@@ -65,7 +99,7 @@ def kafkalite_dev(load: Load, directory: Path) -> Outcome:
     began = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:
-            return load.answer() - began, _memory(process.pid)
+            return _outcome(load.answer() - began, process.pid)
         finally:
             _stop(process)
 
@@ -90,7 +124,7 @@ def kafkalite_fixture(load: Load, directory: Path) -> Outcome:
         try:
             assert process.stdout is not None
             bootstrap = json.loads(process.stdout.readline())
-            return load.ask("first_ack", ",".join(bootstrap), "first") - began, _memory(process.pid)
+            return _outcome(load.ask("first_ack", ",".join(bootstrap), "first") - began, process.pid)
         finally:
             _stop(process)
 
@@ -102,7 +136,7 @@ def apache_kafka(load: Load, directory: Path) -> Outcome:
         load.send("first_ack", cluster.bootstrap, "first")
         began = time.monotonic()
         cluster.nodes[1].launch()
-        return load.answer() - began, _memory(cluster.nodes[1].pid)
+        return _outcome(load.answer() - began, cluster.nodes[1].pid)
     finally:
         cluster.close()
 
@@ -118,7 +152,7 @@ def jetstream(load: Load, directory: Path) -> Outcome:
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             _nats_first_ack(port)
-            return time.monotonic() - began, _memory(process.pid)
+            return _outcome(time.monotonic() - began, process.pid)
         finally:
             _stop(process)
 
@@ -151,7 +185,9 @@ def _nats_first_ack(port: int) -> None:
         assert ask("first", b"first", "ack").get("seq") == 1
 
 
-PEERS: Mapping[str, Callable[[Load, Path], Outcome]] = {
+PEERS: Mapping[str, Callable[..., Outcome]] = {
+    "kafkalite serve (1 node)": kafkalite_serve,
+    "kafkalite serve, again": partial(kafkalite_serve, again=True),
     "kafkalite dev (3 nodes)": kafkalite_dev,
     "pytest fixture (3 nodes)": kafkalite_fixture,
     "Apache Kafka (1 node)": apache_kafka,
@@ -161,13 +197,19 @@ PEERS: Mapping[str, Callable[[Load, Path], Outcome]] = {
 
 @click.command()
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of each; the median is shown.")
+@click.option("--rows", default=".", help="Only rows that match this regular expression.")
+@click.option("--beside", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Another checkout.")
 @click.option("--json", "target", type=click.Path(dir_okay=False), help="Write every measurement there.")
-def main(rounds: int, target: str | None) -> None:
+def main(rounds: int, rows: str, beside: Path | None, target: str | None) -> None:
     """See the module."""
+    peers = {name: measure for name, measure in PEERS.items() if re.search(rows, name)}
+    if beside is not None:
+        for name in [name for name in peers if "serve" in name]:
+            peers[f"{name}, {beside}"] = partial(peers[name], tree=beside.resolve())
     found: dict[str, list[Outcome]] = {}
     missing: dict[str, str] = {}
     for _ in range(rounds):  # one of each a round, so that a busy moment meets all of them
-        for name, measure in PEERS.items():
+        for name, measure in peers.items():
             load = Load(scratch_python())
             try:
                 with tempfile.TemporaryDirectory(prefix="kafkalite-start-") as directory:
@@ -177,24 +219,27 @@ def main(rounds: int, target: str | None) -> None:
                 found.pop(name, None)
             finally:
                 load.close()
-    table = Table(title=f"from the start of the process to the first acknowledged record, median of {rounds}")
-    for column in ("", "s", "MB"):
+    table = Table(title=f"from the start of the process to the first acknowledged record, median of {rounds} (best)")
+    for column in ("", "s", "CPU s", "MB"):
         table.add_column(column, justify="right" if column else "left")
-    rows = {
+    measured = {
         name: {
-            "seconds": round(statistics.median(seconds for seconds, _ in outcomes), 3),
-            "megabytes": round(statistics.median(size for _, size in outcomes) / 2**20, 1),
-            "all_seconds": [round(seconds, 3) for seconds, _ in outcomes],
+            "seconds": round(statistics.median(each.wall_s for each in outcomes), 3),
+            "cpu_seconds": round(statistics.median(each.cpu_s for each in outcomes), 3),
+            "megabytes": round(statistics.median(each.memory_bytes for each in outcomes) / 2**20, 1),
+            "all": [each._asdict() for each in outcomes],
         }
         for name, outcomes in found.items()
     }
-    for name, row in rows.items():
-        table.add_row(name, str(row["seconds"]), str(row["megabytes"]))
+    for name, row in measured.items():
+        wall_s, cpu_s = (min(each[of] for each in found[name]) for of in range(2))
+        cells = (f"{row['seconds']} ({wall_s:.3f})", f"{row['cpu_seconds']} ({cpu_s:.3f})", str(row["megabytes"]))
+        table.add_row(name, *cells)
     Console().print(table)
     for name, why in missing.items():
         click.echo(f"not here: {name}: {why}")
     if target:
-        Path(target).write_text(json.dumps({"rows": rows, "missing": missing}, indent=1) + "\n")
+        Path(target).write_text(json.dumps({"rows": measured, "missing": missing}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import socket
 import sys
 import time
 from collections import deque
@@ -180,7 +181,18 @@ def latency(bootstrap: str, topic: str, size: int, acks: str, rate: float, secon
 
 
 def first_ack(bootstrap: str, topic: str) -> float:
-    """Tries until a record is acknowledged; the time (time.monotonic, which processes share) when it was."""
+    """Tries until a record is acknowledged; the time (time.monotonic, which processes share) when it was.
+
+    librdkafka looks for a broker that was not there every 100 ms only: it is let loose when the first one takes connections.
+    """
+    host, _, port = bootstrap.partition(",")[0].rpartition(":")
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        try:
+            socket.create_connection((host, int(port)), timeout=90).close()
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.002)
     settings = {
         "bootstrap.servers": bootstrap, "reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "retry.backoff.ms": 20,
         "topic.metadata.refresh.fast.interval.ms": 20, "linger.ms": 0, "log_level": 0,

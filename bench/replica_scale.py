@@ -7,16 +7,15 @@ Two nodes in one process over RPC on loopback, a simulated ZooKeeper; prints one
 
 import asyncio
 import importlib.util
-import logging
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-import structlog
+from kafkalite.telemetry import logs
 
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+logs.configure(level="error")
 ROOT = Path(__file__).resolve().parents[1]
 spec = importlib.util.spec_from_file_location("harness", ROOT / "tests/unit/replica/conftest.py")
 assert spec is not None and spec.loader is not None

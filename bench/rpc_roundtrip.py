@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from pathlib import Path
 from typing import Any
 
 import click
-import structlog
 import uvloop
 from rich.console import Console
 from rich.table import Table
@@ -29,6 +27,7 @@ from kafkalite.rpc.handling import Reply
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.data import ProducedPartition, ProducePartition, ProduceRequest, ProduceResponse
 from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.telemetry import logs
 
 #: (body bytes, requests under way).
 CASES = ((200, 1), (200, 16), (200, 60), (16_384, 16), (131_072, 8), (1_048_576, 4))
@@ -90,7 +89,7 @@ async def run(seconds: float) -> list[dict[str, Any]]:
 @click.option("--json", "json_file", type=click.Path(dir_okay=False), help="Write the figures here.")
 def main(seconds: float, json_file: str | None) -> None:
     """Measure RPC round trips."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    logs.configure(level="error")
     rows = uvloop.run(run(seconds))
     table = Table(title="RPC round trips, both ends in one process")
     for column in rows[0]:

@@ -7,12 +7,12 @@ Attributes are the keys with dots turned into underscores.
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, get_type_hints
 
 from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
 
 _MAX = 2**63 - 1
@@ -438,6 +438,8 @@ def load(text: str | None, environ: Mapping[str, str], flags: Mapping[str, Any])
     """The configuration from a TOML text (or None), the environment and the flags, and warnings. Raises ConfigError."""
     settings: dict[str, Any] = {}
     if text is not None:
+        import tomllib  # a node without a file does not wait for it
+
         try:
             settings |= flatten(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:

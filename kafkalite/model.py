@@ -5,8 +5,9 @@ Offsets are counted in records. An "end offset" is exclusive: the next offset to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, NewType
+
+from kafkalite.lazy_dataclass import dataclass
 
 BrokerId = NewType("BrokerId", int)
 #: czxid of the broker's registration znode; a restarted broker has a larger one (KIP-380).

@@ -17,6 +17,7 @@ from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, Topic
 from kafkalite.rpc.messages.topics import NewTopic, TopicResult
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
+from kafkalite_cli.imports import uncollected
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 
 #: How long `create-topic` waits until every node knows the new leaders.
@@ -48,7 +49,8 @@ class AdminGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
             return super().get_command(ctx, cmd_name)
-        command = getattr(importlib.import_module(VERBS[cmd_name][0]), cmd_name.replace("-", "_"))
+        with uncollected():
+            command = getattr(importlib.import_module(VERBS[cmd_name][0]), cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

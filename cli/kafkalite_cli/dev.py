@@ -12,6 +12,7 @@ import click
 import uvloop
 
 from kafkalite.telemetry import logs
+from kafkalite_cli.imports import uncollected
 
 
 @click.command()
@@ -55,8 +56,9 @@ def dev(
 
 
 async def _run(nodes: int, directory: Path | None, kafka_port: int, settings: dict[str, str], *, as_json: bool) -> None:
-    from kafkalite.env import open_files
-    from kafkalite.testing.cluster import Cluster
+    with uncollected():
+        from kafkalite.env import open_files
+        from kafkalite.testing.cluster import Cluster
 
     open_files.raise_limit()
     stop = asyncio.Event()

@@ -15,6 +15,7 @@ import click
 from click.shell_completion import shell_complete
 
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, KafkaliteError, StartupRefused
+from kafkalite_cli.imports import uncollected
 
 #: Command: (module with a click command of the command's name, one line of help). Imported when used: a broker's
 #: imports must not slow down `kafkalite produce`, nor the other way round.
@@ -64,7 +65,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.list_commands(ctx):
             return None
-        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
+        with uncollected():
+            command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), cmd_name)
         assert isinstance(command, click.Command)
         return command
 

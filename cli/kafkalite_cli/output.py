@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import structlog
 import uvloop
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.bootstrap import DEFAULT_PORT, parse_bootstrap
 from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.telemetry import logs
 
 if TYPE_CHECKING:
     from kafkalite.security.dialling import ClientSecurity
@@ -136,12 +135,11 @@ def connect(bootstrap: str, timeout_s: float) -> AsyncClient:
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a command's coroutine. Logs are for developers here: silent unless KAFKALITE_LOG_LEVEL says otherwise."""
-    level = getattr(logging, os.environ.get("KAFKALITE_LOG_LEVEL", "").upper(), logging.CRITICAL)
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    level = os.environ.get("KAFKALITE_LOG_LEVEL", "").lower()
+    with (
+        logs.configured(level=level if level in logs.LEVELS else "critical"),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
         return runner.run(work)
 
 

@@ -18,6 +18,7 @@ from kafkalite import config as configuration
 from kafkalite.coordination.verbs import split_connect_string
 from kafkalite.errors import ConfigError, KafkaliteError, StartupRefused
 from kafkalite.telemetry import logs
+from kafkalite_cli.imports import uncollected
 
 
 def _endpoint(flag: str, value: str) -> tuple[str, int]:
@@ -133,10 +134,11 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 
 
 async def _run(config: configuration.BrokerConfig) -> None:
-    from kafkalite.env import open_files
-    from kafkalite.env.real import real_env
-    from kafkalite.env.supervisor import Policy, Supervisor
-    from kafkalite.node.node import Node
+    with uncollected():
+        from kafkalite.env import open_files
+        from kafkalite.env.real import real_env
+        from kafkalite.env.supervisor import Policy, Supervisor
+        from kafkalite.node.node import Node
 
     gc.freeze()  # modules and classes stay
     gc.set_threshold(*_GC_THRESHOLDS)

@@ -11,7 +11,6 @@ import random
 import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
@@ -20,6 +19,7 @@ from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.retry import Backoff, Verdict, judge_produce, wants_metadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_BROKER_EPOCH,
     NO_LEADER_EPOCH,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from kafkalite.errors import ErrorCode
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, TopicPartition
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata

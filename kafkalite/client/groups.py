@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-import structlog
-
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
 from kafkalite.env.supervisor import Policy
@@ -36,8 +34,9 @@ from kafkalite.rpc.messages.groups import (
     SyncGroupResponse,
 )
 from kafkalite.rpc.messages.transactions import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 M = TypeVar("M", bound=Message)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-import structlog
-
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.batching import ProducerBatch
 from kafkalite.client.cluster_requests import PROBE_AFTER_S
@@ -19,8 +17,9 @@ from kafkalite.record.builder import Headers
 from kafkalite.record.compression import codec_named
 from kafkalite.rpc.client import Answer, RpcError, error_code
 from kafkalite.rpc.messages.data import ProducePartition, ProduceRequest, ProduceResponse
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: No further request goes to a broker that has not taken so many bytes yet.
 MAX_BACKLOG_BYTES = 8 * 1024 * 1024

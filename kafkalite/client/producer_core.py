@@ -18,12 +18,12 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kafkalite.client.batching import ProducerBatch, record_bound
 from kafkalite.client.retry import Backoff, Verdict, judge_produce
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.record.batch import HEADER_SIZE
 from kafkalite.record.builder import Headers

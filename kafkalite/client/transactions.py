@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkalite.client.blocking import BlockingClient, left_ms
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, ProtocolError, api_error, is_retriable
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.rpc.answers import RpcError, error_code
 from kafkalite.rpc.messages.base import Message

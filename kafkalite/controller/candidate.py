@@ -10,9 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Container
-from dataclasses import dataclass
-
-import structlog
 
 from kafkalite.controller.storage import Connectivity
 from kafkalite.coordination import paths, znodes
@@ -33,9 +30,11 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ControllerEpoch
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: /controller_epoch before the first election.
 INITIAL_EPOCH = ControllerEpoch(0)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
-
-import structlog
+from dataclasses import field
 
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.events import Command, Event, InitialisationDue, ReplicasFailed, ReplicasStopped
@@ -19,6 +17,7 @@ from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, TopicPartition
 from kafkalite.rpc.client import RpcConnection, RpcError
 from kafkalite.rpc.messages.base import Message
@@ -31,8 +30,9 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataResponse,
 )
 from kafkalite.rpc.messages.watching import HealthProblem
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 BACKOFF_MIN_S = 0.02
 BACKOFF_MAX_S = 1.0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Container, Mapping
 
-import structlog
-
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.controller.candidate import Candidate, Won
 from kafkalite.controller.channels import Channels
@@ -34,8 +32,9 @@ from kafkalite.rpc.messages.control import (
 )
 from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.history import History
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Controller:

@@ -7,10 +7,11 @@ too (`StatesRead`, `StatesWritten`, `TopicRemoved`); the shell handles those bef
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkalite.controller.state import Replicas, Topic
 from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.control import (
     ControlledShutdownResponse,

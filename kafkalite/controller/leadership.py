@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import assert_never
-
-import structlog
 
 from kafkalite.config import TopicConfig
 from kafkalite.controller.channels import Channels
@@ -76,11 +73,13 @@ from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest
 from kafkalite.telemetry.history import History
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 TICK_S = 5.0
 #: Every so many ticks all topic znodes are read again: what somebody changed by hand is seen.

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-
-import structlog
+from dataclasses import field
 
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.events import BrokerCleared, BrokerSuspected, Event
@@ -21,11 +19,13 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo
 from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Patience grows with every wrong suspicion up to this many times the configured one.
 MAX_PATIENCE_FACTOR = 16

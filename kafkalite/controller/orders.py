@@ -10,10 +10,7 @@ import base64
 import random
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
-
-import structlog
 
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.controller import placement
@@ -36,6 +33,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId
 from kafkalite.rpc.messages.topics import (
     CreateTopicsRequest,
@@ -45,8 +43,9 @@ from kafkalite.rpc.messages.topics import (
     NewTopic,
     TopicResult,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 Replicas = tuple[BrokerId, ...]

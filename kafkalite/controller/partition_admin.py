@@ -6,8 +6,6 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.orders import ATTEMPTS, Orders, check_partition_count, patience_s
 from kafkalite.controller.placement import PlacementError, shifted
@@ -36,8 +34,9 @@ from kafkalite.rpc.messages.topics import (
     RemovePartitionsResponse,
     TopicResult,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Orders of one transaction (F31).
 MAX_PER_TRANSACTION = 400

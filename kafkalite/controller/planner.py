@@ -7,9 +7,10 @@ does not use yet where there is one. Only then, and only to make the counts even
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
 
 Replicas = tuple[BrokerId, ...]

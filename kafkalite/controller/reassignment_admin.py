@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-
-import structlog
 
 from kafkalite.controller.orders import ATTEMPTS, Orders, patience_s
 from kafkalite.controller.reassignments import is_over
@@ -22,6 +19,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -32,8 +30,9 @@ from kafkalite.rpc.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: How long an order waits to be taken up by the controller, so that a listing right after it shows it.
 TAKE_UP_WAIT_S = 2.0

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from kafkalite.controller import elections
 from kafkalite.controller.events import (
@@ -37,6 +36,7 @@ from kafkalite.controller.reassignment_steps import next_step
 from kafkalite.controller.state import ControllerState, Replicas, Topic
 from kafkalite.coordination import paths
 from kafkalite.coordination.znodes import Move
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
 
 Decision = tuple[ControllerState, list[Effect]]

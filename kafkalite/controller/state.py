@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits
 from kafkalite.coordination.znodes import Move
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicId, TopicPartition
 
 Replicas = tuple[BrokerId, ...]

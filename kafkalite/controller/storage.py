@@ -10,10 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
-
-import structlog
 
 from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
@@ -42,9 +39,11 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicPartition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.acl_znodes import (
     RESOURCE_TYPES,
@@ -27,8 +25,9 @@ from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.security.acl import Entry, Pattern, PatternType
 from kafkalite.security.authorizer import Authorizer, Entries
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _CHANGE_PARENTS = (paths.ACL_CHANGES, paths.ACL_EXTENDED_CHANGES)
 _PATTERN_TYPES = (PatternType.LITERAL, PatternType.PREFIXED)

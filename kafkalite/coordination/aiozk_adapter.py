@@ -7,7 +7,7 @@ replayed writes in a later session, replaced sessions silently; docs/adr/0002), 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -32,6 +32,7 @@ from kafkalite.coordination.watches import WatchKind
 from kafkalite.coordination.zk_session import ZkSession
 from kafkalite.env.seams import Clock, Network
 from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Endpoint
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ class Access:
     auth: tuple[tuple[str, bytes], ...] = field(default=(), repr=False)
     set_acl: bool = False
     tls: ClientTls | None = None
+
+
+_ANYBODY = Access()
 
 
 def access_of(config: BrokerConfig) -> Access:
@@ -85,7 +89,7 @@ async def connect(
     clock: Clock,
     network: Network,
     rng: Random,
-    access: Access = Access(),
+    access: Access = _ANYBODY,
 ) -> Coordinator:
     """Open a new session, and make the chroot if it is not there.
 
@@ -124,7 +128,7 @@ class ZkCoordinator(ZkSession):
         clock: Clock,
         network: Network,
         rng: Random,
-        access: Access = Access(),
+        access: Access = _ANYBODY,
     ) -> None:
         super().__init__(servers, timeout_ms, clock=clock, network=network, rng=rng, auth=access.auth, tls=access.tls)
         self._root = Chroot(chroot)

@@ -14,11 +14,11 @@ contract suite holds both to this text. All paths are absolute, without the chro
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
 from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 
 
 class CoordinatorError(KafkaliteError):

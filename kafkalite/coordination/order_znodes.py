@@ -6,7 +6,6 @@ Decoded as strictly as `znodes`, in the same JSON: an order that cannot be used 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from kafkalite.coordination.znode_json import (
     INT32_MAX,
@@ -18,6 +17,7 @@ from kafkalite.coordination.znode_json import (
     replica_list,
     write,
 )
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
 
 #: KIP-435's three limits for one order: replicas at once per partition, partitions, leader movements; 0 none.

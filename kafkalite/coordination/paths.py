@@ -27,7 +27,6 @@ CONFIG_CHANGES = "/config/changes"
 #: Create this one with sequential=True.
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
-CONFIG_USERS = "/config/users"
 CONFIG_CLIENTS = "/config/clients"
 #: ACLs of literal patterns: /kafka-acl/TYPE/NAME; of prefixed ones under the second.
 ACL = "/kafka-acl"
@@ -49,7 +48,9 @@ PERSISTENT = (
     "/config",
     CONFIG_BROKERS,
     CONFIG_CHANGES,
+    CONFIG_CLIENTS,
     CONFIG_TOPICS,
+    CONFIG_USERS,
     PARTITIONS_ADD,
     PARTITIONS_REMOVE,
     RESTART_PARTITIONS,

@@ -7,15 +7,16 @@ import base64
 import random
 from collections.abc import Container
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import (
     BadVersionError,
     Coordinator,
     CoordinatorError,
+    Create,
+    MultiFailedError,
     NodeExistsError,
     NoNodeError,
+    NotSentError,
     OutcomeUnknownError,
     Stat,
 )
@@ -33,8 +34,9 @@ from kafkalite.coordination.znodes import (
 )
 from kafkalite.errors import StartupRefused
 from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Producer ids in one block (Kafka's number).
 PRODUCER_ID_BLOCK_SIZE = 1000
@@ -57,14 +59,20 @@ def new_uuid(rng: random.Random) -> str:
 
 
 async def ensure_layout(coordinator: Coordinator) -> None:
-    """Make the persistent parents of everything."""
-    for path in paths.PERSISTENT:
-        await retrying(lambda path=path: coordinator.ensure_path(path))  # type: ignore[misc]
+    """Make the persistent parents of everything: one look if they are there, one write if they are not."""
+    found = await retrying(lambda: coordinator.get_many(paths.PERSISTENT))
+    missing = [path for path, node in zip(paths.PERSISTENT, found, strict=True) if node is None]
+    if not missing:
+        return
+    try:
+        await coordinator.multi([Create(path) for path in missing])
+    except (MultiFailedError, NotSentError, OutcomeUnknownError):  # another node is at it too, or it may have been done
+        for path in missing:
+            await retrying(lambda path=path: coordinator.ensure_path(path))  # type: ignore[misc]
 
 
 async def cluster_id(coordinator: Coordinator, rng: random.Random) -> str:
     """The cluster's id, made by whoever comes first. Raises ZnodeError."""
-    await retrying(lambda: coordinator.ensure_path(paths.parent(paths.CLUSTER_ID)))
     while True:
         try:
             data, _ = await retrying(lambda: coordinator.get(paths.CLUSTER_ID))
@@ -75,6 +83,8 @@ async def cluster_id(coordinator: Coordinator, rng: random.Random) -> str:
             await retrying(lambda: coordinator.create(paths.CLUSTER_ID, mine))  # noqa: B023 - awaited here
         except NodeExistsError:
             continue  # whatever is there now is the id
+        except NoNodeError:
+            await retrying(lambda: coordinator.ensure_path(paths.parent(paths.CLUSTER_ID)))
 
 
 async def register_broker(
@@ -97,7 +107,6 @@ async def register_broker(
     path = paths.broker(broker_id)
     data = encode_broker(broker)
     patience = session_timeout_ms / 1000 * _OWNER_PATIENCE + _OWNER_PATIENCE_EXTRA_S
-    await retrying(lambda: coordinator.ensure_path(paths.BROKER_IDS))
     try:
         async with asyncio.timeout(patience):
             while True:
@@ -128,6 +137,8 @@ async def _claim(coordinator: Coordinator, path: str, data: bytes) -> Stat:
             found = await retrying(lambda: coordinator.exists(path))
             if found is not None:
                 return found
+        except NoNodeError:
+            await retrying(lambda: coordinator.ensure_path(paths.parent(path)))
 
 
 async def _remove(coordinator: Coordinator, path: str, version: int) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
 from kafkalite.coordination.retry import retrying
@@ -13,8 +11,9 @@ from kafkalite.coordination.topic_configs import USERS, write_config
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_config
 from kafkalite.security.scram import MECHANISMS, ScramCredential
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 async def list_users(coordinator: Coordinator, names: Sequence[str] | None) -> dict[str, dict[str, int]]:

@@ -7,8 +7,6 @@ import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
-import structlog
-
 from kafkalite.coordination.coordinator import (
     Coordinator,
     CoordinatorError,
@@ -18,8 +16,9 @@ from kafkalite.coordination.coordinator import (
     SessionState,
 )
 from kafkalite.env.seams import Env
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _BACKOFF_MIN_S = 0.1
 _BACKOFF_MAX_S = 2.0

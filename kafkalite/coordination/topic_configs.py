@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-import structlog
-
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, Create, NoNodeError, Op, SetData
 from kafkalite.coordination.notifications import Notifications, children_of, follow, write_and_notify
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_config, decode_config_change, encode_config, encode_config_change
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 TOPICS = "topics"
 BROKERS = "brokers"

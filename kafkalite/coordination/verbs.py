@@ -41,15 +41,20 @@ class _CreateVerb(Protocol):
 
 
 async def ensure_path(create: _CreateVerb, path: str) -> None:
-    """Create `path` and its parents where they are missing. Safe to repeat."""
-    made = ""
-    for part in path.strip("/").split("/"):
-        if part:
-            made = f"{made}/{part}"
-            try:
-                await create(made)
-            except NodeExistsError:
-                continue
+    """Create `path` and its parents where they are missing: one request if only it is, or nothing. Safe to repeat."""
+    parts = [part for part in path.strip("/").split("/") if part]
+    depth = len(parts)  # of the one to make next: up to one whose parent is there, and down again
+    while 0 < depth <= len(parts):
+        try:
+            await create("/" + "/".join(parts[:depth]))
+        except NoNodeError:
+            if depth == 1:
+                raise
+            depth -= 1
+            continue
+        except NodeExistsError:
+            pass
+        depth += 1
 
 
 class Chroot:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aiozk import protocol
@@ -33,6 +32,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.watches import WatchKind
 from kafkalite.errors import ProtocolError
+from kafkalite.lazy_dataclass import dataclass
 
 # xids of what is not an answer to a numbered request
 WATCH_XID = -1

@@ -6,12 +6,12 @@ import asyncio
 import struct
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from kafkalite.coordination import zk_codec as codec
 from kafkalite.coordination.coordinator import CoordinatorError, NotSentError, OutcomeUnknownError
 from kafkalite.errors import ProtocolError
+from kafkalite.lazy_dataclass import dataclass
 
 _LENGTH = struct.Struct("!i")
 _READ_BYTES = 256 * 1024

@@ -13,8 +13,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from kafkalite.coordination import zk_codec as codec
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
@@ -33,11 +31,12 @@ from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ProtocolError
 from kafkalite.model import Endpoint
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.security.tls import ClientTls
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _SET_WATCHES_CHUNK_BYTES = 100_000
 #: First patience with a server that accepts but does not answer; grows to a third of the session timeout.

@@ -7,7 +7,7 @@ nothing else: the caller reports it and leaves the znode alone. Unknown fields a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkalite.coordination.znode_json import (
     INT32_MAX,
@@ -19,6 +19,7 @@ from kafkalite.coordination.znode_json import (
     read,
     write,
 )
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_TOPIC_ID,
     BrokerEpoch,

@@ -12,16 +12,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
-
-import structlog
 
 from kafkalite.env.heap import Crowds
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.tls import ServerTls, describe
+from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 HANDSHAKE_S = 10.0
 #: A peer that does not answer the end of TLS is left after so long (seconds).

@@ -16,20 +16,19 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-import structlog
-
 from kafkalite.env import open_files
 from kafkalite.env.lanes import Lane
 from kafkalite.env.seams import Buffer, Clock, ConnectionHandler, Disk, Env, Listener, Network
 from kafkalite.env.streams import open_stream, stream_protocol
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.config import BrokerConfig
     from kafkalite.coordination.coordinator import Coordinator
     from kafkalite.security.tls import ClientTls, ServerTls
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Of a StreamReader: it stops reading from the socket at twice this. A replica fetch of 1 MiB fits whole.
 STREAM_LIMIT_BYTES = 4 * 1024 * 1024

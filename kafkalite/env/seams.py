@@ -10,8 +10,9 @@ import asyncio
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from kafkalite.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkalite.coordination.coordinator import Coordinator

@@ -7,11 +7,10 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any
 
-import structlog
-
 from kafkalite.errors import StartupRefused
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Policy(Enum):

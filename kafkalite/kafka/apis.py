@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.codec import Decoder, decoder
 from kafkalite.kafka.refusals import refuse
 from kafkalite.kafka.schema import schemas
+from kafkalite.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkalite.kafka.connection import Request

@@ -14,13 +14,12 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-import structlog
-
 from kafkalite.kafka.codec import Buffer, WireError, encoder, read_varint
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.principal import ANONYMOUS, Principal
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.kafka.apis import Api
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from kafkalite.kafka.bills import Bill
     from kafkalite.kafka.listener import KafkaListener
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _LENGTH = struct.Struct(">i").unpack_from
 _HEAD = struct.Struct(">hhih").unpack_from

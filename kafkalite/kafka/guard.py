@@ -8,7 +8,6 @@ A cluster without an authorizer has no guard at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from kafkalite.errors import ErrorCode
@@ -17,6 +16,7 @@ from kafkalite.kafka.apis import refusal
 from kafkalite.kafka.codec import ZERO_UUID
 from kafkalite.kafka.connection import Denied, Request
 from kafkalite.kafka.services import Services
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.access import Access
 from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 from kafkalite.security.requirements import KAFKA, REFUSALS, Need, Scope

@@ -10,8 +10,6 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
-import structlog
-
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.kafka.internal_topics import internal_topic
@@ -22,8 +20,9 @@ from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import EndTransactionMarker, Record, end_transaction_marker_of, records_of
 from kafkalite.rpc.messages.data import ProducedPartition
 from kafkalite.rpc.messages.topics import CreateTopicsRequest
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _READ_BYTES = 4 * 2**20
 APPEND_TIMEOUT_MS = 5_000

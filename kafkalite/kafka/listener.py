@@ -12,8 +12,6 @@ from collections.abc import Coroutine, Mapping
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
@@ -27,11 +25,12 @@ from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.services import Services
 from kafkalite.model import Endpoint
 from kafkalite.telemetry.counters import Requests
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: The buffer that idle connections share; what one read can bring in.
 SHARED_BYTES = 512 * 1024

@@ -9,14 +9,13 @@ of a producer stays, if need be without records: its sequence is needed for dedu
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
-
-import structlog
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk, File
 from kafkalite.errors import StorageError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import AbortedTransaction
 from kafkalite.log.partition_log import PartitionLog
@@ -25,8 +24,9 @@ from kafkalite.record.batch import DELETE_HORIZON_FLAG, BatchHeader, parse_heade
 from kafkalite.record.builder import empty_batch, encode_batch, encode_record
 from kafkalite.record.compression import Codec, compress
 from kafkalite.record.reader import Record, end_transaction_marker_of, records_of
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 CLEANED = ".cleaned"
 #: Estimated memory of one pass's offset map. What does not fit waits for the next pass.

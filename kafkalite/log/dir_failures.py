@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import StorageError
@@ -18,8 +16,9 @@ from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error, partition_of
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.model import TopicPartition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class DirFailures:

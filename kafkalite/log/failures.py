@@ -7,12 +7,13 @@ they happen; EINTR never reaches us (PEP 475).
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Disk
 from kafkalite.errors import StorageError
+from kafkalite.lazy_dataclass import dataclass
 
 #: The probe's file, in the log directory itself.
 PROBE = ".kafkalite-probe"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ApiError, StorageError
@@ -19,8 +17,9 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.model import TopicPartition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Logs that housekeeping looks at before it lets others run.
 _HOUSEKEEPING_CHUNK = 64

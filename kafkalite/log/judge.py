@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
-
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -14,8 +12,9 @@ from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.failures import Blame, blame, probe
 from kafkalite.log.log_dir import LogDir
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: A disk with less room than this has none, whatever was removed from it.
 MIN_ROOM_BYTES = 16 * 1024 * 1024

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
@@ -19,8 +17,9 @@ from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.recovery import LogParts, load_snapshot, recover, replay
 from kafkalite.log.segment import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Half-done work of an earlier life: nothing refers to it.
 CLEANED, SWAP = ".cleaned", ".swap"

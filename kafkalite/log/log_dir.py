@@ -7,16 +7,15 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-import structlog
-
 from kafkalite.env.seams import Disk
 from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.failures import FailureBudget
 from kafkalite.log.handles import HandleCache
 from kafkalite.model import TopicPartition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 T = TypeVar("T")
 
 DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX = "-delete", "-stray", "-future"

@@ -24,15 +24,13 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol, TypedDict
-
-import structlog
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.failures import Blame, blame
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.judge import MIN_ROOM_BYTES
@@ -41,8 +39,9 @@ from kafkalite.log.log_dir import FUTURE_SUFFIX, LogDir, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import parse_header
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Read and written at once; also what may be missing when the logs are exchanged.
 CHUNK_BYTES = 1024 * 1024

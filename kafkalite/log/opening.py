@@ -7,8 +7,6 @@ import errno
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-import structlog
-
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
@@ -25,8 +23,9 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.model import TopicPartition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 T = TypeVar("T")
 
 #: Logs opened per call of Disk.run_blocking, so that stopping need not wait for all of them.

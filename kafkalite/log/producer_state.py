@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from crc32c import crc32c
 
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET
 from kafkalite.record.batch import MAX_SEQUENCE, BatchHeader
 from kafkalite.record.reader import EndTransactionMarker

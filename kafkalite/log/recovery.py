@@ -11,11 +11,9 @@ The producers are those of the newest sound snapshot, brought to the log's end b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-
-import structlog
 
 from kafkalite.env.seams import Disk
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.index import AbortedTransaction
 from kafkalite.log.producer_state import PreparedAppend, ProducerStates
@@ -23,8 +21,9 @@ from kafkalite.log.segment import LOG, SNAPSHOT, Segment, file_name
 from kafkalite.log.validation import marker_in
 from kafkalite.model import TopicId
 from kafkalite.record.batch import BatchHeader
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import StorageError
 from kafkalite.log.log_dir import DELETE_SUFFIX, LogDir, dir_error, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.model import TopicPartition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Removals:

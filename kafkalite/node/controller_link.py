@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
-import structlog
-
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.rpc.messages.base import Message
@@ -17,8 +15,9 @@ from kafkalite.rpc.messages.control import (
     IsrChangedRequest,
     IsrChangedResponse,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _RETRY_S = 0.2
 _CALL_TIMEOUT_S = 5.0

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.session import SessionKeeper
@@ -18,8 +16,9 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.messages.watching import HealthProblem
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Partitions of one request: a znode is far from its megabyte then.
 MAX_PARTITIONS = 2_000

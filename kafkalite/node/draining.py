@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
-import structlog
-
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, StorageError
@@ -25,8 +23,9 @@ from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection, RpcError
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest, CommittedOffsetsResponse, GroupsOffset
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _LOOK_S = 2.0
 _TIMEOUT_S = 5.0

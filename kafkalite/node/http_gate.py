@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import AuthenticationFailed
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.node.http_page import Page, Query
 from kafkalite.security.access import Access
 from kafkalite.security.attempts import Attempts

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from kafkalite.lazy_dataclass import dataclass
 
 #: Parameter -> value; the last one counts.
 Query = Mapping[str, str]

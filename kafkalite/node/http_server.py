@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
-import h11
-
 from kafkalite.env.seams import Listener, Network
 from kafkalite.node.http_gate import Asked, HttpGate, HttpPeer
 from kafkalite.node.http_page import Page
 
 if TYPE_CHECKING:
+    import h11
+
     from kafkalite.security.connection_limits import ConnectionLimits
     from kafkalite.security.tls import ServerTls
 
@@ -93,6 +93,8 @@ class HttpServer:
         return True
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: HttpPeer) -> None:
+        import h11  # here and below: no start of a node waits for it
+
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_READ_BYTES)
         try:
             try:
@@ -115,6 +117,8 @@ class HttpServer:
         self, connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: HttpPeer
     ) -> bool:
         """Answer one request; whether the connection may carry another."""
+        import h11
+
         request: h11.Request | None = None
         self._waiting.pop(writer, None)
         self._waiting[writer] = None
@@ -170,6 +174,8 @@ def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 def _response(connection: h11.Connection, page: Page, *, is_whole: bool) -> bytes:
     """`is_whole`: with its body."""
+    import h11
+
     headers = [
         ("content-type", page.content_type),
         ("content-length", str(len(page.body))),

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
@@ -24,8 +22,9 @@ from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Patience doubles with each controller that was removed for its silence, up to this factor.
 MAX_PATIENCE_FACTOR = 16

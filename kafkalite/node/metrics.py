@@ -3,19 +3,23 @@
 Names are Kafka's, as its JMX exporter spells them; what Kafka does not have starts with `kafkalite_`. Values of logs are
 told by topic, not by partition: with ten thousand partitions a scrape would hold the node up. What is not in METRICS
 cannot be told; docs/metrics.md is made from it.
+
+Imported at the first scrape: prometheus_client brings an HTTP server and more, 15 ms of processor.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kafkalite.controller.stats import FailoverPhases
 from kafkalite.coordination.coordinator import SessionState
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.quotas import Kind
 from kafkalite.telemetry.counters import Requests, Timing
 
@@ -144,6 +148,20 @@ def histogram(name: str, rows: Iterable[tuple[tuple[str, ...], Timing]]) -> Metr
     for labels, timing in rows:
         found.add_metric(list(labels), timing.buckets(), timing.sum_ms)
     return found
+
+
+class Exposition:
+    """All that a scrape of a node tells, the process's own metrics included, which are read from /proc."""
+
+    def __init__(self, node: Node) -> None:
+        self._registry = CollectorRegistry(auto_describe=False)
+        self._registry.register(NodeCollector(node))
+        ProcessCollector(registry=self._registry)
+
+    def text(self) -> bytes:
+        """In Prometheus's text format."""
+        told: bytes = generate_latest(self._registry)
+        return told
 
 
 class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has no types

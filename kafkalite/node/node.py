@@ -13,8 +13,6 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-import structlog
-
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import BrokerConfig, TopicConfig, is_secured, topic_config, with_dynamic
 from kafkalite.controller.controller import Controller
@@ -57,11 +55,12 @@ from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.security.node_security import NodeSecurity
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 T = TypeVar("T")
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-import structlog
-
 from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.acl_store import AclStore
@@ -20,8 +18,9 @@ from kafkalite.security.authorizer import Authorizer, Entries, parse_super_users
 from kafkalite.security.connection_limits import ConnectionLimits, parse_overrides
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import DEFAULT, Entity, Kind, Quotas, limit_text, parse_limit
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class NodeRights:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kafkalite.coordination.topic_configs import TOPICS
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, NO_TOPIC_ID
 from kafkalite.rpc.handling import Handler, Peer, Reply, Request
 from kafkalite.rpc.messages.base import Message

@@ -9,14 +9,13 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import importlib
 import json
 import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
-
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
 from kafkalite.client.cluster_status import status_value
 from kafkalite.client.why import ask, diagnose
@@ -25,11 +24,11 @@ from kafkalite.model import TopicPartition
 from kafkalite.node.http_gate import Asked
 from kafkalite.node.http_page import Page
 from kafkalite.node.http_server import Handler
-from kafkalite.node.metrics import NodeCollector
 from kafkalite.rpc.messages.watching import StatusRequest
 from kafkalite.telemetry.advice import advice
 
 if TYPE_CHECKING:
+    from kafkalite.node.metrics import Exposition
     from kafkalite.node.node import Node
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -42,7 +41,7 @@ class StatusPages:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._registry: CollectorRegistry | None = None
+        self._exposition: Exposition | None = None
 
     def pages(self) -> Mapping[str, Handler]:
         return {
@@ -54,12 +53,14 @@ class StatusPages:
             "/readyz": self._readyz,
         }
 
-    def _metrics(self, asked: Asked) -> Page:
-        if self._registry is None:  # at the first scrape: the process's own metrics are read from /proc
-            self._registry = CollectorRegistry(auto_describe=False)
-            self._registry.register(NodeCollector(self._node))
-            ProcessCollector(registry=self._registry)
-        return Page(generate_latest(self._registry), _METRICS_TYPE)
+    async def _metrics(self, asked: Asked) -> Page:
+        if self._exposition is None:
+            # No start waits for what only a scrape needs, and the loop does not wait while it is imported.
+            await self._node.env.disk.run_blocking(lambda: importlib.import_module("kafkalite.node.metrics"))
+            from kafkalite.node.metrics import Exposition
+
+            self._exposition = Exposition(self._node)
+        return Page(self._exposition.text(), _METRICS_TYPE)
 
     def _healthz(self, asked: Asked) -> Page:
         if not asked.sees_cluster:  # that it answers is what a probe wants to know

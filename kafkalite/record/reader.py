@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.record.batch import HEADER_SIZE, BatchHeader, split_batches, verify_crc
 from kafkalite.record.compression import DEFAULT_LIMIT_BYTES, decompress
 from kafkalite.record.varint import decode_varint

@@ -12,8 +12,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-import structlog
-
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
@@ -44,12 +42,13 @@ from kafkalite.rpc.messages.control import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.coordination.znodes import TopicZnode
     from kafkalite.log.log_manager import LogManager
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 T = TypeVar("T")
 
 #: Transitions before the loop gets its turn.

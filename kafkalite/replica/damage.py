@@ -6,14 +6,13 @@ nobody else could lead, it stays the leader, and serves what it can: reads stop 
 
 from __future__ import annotations
 
-import structlog
-
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 def give_up_damaged(hosted: HostedPartitions, metadata: MetadataCache, partition: Partition, error: ApiError) -> bool:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from random import Random
-
-import structlog
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.client import RpcConnection, RpcError
@@ -29,8 +27,9 @@ from kafkalite.rpc.messages.replication import (
     ReplicaFetchResponse,
     ReplicaFetchWake,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 BACKOFF_MIN_MS = 20
 #: Partitions, and bytes, taken in from one answer before the loop gets its turn.

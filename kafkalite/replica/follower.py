@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, LeaderEpoch, Offset
 
 #: Largest epoch <= the requested one that a log knows, and where it ends; (-1, -1) if there is none.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.model import NO_LEADER_EPOCH, Offset
 from kafkalite.replica.follower import (
@@ -18,8 +16,9 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Following:

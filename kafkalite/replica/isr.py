@@ -6,9 +6,9 @@ Pure. Lag is measured in time only (F11); a follower leaves also without any tra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, LeaderAndIsr, LeaderEpoch, PartitionEpoch
 from kafkalite.replica.leader import FollowerProgress, PartitionLeader, update_maximal_isr
 

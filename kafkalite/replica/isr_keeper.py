@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-import structlog
-
 from kafkalite.coordination.coordinator import SessionState
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.errors import ErrorCode
@@ -19,8 +17,9 @@ from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.messages.control import IsrChange
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Partitions judged before the loop gets its turn.
 SLICE = 500

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from random import Random
-
-import structlog
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import (
@@ -23,10 +20,12 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_partition_state, encode_partition_state
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.replica.isr import Proposal, Verdict, judge
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Proposals in one transaction: one failure makes each of them go again by itself, so not too many.
 CHUNK = 50

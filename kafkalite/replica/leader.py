@@ -6,8 +6,9 @@ because it is on the path of every fetch and append.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_BROKER_EPOCH,
     NO_OFFSET,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkalite.config import TopicConfig
 from kafkalite.errors import StorageError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_LEADER,
     NO_LEADER_EPOCH,

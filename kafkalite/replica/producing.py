@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.validation import Origin
 from kafkalite.model import NO_OFFSET, Offset, TopicPartition
 from kafkalite.replica.hosted import HostedPartitions

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-import structlog
-
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.session import SessionKeeper
@@ -45,11 +43,12 @@ from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOf
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
 from kafkalite.rpc.messages.topics import DescribeReplicasResponse
 from kafkalite.rpc.messages.watching import HealthProblem
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class ReplicaManager:

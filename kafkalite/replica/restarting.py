@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import structlog
-
 from kafkalite.errors import StorageError
 from kafkalite.model import NO_LEADER, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.messages.control import PartitionState
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoch) -> str:

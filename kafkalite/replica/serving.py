@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, TopicPartition
@@ -30,8 +28,9 @@ from kafkalite.rpc.messages.replication import (
     ReplicaFetchResponse,
     ReplicaFetchWake,
 )
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: Sessions at once; the longest silent one makes room.
 MAX_SESSIONS = 1_000

@@ -6,9 +6,6 @@ So a node that starts takes its roles, and can tell clients who leads, with no c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import structlog
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
@@ -22,10 +19,12 @@ from kafkalite.coordination.znodes import (
     decode_partition_state,
     decode_topic,
 )
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.rpc.messages.control import Broker, PartitionState
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ controller says so again before its next complete list.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kafkalite.coordination.znodes import TopicZnode
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 

@@ -7,8 +7,9 @@ behind for good, because producers are faster, is raised until it gains.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 
 #: A replica that has not come nearer for so long is given more.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-import structlog
-
 from kafkalite.env.seams import Buffer, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import KafkaliteError, ProtocolError
@@ -25,12 +23,13 @@ from kafkalite.rpc.answers import (
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
+from kafkalite.telemetry.logs import get_logger
 
 __all__ = [
     "Answer", "RpcConnection", "RpcDisconnected", "RpcError", "RpcNotSent", "RpcRefused", "RpcTimeout", "error_code",
 ]  # fmt: skip
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 READ_BYTES = 1024 * 1024
 #: `call` waits for the peer to take what is written before it adds more than this.

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgpack
 
 from kafkalite.errors import ProtocolError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.rpc.codec import UNPACK_ERRORS, to_fields
 from kafkalite.rpc.messages.base import Message
 

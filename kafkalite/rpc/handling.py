@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 
 from kafkalite.env.seams import Buffer
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.rpc.messages.base import Message
 from kafkalite.security.principal import ANONYMOUS, Principal

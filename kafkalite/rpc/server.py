@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import structlog
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Listener, Network
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.handling import Handler
 from kafkalite.rpc.memory import RequestMemory
@@ -25,11 +23,12 @@ from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.server_connection import SWEEP_INTERVAL_S, ServerConnection
 from kafkalite.security.connection_limits import ConnectionLimits
 from kafkalite.telemetry.counters import Requests
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: While others wait for memory that half received frames hold, such a frame has only this long.
 MEMORY_GRACE_S = 1.0

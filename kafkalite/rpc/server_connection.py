@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import structlog
 
 from kafkalite.env.seams import Buffer
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_BROKER_EPOCH, BrokerId
 from kafkalite.rpc.admission import Admission
 from kafkalite.rpc.codec import from_fields
@@ -30,11 +28,12 @@ from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest, Hello
 from kafkalite.rpc.messages.data import FetchRequest, ProduceRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
 from kafkalite.security.principal import ANONYMOUS
+from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.rpc.server import Identity, RpcServer
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: One read takes at most this much off the stream; small frames cost one wake-up per chunk, not one each.
 READ_BYTES = 256 * 1024

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-import structlog
-
 from kafkalite.security.acl import CLUSTER_NAME, OPERATIONS, Operation, ResourceType, operation_bits
 from kafkalite.security.authorizer import Authorizer
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import Need
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger("kafkalite.audit")
+_log = get_logger("kafkalite.audit")
 
 #: Refusals written to the log per second; the rest are counted and told with the next one.
 MAX_LINES = 20

@@ -6,9 +6,10 @@ Numbers are the wire's. Sources: Kafka 3.9's AclOperation, ResourceType, Pattern
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeVar
+
+from kafkalite.lazy_dataclass import dataclass
 
 
 class ResourceType(IntEnum):

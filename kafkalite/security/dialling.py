@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
 
 if TYPE_CHECKING:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import structlog
-
 from kafkalite.errors import ConfigError
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _FROM_FILE = "file:"
 

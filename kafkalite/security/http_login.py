@@ -12,9 +12,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkalite.errors import AuthenticationFailed
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.sasl import PLAIN
 from kafkalite.security.scram import ScramCredential, credential_of, decoy, salted_password
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 
-import structlog
-
 from kafkalite.errors import AuthenticationFailed
 from kafkalite.security.names import MappingRule, mapped_name
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.sasl import Entropy, SaslServer, sasl_server
 from kafkalite.security.scram import ScramCredential
 from kafkalite.security.tls import ServerTls, peer_name
+from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class ListenerSecurity:

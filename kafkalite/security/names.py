@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
 
 #: OpenSSL's long names -> those that RFC 2253 knows.
 _SHORT = {

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from kafkalite.config import BrokerConfig, http_protocol
 from kafkalite.errors import ConfigError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.dialling import ClientSecurity, Dialling
 from kafkalite.security.files import PasswordFile, reveal
 from kafkalite.security.http_login import Logins

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+from kafkalite.lazy_dataclass import dataclass
 
 #: As a user or a client id in an entity: whoever has no limit of his own.
 DEFAULT = ""

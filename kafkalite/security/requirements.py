@@ -7,10 +7,10 @@ KafkaApis; for RPC messages without a counterpart in Kafka, the operation of the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 
 from kafkalite.errors import ErrorCode
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.acl import Operation, ResourceType
 
 _ALL = range(2**15)

@@ -14,9 +14,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkalite.errors import AuthenticationFailed
+from kafkalite.lazy_dataclass import dataclass
 
 #: Mechanism -> hashlib's name of its hash.
 MECHANISMS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}

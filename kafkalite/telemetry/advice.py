@@ -5,7 +5,7 @@ The keys are the `what` of HealthProblem. A test finds every one of them in the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from kafkalite.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

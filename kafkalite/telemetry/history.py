@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+from kafkalite.lazy_dataclass import dataclass
 
 #: Of one partition.
 MAX_EVENTS = 24

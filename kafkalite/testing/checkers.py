@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from kafkalite.coordination.coordinator import Create, Delete, Op, SetData
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.testing.log_view import BatchView
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")

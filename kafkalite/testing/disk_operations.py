@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
 from kafkalite.rpc.messages.disks import DiskMoveOrder, MoveReplicasRequest
 from kafkalite.rpc.messages.topics import NewTopic

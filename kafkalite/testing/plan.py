@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.testing.sim_network import Link
 
 

@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 def kafkalite_cluster() -> Iterator[ThreadedCluster]:
     """Three nodes in a thread of this process; `.bootstrap` (RPC), `.kafka_bootstrap` (Kafka protocol)."""
     # Not imported in sessions that do not ask for it.
-    import structlog
-
     from kafkalite.telemetry import logs
     from kafkalite.testing.cluster import ThreadedCluster
 
-    if not structlog.is_configured():
+    if not logs.is_configured():
         logs.configure(level="error")  # a test's output is not the place for a broker's news
     with ThreadedCluster(3) as running:
         yield running

@@ -21,11 +21,11 @@ import contextvars
 import errno
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import ConnectionHandler, Listener
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.testing.sim_loop import Process, SimLoop, current_process
 from kafkalite.testing.sim_transport import Pipe, SimTransport
 

@@ -7,7 +7,7 @@ every child ever created, ephemerals without children, transactions that are all
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from kafkalite.coordination.coordinator import (
     BadVersionError,
@@ -25,6 +25,7 @@ from kafkalite.coordination.coordinator import (
     Stat,
 )
 from kafkalite.coordination.watches import EventType, WatchKind
+from kafkalite.lazy_dataclass import dataclass
 
 Event = tuple[EventType, str]
 

@@ -6,10 +6,11 @@ import asyncio
 import contextvars
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkalite.coordination.coordinator import Op
+from kafkalite.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from kafkalite.testing.sim_coordinator import SimCoordinator

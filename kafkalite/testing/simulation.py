@@ -13,12 +13,13 @@ import json
 import re
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.node.node import Node
 from kafkalite.record.reader import read_records
 from kafkalite.replica.partition import Partition as Replica

@@ -9,11 +9,11 @@ from __future__ import annotations
 import heapq
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from crc32c import crc32c
 
 from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 
 #: base offset, batch length, leader epoch, magic, CRC, attributes, last offset delta, base timestamp, max timestamp,
 #: producer id, producer epoch, base sequence, record count.

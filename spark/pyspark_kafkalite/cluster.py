@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from pyspark_kafkalite.batches import mean_bytes
 from pyspark_kafkalite.clients import LogClient

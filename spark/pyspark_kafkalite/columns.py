@@ -6,8 +6,6 @@ Source: Spark's KafkaRecordToRowConverter (spark-sql-kafka-0-10).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -20,6 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kafkalite.lazy_dataclass import dataclass
 from pyspark_kafkalite.options import OptionError
 
 HEADERS_SPARK = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))

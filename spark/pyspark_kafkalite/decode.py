@@ -9,7 +9,6 @@ are copied once, by Arrow's `take` over slices of the fetched buffer.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from kafkalite.errors import ApiError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.record.compression import decompress
 from pyspark_kafkalite import varints
 from pyspark_kafkalite.arrays import no_bytes, numbers, repeated

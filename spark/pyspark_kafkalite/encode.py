@@ -8,13 +8,13 @@ records, one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.record.batch import TRANSACTIONAL_FLAG
 from kafkalite.record.builder import encode_batch
 from kafkalite.record.compression import compress

@@ -6,11 +6,11 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from pyspark_kafkalite.batches import CorruptRecords, Scan, scan
 from pyspark_kafkalite.clients import Fetched, LogClient

@@ -10,10 +10,11 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from kafkalite.errors import ConfigError, KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite.security.dialling import KEYS as SECURITY_KEYS
 from kafkalite.security.dialling import ClientSecurity

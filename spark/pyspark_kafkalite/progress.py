@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 
+from kafkalite.lazy_dataclass import dataclass
 from pyspark_kafkalite.stream_offsets import StreamOffset
 
 log = logging.getLogger("pyspark_kafkalite")

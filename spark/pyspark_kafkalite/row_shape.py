@@ -6,9 +6,9 @@ Source: Spark's KafkaWriter.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkalite.lazy_dataclass import dataclass
 from pyspark_kafkalite.columns import HEADERS_SPARK
 from pyspark_kafkalite.options import OptionError
 

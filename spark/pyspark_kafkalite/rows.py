@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kafkalite.errors import KafkaliteError
+from kafkalite.lazy_dataclass import dataclass
 from pyspark_kafkalite.arrow_types import HEADER_ARROW
 from pyspark_kafkalite.encode import Rows, lengths
 from pyspark_kafkalite.partitioner import Partitioner

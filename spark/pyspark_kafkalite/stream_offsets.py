@@ -13,9 +13,10 @@ In the checkpoint and in a query's progress a position is JSON of the shape that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from pyspark_kafkalite.offsets import OffsetRange
 

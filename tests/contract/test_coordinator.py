@@ -324,6 +324,9 @@ async def test_ensure_path_makes_what_is_missing(zk: Coordinator) -> None:
     stat = await zk.exists("/a/b/c")
     assert stat is not None
     assert (stat.ephemeral_owner, stat.version) == (0, 0)
+    await zk.ensure_path("/x/y/z/")
+    await zk.ensure_path("/")
+    assert await zk.exists("/x/y/z") is not None
 
 
 async def test_a_chroot_is_made_and_invisible(rig: Rig) -> None:

@@ -10,10 +10,8 @@ import asyncio
 import heapq
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import count
-
-import structlog
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.codec import WireError, decode
@@ -23,11 +21,13 @@ from kafkalite.kafka.groups.group_events import Effect, JoinAnswer, JoinRequest,
 from kafkalite.kafka.groups.offsets import MAX_METADATA_BYTES, CommittedOffset, GroupOffsets
 from kafkalite.kafka.internal_log import InternalLog, KeyValue
 from kafkalite.kafka.services import GROUP_TOPIC, Services
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 #: offsets.retention.check.interval.ms
 _EXPIRY_CHECK_S = 600.0

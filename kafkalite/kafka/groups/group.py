@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from kafkalite.errors import ErrorCode
@@ -31,6 +31,7 @@ from kafkalite.kafka.groups.group_events import (
     Token,
     refuse_join,
 )
+from kafkalite.lazy_dataclass import dataclass
 
 #: A member that has asked to join for the first time may be away for so long before it is dropped.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000

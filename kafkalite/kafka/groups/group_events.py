@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kafkalite.errors import ErrorCode
+from kafkalite.lazy_dataclass import dataclass
 
 #: Comes with a request that waits and goes with its answer; means nothing to the state machine.
 Token = object

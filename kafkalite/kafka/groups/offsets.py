@@ -8,8 +8,9 @@ for those (KIP-447).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Offset, ProducerId, TopicPartition
 
 #: offset.metadata.max.bytes

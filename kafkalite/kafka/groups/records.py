@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from kafkalite.kafka import wire
 from kafkalite.kafka.codec import WireError, decode, encode
 from kafkalite.kafka.groups.group import Group, Member
 from kafkalite.kafka.groups.offsets import CommittedOffset
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Offset, TopicPartition
 
 _OFFSET_KEY_VERSION = 1

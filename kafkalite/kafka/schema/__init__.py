@@ -16,10 +16,10 @@ Source of the facts: the message definitions of Apache Kafka 3.9 (clients, group
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 
 from kafkalite.kafka.schema import admin, cluster, groups, log, records, sasl, security, transactions
+from kafkalite.lazy_dataclass import dataclass
 
 TABLES = (
     log.TABLE,
@@ -59,13 +59,18 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """One message. `api_key` is -1 for what is no request or response."""
+    """One message. `api_key` is -1 for what is no request or response; `table` are the lines of its fields."""
 
     name: str
     versions: range
     flexible: range
     api_key: int
-    root: Struct
+    table: str
+
+    @property
+    def root(self) -> Struct:
+        """Its fields. Raises ValueError if they are indented too far."""
+        return _root(self.name, self.table)
 
 
 def _versions(text: str) -> range:
@@ -106,13 +111,21 @@ def _fields(lines: list[str], depth: int) -> tuple[Field, ...]:
     return tuple(fields)
 
 
-def _parse(block: str) -> Schema:
-    head, *lines = block.splitlines()
-    name, versions, flexible, *key = head.split()
+@cache
+def _root(name: str, table: str) -> Struct:
+    lines = table.splitlines()
     root = Struct(name, _fields(lines, 1))
     if lines:
         raise ValueError(f"{name}: {lines[0]!r} is indented too far")
-    return Schema(name, _versions(versions), _versions(flexible), int(key[0]) if key else -1, root)
+    return root
+
+
+def _parse(block: str) -> Schema:
+    head, _, table = block.partition(
+        "\n"
+    )  # a node must know of all APIs, but it uses few: fields come when they are used
+    name, versions, flexible, *key = head.split()
+    return Schema(name, _versions(versions), _versions(flexible), int(key[0]) if key else -1, table)
 
 
 @cache

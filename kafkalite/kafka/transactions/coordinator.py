@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-
-import structlog
+from dataclasses import field, replace
 
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -23,13 +21,15 @@ from kafkalite.kafka.transactions.decisions import Decision
 from kafkalite.kafka.transactions.markers import Errors, Marker, MarkerChannels
 from kafkalite.kafka.transactions.producer_ids import ProducerIds
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.transaction_groups import coordinator_key
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _TIMEOUT_CHECK_S = 1.0
 _EXPIRY_CHECK_S = 3_600.0

@@ -10,13 +10,13 @@ owner, are decided after it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka import wire
 from kafkalite.kafka.codec import WireError, decode, encode
 from kafkalite.kafka.transactions import state as rules
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.rpc.messages.transactions import TransactionMember
 
 #: Kafka's own keys in this topic begin with version 0.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-import structlog
-
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.services import TRANSACTION_TOPIC, Services
@@ -18,8 +16,9 @@ from kafkalite.kafka.transactions.state import Transaction, TransactionState
 from kafkalite.model import ProducerId
 from kafkalite.rpc.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.rpc.transaction_groups import group_of
+from kafkalite.telemetry.logs import get_logger
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 _RETRY_S = 0.1
 #: The longest that an answer waits for markers.

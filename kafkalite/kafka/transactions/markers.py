@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
@@ -17,6 +16,7 @@ from kafkalite.kafka import wire
 from kafkalite.kafka.codec import WireError, decode, encode
 from kafkalite.kafka.groups.coordinator import GroupCoordinator
 from kafkalite.kafka.services import GROUP_TOPIC, Services
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.rpc.messages.control import Broker

@@ -8,12 +8,13 @@ TransactionMetadata and TransactionCoordinator.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka import wire
 from kafkalite.kafka.codec import WireError, decode, encode
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
 
 #: The highest epoch that a producer is given; the one above it only fences.

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, kind
-
-if TYPE_CHECKING:  # it is the same to type checkers
-    from dataclasses import dataclass
-else:
-    from kafkalite.rpc.record_class import dataclass
 
 
 @kind(1)

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
 from kafkalite.rpc.messages.base import Message, kind
-
-if TYPE_CHECKING:  # it is the same to type checkers
-    from dataclasses import dataclass
-else:
-    from kafkalite.rpc.record_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

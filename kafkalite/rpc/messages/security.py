@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
 
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.rpc.messages.base import Message, kind
-
-if TYPE_CHECKING:  # it is the same to type checkers
-    from dataclasses import dataclass
-else:
-    from kafkalite.rpc.record_class import dataclass
 
 
 @dataclass(frozen=True, slots=True)

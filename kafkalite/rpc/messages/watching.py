@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 from kafkalite.rpc.messages.base import Message, kind
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.disks import DiskDescription
-
-if TYPE_CHECKING:  # it is the same to type checkers
-    from dataclasses import dataclass
-else:
-    from kafkalite.rpc.record_class import dataclass
 
 
 @kind(46)

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
 
 from kafkalite_cli.main import run
-
-
-@pytest.fixture(autouse=True)
-def logs_of_others() -> Iterator[None]:
-    """A command silences the logs of its process, which here is that of all tests."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from kafkalite.coordination import paths, registration
-from kafkalite.coordination.coordinator import Create, SetData
+from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, decode_broker, encode_broker
 from kafkalite.errors import StartupRefused
@@ -27,6 +27,35 @@ def test_uuids_are_kafkas_and_no_options() -> None:
     made = [registration.new_uuid(rng) for _ in range(300)]
     assert len(set(made)) == 300
     assert all(re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]{21}", each) for each in made)
+
+
+def test_nodes_that_start_together_make_the_layout_whatever_gets_lost(world: World) -> None:
+    async def main(fate: Fate, after: int) -> None:
+        sessions = [await world.connect(host) for host in "abc"]
+        world.zk.lose_next("a", Fate.SERVE, after)
+        world.zk.lose_next("a", fate)
+        world.zk.poke(*(Create(path) for path in paths.PERSISTENT[:after]))  # somebody has begun
+        await asyncio.gather(*(registration.ensure_layout(session) for session in sessions))
+        assert all(world.zk.peek(path) is not None for path in paths.PERSISTENT)
+        for session in sessions:
+            await session.close()
+        for path in reversed(paths.PERSISTENT):
+            world.zk.poke(Delete(path))
+
+    for fate in (Fate.LOSE_REPLY, Fate.LOSE_REQUEST):
+        for after in range(len(paths.PERSISTENT) + 4):
+            world.run(main(fate, after))
+
+
+def test_a_layout_that_is_there_is_looked_at_and_not_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        session = await world.connect("a")
+        await registration.ensure_layout(session)
+        for verb in ("create", "ensure_path", "multi"):
+            monkeypatch.delattr(type(session), verb)
+        await registration.ensure_layout(session)
+
+    world.run(main())
 
 
 @pytest.mark.checklist("F19")

@@ -1,0 +1,28 @@
+"""What a node's process imports before it serves: not what only some requests need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_START = "import kafkalite_cli.main, kafkalite_cli.serve, kafkalite.env.real, kafkalite.node.node, kafkalite.coordination.aiozk_adapter"
+#: structlog is for applications with our client, h11 for the first HTTP request, prometheus_client for the first scrape.
+_LATER = {
+    "structlog",
+    "rich",
+    "h11",
+    "prometheus_client",
+    "kafkalite.node.metrics",
+    "http",
+    "tomllib",
+    "kafkalite.testing",
+}
+
+
+def test_a_node_imports_at_its_start_what_every_node_needs() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", f"{_START}; import sys; print(*sys.modules)"],
+        capture_output=True, text=True, timeout=50, check=True,
+    )  # fmt: skip
+    assert "kafkalite.kafka.apis" in told.stdout.split()
+    assert _LATER & set(told.stdout.split()) == set()

@@ -1,0 +1,98 @@
+"""Log lines: what a node's process writes by itself is what structlog wrote, and everybody else's lines go through structlog."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from kafkalite.telemetry import logs
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_configured(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = structlog.get_config() if structlog.is_configured() else None
+    structlog.reset_defaults()
+    monkeypatch.setattr(logs, "_lines", None)
+    yield
+    structlog.reset_defaults()
+    if before is not None:
+        structlog.configure(**before)
+
+
+def structlogs_line(level: str, event: str, **fields: object) -> dict[str, object]:
+    stream = io.StringIO()
+    processors = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(default=str),
+    ]
+    log = structlog.wrap_logger(
+        structlog.PrintLogger(stream), processors, structlog.make_filtering_bound_logger(0), node=1
+    )
+    getattr(log, level)(event, **fields)
+    return dict(json.loads(stream.getvalue()))
+
+
+def failure() -> Exception:
+    try:
+        raise ValueError("two\nlines") from OSError("cause")
+    except ValueError as error:
+        return error
+
+
+@pytest.mark.parametrize("level", ["debug", "info", "warning", "error", "critical"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"text": "grün \n", "number": 1.5, "path": Path("/a"), "many": [None, True]},
+        {"node": 7},
+        {"exc_info": failure()},
+    ],
+)
+def test_a_line_is_what_structlog_makes_of_it(level, fields) -> None:
+    stream = io.StringIO()
+    logs.configure(level="debug", stream=stream, node=1)
+    getattr(logs.get_logger("x"), level)("noun.verb", **fields)
+    [line] = stream.getvalue().splitlines()
+    ours, twin = json.loads(line), structlogs_line(level, "noun.verb", **fields)
+    at, at_too = str(ours.pop("at")), str(twin.pop("at"))
+    assert ours == twin
+    assert (len(at), at[-1]) == (len(at_too), "Z")
+
+
+def test_what_is_below_the_level_is_not_written() -> None:
+    stream = io.StringIO()
+    logs.configure(level="warning", stream=stream)
+    log = logs.get_logger("x")
+    for tell in (log.debug, log.info, log.warning, log.error, log.critical):
+        tell("noun.verb")
+    assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == ["warning", "error", "critical"]
+
+
+def test_lines_of_a_process_that_is_not_ours_go_where_it_has_told_structlog() -> None:
+    assert not logs.is_configured()
+    with capture_logs() as lines:
+        logs.get_logger("x").warning("noun.verb", a=1)
+    assert lines == [{"a": 1, "event": "noun.verb", "log_level": "warning"}]
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    assert logs.is_configured()
+
+
+def test_a_command_writes_its_own_lines_and_leaves_the_processes_as_they_were(capsys) -> None:
+    log = logs.get_logger("x")
+    with capture_logs() as lines:
+        with logs.configured(level="critical"):
+            log.error("noun.dropped")
+            log.critical("noun.written")
+        log.error("noun.verb")
+    assert [line["event"] for line in lines] == ["noun.verb"]
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["noun.written"]
