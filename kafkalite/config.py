@@ -204,7 +204,9 @@ class BrokerConfig:
         " with security; empty: neither (docs/security.md)",
         choices=("", "accept", "offer"),
     )
-    connections_max_reauth_ms: int = _key(0, "a client authenticates again after so long (KIP-368); 0 never", low=0)
+    connections_max_reauth_ms: int = _key(
+        0, "whoever uses SASL, on either listener, authenticates again after so long (KIP-368); 0 never", low=0
+    )
     connection_failed_authentication_delay_ms: int = _key(
         100, "a failed authentication is answered so late", low=0, high=10_000
     )

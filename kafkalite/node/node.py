@@ -21,7 +21,7 @@ from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
 from kafkalite.controller.reassignment_admin import ReassignmentAdmin
-from kafkalite.coordination import registration
+from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import CLIENTS, TOPICS, USERS, TopicConfigs
@@ -461,9 +461,20 @@ class Node:
             self.replicas.topic_config_changed(name)
         elif entity_type in (USERS, CLIENTS):
             self.rights.config_changed(entity_type, name, settings)
+            if self.security is not None and entity_type == USERS:
+                self._user_changed(name)
         else:
             self.controller.settings_changed()
             self._take_dynamic_config()
+
+    def _user_changed(self, name: str) -> None:
+        """Who is logged in with a credential that does not count any more is sent away."""
+        try:
+            user = paths.desanitize(name)
+        except ValueError:
+            return  # the quotas of one of a user's clients, or written by hand
+        self.rpc.credentials_changed(user)
+        self.kafka.listener.credentials_changed(user)
 
     def _take_dynamic_config(self) -> None:
         """The settings of all brokers, or this one's, have changed in ZooKeeper: apply what differs."""

@@ -15,9 +15,9 @@ from kafkalite.kafka.authenticate import authenticate
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.sasl import MECHANISMS, ClientCredentials
 from kafkalite.security.scram import ScramCredential, make_credential, salted_password
-from tests.support.security import PASSWORDS, listener_security
+from tests.support.security import CREDENTIALS, PASSWORDS, listener_security
 
-from .conftest import Broker, Client
+from .conftest import Broker, Client, fetch
 
 ALICE = Principal("User", "alice")
 
@@ -201,6 +201,41 @@ async def test_sessions_end_unless_renewed(make: Any, monkeypatch: pytest.Monkey
         await log_in(client)
         assert (await log_in(client, user, mechanism=mechanism)).error_code == code
         assert await client.is_closed()
+
+
+async def test_a_credential_that_is_deleted_ends_its_connections(make: Any) -> None:
+    """At once, not at the next authentication as in Kafka; those of nodes stay until then, others' are not touched."""
+    credentials = dict(CREDENTIALS)
+    broker = await make(credentials=credentials)
+    clients = {(user, mechanism): await broker.client() for user in PASSWORDS for mechanism in MECHANISMS}
+    for (user, mechanism), client in clients.items():
+        await log_in(client, user, mechanism=mechanism)
+    for user in PASSWORDS:
+        credentials["SCRAM-SHA-512", user] = make_credential("SCRAM-SHA-512", "another", b"salt and pepper")
+        del credentials["SCRAM-SHA-256", user]
+        broker.side.listener.credentials_changed(user)
+    for (user, mechanism), client in clients.items():
+        if user == "alice" and mechanism != "PLAIN":
+            assert await client.is_closed()
+        else:
+            assert (await client.ask(wire.MetadataRequest(None), 4)).brokers
+    assert len(broker.side.listener.connections) == 4
+
+
+async def test_what_a_retired_connection_has_asked_is_answered(make: Any) -> None:
+    broker = await make(is_optional=True)
+    await broker.create("t")
+    client = await broker.client()
+    await log_in(client)
+    connection = next(each for each in broker.side.listener.connections if each.principal == ALICE)
+    client.send(fetch("t", min_bytes=1, max_wait_ms=100), 11)
+    async with asyncio.timeout(5):
+        while not connection.is_busy:
+            await asyncio.sleep(0.001)
+    connection.retire("a test")
+    client.send(wire.MetadataRequest(None), 4)
+    assert (await client.receive())[0]
+    assert await client.is_closed()
 
 
 async def test_on_the_way_from_plain_text_all_are_let_in(make: Any) -> None:
