@@ -27,7 +27,7 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import CLIENTS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
-from kafkalite.env.supervisor import Supervisor
+from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
@@ -38,6 +38,7 @@ from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.draining import Draining
+from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.http_gate import HttpGate
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
@@ -177,6 +178,9 @@ class Node:
             cluster_settings=lambda: self.configs.broker(None),
             dead_sessions=lambda: self._dead_sessions,
         )
+        self.history_file = HistoryFile(
+            {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs, env.disk
+        )
         self.disks = DiskOrders(
             self.logs,
             env.disk,
@@ -259,7 +263,7 @@ class Node:
     def history(self, subjects: Sequence[str]) -> list[HistoryEvent]:
         """What this node remembers of these subjects (see HistoryRequest), the oldest first."""
         events = [
-            HistoryEvent(subject, event.at_ms, event.what, event.detail)
+            HistoryEvent(subject, event.at_ms, event.what, event.detail, event.is_earlier)
             for subject in subjects
             for source in (self.replicas.hosted.history, self.controller.history)
             for event in source.of(subject)
@@ -328,6 +332,8 @@ class Node:
         await self._in_session(self.rights.load)
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
         self._dead_sessions = self._read_sessions()
+        self.supervisor.spawn("history.file", self.history_file.run(), Policy.ISOLATED)
+        self.replicas.hosted.history.note(str(self.broker_id), "node.started")
         self.replicas.start()
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
@@ -431,6 +437,7 @@ class Node:
         if self._link_connection is not None:
             await self._step("link", self._link_connection.close())
         await self._step("controller", self._leave_office())
+        await self._step("history", self.history_file.close())
         await self._step("logs", self.logs.close(clean=controlled))
         await self._step("session", self.session.close())
         await self._step("tasks", self.supervisor.stop())
