@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,6 +12,9 @@ from structlog.testing import capture_logs
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.kafka.authenticate import authenticate
+from kafkalite.kafka.transactions.markers import Marker, MarkerChannels
+from kafkalite.model import BrokerEpoch, BrokerId, ProducerId, TopicPartition
+from kafkalite.rpc.messages.control import Broker as RpcBroker
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.sasl import MECHANISMS, ClientCredentials
 from kafkalite.security.scram import ScramCredential, make_credential, salted_password
@@ -267,14 +270,37 @@ async def test_a_node_as_a_client(make: Any) -> None:
     broker = await make()
     for mechanism in MECHANISMS:
         client = await broker.client()
-        await authenticate(
-            client.reader,
-            client.writer,
-            mechanism,
-            ClientCredentials(mechanism, "node", PASSWORDS["node"]).client(bytes),
-        )
+        exchange = ClientCredentials(mechanism, "node", PASSWORDS["node"]).client(bytes)
+        assert await authenticate(client.reader, client.writer, mechanism, exchange) == float("inf")
         assert (await client.ask(wire.MetadataRequest(None), 4)).brokers
         assert Principal("User", "node") in principals(broker)
+
+
+async def test_markers_do_not_meet_the_end_of_a_session(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node opens another connection before that (KIP-368): no marker is refused, none is repeated."""
+    broker = await make(max_reauth_ms=60_000)
+    services = broker.services
+    late, real = [0.0], services.clock.monotonic
+    monkeypatch.setattr(services.clock, "monotonic", lambda: real() + late[0])
+    lifetimes = []
+
+    async def dial(host: str, port: int) -> Any:
+        reader, writer = await services.network.dial(host, port)
+        exchange = ClientCredentials("SCRAM-SHA-512", "node", PASSWORDS["node"]).client(bytes)
+        lifetimes.append(await authenticate(reader, writer, "SCRAM-SHA-512", exchange))
+        return reader, writer, lifetimes[-1]
+
+    monkeypatch.setattr(services, "dial_kafka", dial)
+    there = RpcBroker(BrokerId(9), BrokerEpoch(1), *services.kafka_endpoint, "", 0)
+    channels = MarkerChannels(services, cast(Any, None))
+    marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
+    with capture_logs() as lines:
+        for late[0], dialled in ((0.0, 1), (30.0, 1), (55.0, 2), (80.0, 2), (200.0, 3)):
+            assert await channels.send(there, marker)
+            assert len(lifetimes) == dialled
+            assert all(50 <= each <= 57.1 for each in lifetimes)
+    assert not [line for line in lines if line["event"] == "authentication.failed"]
+    channels.close()
 
 
 async def test_only_nodes_write_markers(make: Any) -> None:
