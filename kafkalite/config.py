@@ -95,7 +95,7 @@ class BrokerConfig:
     replica_fetch_wait_max_ms: int = _key(500, "a follower's long poll", low=0)
     replica_fetch_min_bytes: int = _key(1, "a follower's long poll returns with so many", low=0)
     replica_fetch_backoff_ms: int = _key(1_000, "longest wait after a failed fetch", low=0)
-    num_replica_fetchers: int = _key(1, "fetch connections per leader", low=1, high=64)
+    num_replica_fetchers: int = _key(1, "fetch connections per leader", low=1, high=64, dynamic=True)
     replica_high_watermark_checkpoint_interval_ms: int = _key(5_000, "how often high watermarks are saved", low=1)
     replica_socket_timeout_ms: int = _key(30_000, "a fetch without an answer for so long is given up", low=1)
 
@@ -207,7 +207,9 @@ class BrokerConfig:
         " with security; empty: neither (docs/security.md)",
         choices=("", "accept", "offer"),
     )
-    connections_max_reauth_ms: int = _key(0, "a client authenticates again after so long (KIP-368); 0 never", low=0)
+    connections_max_reauth_ms: int = _key(
+        0, "whoever uses SASL, on either listener, authenticates again after so long (KIP-368); 0 never", low=0
+    )
     connection_failed_authentication_delay_ms: int = _key(
         100, "a failed authentication is answered so late", low=0, high=10_000
     )

@@ -135,6 +135,10 @@ class AuthenticationFailed(KafkaliteError):
     """The peer has not proved who it is. The text is for our log, never for the peer, and holds no secret."""
 
 
+class PrincipalChanged(AuthenticationFailed):
+    """It has proved to be somebody else than before. It may be told so: it has that one's password, too."""
+
+
 class StorageError(KafkaliteError):
     """A file operation failed in `directory` (one of the configured log directories)."""
 

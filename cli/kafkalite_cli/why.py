@@ -19,7 +19,7 @@ from kafkalite_cli.partitions import parse_partition
 def why(partition: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """What is wrong with a partition, since when, what led there, and what to do; exits 1 if anything is.
 
-    Every node tells what it remembers: the last 24 events of each partition since the node was started.
+    Every node tells what it remembers: the last 24 events of each partition, those from before its restart marked.
 
     Examples:
 
@@ -65,6 +65,13 @@ def _tell(told: Diagnosis, now_ms: int) -> None:
         click.echo(f"  {line}")
     click.echo("\nwhat led there")
     for node, event in told.events:
-        at = datetime.fromtimestamp(event.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
         about = "" if event.subject == str(told.partition) or not event.subject else f" broker {event.subject}"
-        click.echo(f"  {at}Z  on {node}  {event.what}{about}: {event.detail}".rstrip(": "))
+        text = f"{event.what}{about}: {event.detail}".rstrip(": ")
+        earlier = " (before its restart)" if event.is_earlier else ""
+        click.echo(f"  {_time(event.at_ms, now_ms)}Z  on {node}  {text}{earlier}")
+
+
+def _time(at_ms: int, now_ms: int) -> str:
+    """With the date if that is not today's."""
+    at, now = (datetime.fromtimestamp(each / 1000, UTC) for each in (at_ms, now_ms))
+    return at.strftime("%H:%M:%S.%f" if at.date() == now.date() else "%Y-%m-%d %H:%M:%S.%f")[:-3]

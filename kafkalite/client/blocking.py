@@ -432,7 +432,12 @@ class BlockingClient:
     def _connection_to(self, endpoint: Endpoint, deadline: float) -> BlockingConnection:
         known = self._connections.get(endpoint)
         if known is not None and not known.closed:
-            return known
+            try:
+                if endpoint not in self._awaited:
+                    known.renew(deadline)
+                return known
+            except RpcError:
+                self._connections.pop(endpoint, None)  # it may be another process by now: dial
         hello = HelloRequest(self.view.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id=self.config.client_id)
         timeout_s = min(self.config.connect_timeout_ms / 1000, max(0.001, deadline - time.monotonic()))
         try:

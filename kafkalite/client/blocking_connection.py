@@ -8,10 +8,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import ProtocolError
-from kafkalite.model import (
-    Endpoint,
-)
+from kafkalite.errors import ApiError, ProtocolError
+from kafkalite.model import Endpoint
 from kafkalite.rpc.answers import (
     Answer,
     RpcDisconnected,
@@ -27,6 +25,7 @@ from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
 
 if TYPE_CHECKING:
     from kafkalite.security.dialling import Dialling
+    from kafkalite.security.tls import ClientTls
 
 READ_BYTES = 1024 * 1024
 MAX_FRAME_BYTES = 134_217_728
@@ -43,6 +42,9 @@ class BlockingConnection:
         self._frames = FrameReader(max_frame_bytes=MAX_FRAME_BYTES)
         self._ready: list[Frame] = []
         self._next_id = 0
+        self._dialling = dialling
+        #: When to log in again (monotonic seconds): the session ends a while later.
+        self._renew_at = float("inf")
         deadline = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
@@ -50,8 +52,9 @@ class BlockingConnection:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            if dialling is not None:
-                self._secure(dialling, deadline)
+            if dialling is not None and dialling.tls is not None:
+                self._wrap(dialling.tls)
+            self._log_in(deadline)
             self.peer: HelloResponse = judge_hello(self.call(hello, (), deadline)[0])
         except RpcError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
@@ -59,24 +62,40 @@ class BlockingConnection:
             if not hasattr(self, "peer"):
                 self.close()
 
-    def _secure(self, dialling: Dialling, deadline: float) -> None:
-        """TLS, then SASL. Raises RpcError, ApiError."""
-        if dialling.tls is not None:
-            try:
-                self._socket = dialling.tls.context().wrap_socket(self._socket, server_hostname=self.endpoint.host)
-            except OSError as error:
-                raise RpcNotSent(f"{self.endpoint}: {error}") from None
-        if dialling.credentials is None:
+    def _wrap(self, tls: ClientTls) -> None:
+        """Raises RpcNotSent."""
+        try:
+            self._socket = tls.context().wrap_socket(self._socket, server_hostname=self.endpoint.host)
+        except OSError as error:
+            raise RpcNotSent(f"{self.endpoint}: {error}") from None
+
+    def _log_in(self, deadline: float) -> None:
+        """SASL, if it is used. Raises RpcError, ApiError."""
+        credentials = self._dialling.credentials if self._dialling is not None else None
+        if credentials is None:
             return
         from kafkalite.rpc.authenticated import SaslExchange  # only who uses it loads it
+        from kafkalite.rpc.logins import RENEWED_AFTER
 
-        credentials = dialling.credentials
         exchange = SaslExchange(credentials.mechanism, credentials.client(os.urandom))
+        began = time.monotonic()
         while exchange.request is not None:
+            began = time.monotonic()
             try:
                 exchange.answered(*self.call(exchange.request, (), deadline)[:1])
             except ProtocolError as error:
                 raise RpcNotSent(f"{self.endpoint}: {error}") from None
+        self._renew_at = began + exchange.lifetime_s * RENEWED_AFTER[1] if exchange.lifetime_s else float("inf")
+
+    def renew(self, deadline: float) -> None:
+        """Log in again if the session ends soon, or has ended; no answer may be outstanding. Raises RpcError, ApiError."""
+        if time.monotonic() < self._renew_at:
+            return
+        try:
+            self._log_in(deadline)
+        except (RpcError, ApiError):
+            self.close()
+            raise
 
     def send(self, message: Message, body: Iterable[bytes | memoryview], deadline: float) -> int:
         """Send a request; returns its correlation id. Raises RpcNotSent, RpcDisconnected."""
@@ -134,7 +153,7 @@ class BlockingConnection:
         except ProtocolError as error:
             self.close()
             raise RpcDisconnected(f"{self.endpoint}: {error}") from None
-        except (RpcDisconnected, RpcTimeout):
+        except RpcError:
             self.close()
             raise
 

@@ -19,21 +19,27 @@ _CLIENT_ID = "kafkalite"
 
 async def authenticate(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mechanism: str, client: SaslClient
-) -> None:
-    """Raises ApiError when one side does not believe the other; OSError, EOFError, WireError."""
+) -> float:
+    """How long the session lasts, in seconds; inf: it has no end.
+
+    Raises ApiError when one side does not believe the other; OSError, EOFError, WireError.
+    """
     answer = await _ask(
         reader, writer, _HANDSHAKE, _HANDSHAKE_VERSION, "SaslHandshake", wire.SaslHandshakeRequest(mechanism)
     )
     _check(answer.error_code, mechanism)
     token = client.first()
+    lifetime_ms = 0
     while not client.is_complete:
         request = wire.SaslAuthenticateRequest(token)
         answer = await _ask(reader, writer, _AUTHENTICATE, _AUTHENTICATE_VERSION, "SaslAuthenticate", request)
         _check(answer.error_code, answer.error_message or "")
+        lifetime_ms = answer.session_lifetime_ms
         try:
             token = client.step(bytes(answer.auth_bytes))
         except AuthenticationFailed as error:
             raise api_error(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error)) from None
+    return lifetime_ms / 1000 if lifetime_ms > 0 else float("inf")
 
 
 def _check(number: int, text: str) -> None:

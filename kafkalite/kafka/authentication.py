@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, ErrorCode
 from kafkalite.kafka import wire
-from kafkalite.security.listener import ListenerSecurity
-from kafkalite.security.principal import Principal
+from kafkalite.security.listener import ListenerSecurity, Login
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +65,7 @@ class Gate:
         self._is_optional = security.is_optional
         self._exchange: SaslServer | None = None
         self._mechanism = ""
-        self._principal: Principal | None = None
+        self._login: Login | None = None
         self._deadline = connection.listener.now() + AUTHENTICATION_S
         #: When the session ends; None: it does not.
         self._expires: float | None = None
@@ -76,7 +75,7 @@ class Gate:
     @property
     def is_open(self) -> bool:
         """Whether whoever is there has proved who they are."""
-        return self._principal is not None and self._state is not _State.REFUSED
+        return self._login is not None and self._state is not _State.REFUSED
 
     def is_late(self, now: float) -> bool:
         """Whether the time for authenticating is over."""
@@ -94,7 +93,7 @@ class Gate:
         (api_key,) = _API_KEY(frame)
         if self._is_optional and self._state is _State.START:
             return True
-        if self._principal is None and api_key not in _BEFORE:
+        if self._login is None and api_key not in _BEFORE:
             self._illegal(f"API {api_key} before the authentication")
             return False
         if self._expires is not None and api_key not in _BEFORE and self._connection.listener.now() > self._expires:
@@ -121,7 +120,7 @@ class Gate:
             self._refuse(request, response(int(ErrorCode.UNSUPPORTED_SASL_MECHANISM), offered), "mechanism not offered")
             return None
         self._exchange = exchange
-        if self._principal is not None and message.mechanism != self._mechanism:
+        if self._login is not None and message.mechanism != self._mechanism:
             text = "another mechanism than before"
             self._refuse(request, response(int(ErrorCode.ILLEGAL_SASL_STATE), offered), text)
             return None
@@ -150,22 +149,19 @@ class Gate:
         assert exchange is not None
         answer = exchange.step(data)
         if exchange.is_complete:
-            principal = Principal("User", exchange.user)
-            if self._principal not in (None, principal):
-                raise AuthenticationFailed("another user than before")
-            self._opened(principal)
+            self._opened(self._security.login(exchange, self._mechanism, self._login))
         return answer
 
-    def _opened(self, principal: Principal) -> None:
+    def _opened(self, login: Login) -> None:
         self._state = _State.OPEN
         self._security.succeeded += 1
-        self._principal = principal
+        self._login = login
         self._exchange = None
         limit_ms = self._security.max_reauth_ms
         if limit_ms:
             low, high = _LIFETIME_SHARE
             self._expires = self._connection.listener.now() + limit_ms / 1000 * (low + (high - low) * self._share)
-        self._connection.admitted(principal, gate=self if limit_ms else None)
+        self._connection.admitted(login, gate=self if limit_ms else None)
 
     def _lifetime_ms(self) -> int:
         if self._expires is None or self._state is not _State.OPEN:

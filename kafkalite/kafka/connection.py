@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkalite.kafka.authentication import Gate
     from kafkalite.kafka.bills import Bill
     from kafkalite.kafka.listener import KafkaListener
+    from kafkalite.security.listener import Login
 
 _log = get_logger(__name__)
 
@@ -43,6 +44,8 @@ _MAX_KEPT_BUFFER = 4 * 2**20
 _FLUSH_BYTES = 2**20
 #: Answers with a piece this large are written as a vector, others joined.
 _VECTOR_BYTES = 4096
+#: What was asked before a connection retires has so long (seconds) to be answered.
+RETIRED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.principal = ANONYMOUS
         #: What keeps strangers out on a SASL listener; None: there is nothing to pass (any more).
         self.gate: Gate | None = None
+        #: What SASL has proved.
+        self.login: Login | None = None
         self.max_request_bytes = listener.max_request_bytes
         self.last_active = 0.0
         #: When the frame that is half received began to arrive; 0 if there is none.
@@ -158,6 +163,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._is_reading_paused = False
         self._is_starved = False
         self._is_muted = False
+        self._is_retiring = False
         self._unmute_at = 0.0
 
     # --- the transport's calls ---
@@ -173,9 +179,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.is_closed = True
             transport.abort()
 
-    def admitted(self, principal: Principal, *, gate: Gate | None) -> None:
+    def admitted(self, login: Login, *, gate: Gate | None) -> None:
         """Who is there has proved who they are. `gate` stays if they will have to again."""
-        self.principal = principal
+        self.principal = login.principal
+        self.login = login
         self.gate = gate
         self.max_request_bytes = self.listener.max_request_bytes
 
@@ -270,7 +277,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         limit = self.listener.max_in_flight
         try:
             while stop - start >= 4:
-                if len(self._waiting) >= limit or self._is_write_paused or self._is_muted:
+                if len(self._waiting) >= limit or self._is_write_paused or self._is_muted or self._is_retiring:
                     self._pause_reading()
                     break
                 size = _LENGTH(view, start)[0]
@@ -362,6 +369,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _flush_later(self) -> None:
         self._is_flush_due = False
         self._flush()
+        if self._is_retiring and not self._waiting:
+            self.close()
         self._resume()
 
     def _flush(self) -> None:
@@ -426,6 +435,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Start what was read ahead, then read on, if nothing forbids it any more."""
         if not self._is_reading_paused or self.is_closed or self._is_write_paused or self._is_starved or self._is_muted:
             return
+        if self._is_retiring:
+            return
         if len(self._waiting) >= self.listener.max_in_flight:
             return
         self._is_reading_paused = False
@@ -453,6 +464,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self.is_closed:
             _log.warning("kafka.connection_refused", reason=what, detail=detail, peer=self.peer)
             self.close()
+
+    def retire(self, reason: str) -> None:
+        """Take nothing more, and close when what was asked is answered, or has not been for RETIRED_S."""
+        if self.is_closed or self._is_retiring:
+            return
+        _log.warning("kafka.connection_retired", reason=reason, peer=self.peer)
+        self._is_retiring = True
+        self._pause_reading()
+        if not self._waiting:
+            self.close()
+        else:
+            asyncio.get_running_loop().call_later(RETIRED_S, self.close)
 
     def close(self) -> None:
         """Write what is answered, then close."""

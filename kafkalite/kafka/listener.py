@@ -90,6 +90,16 @@ class KafkaListener:
         for connection in list(self.connections):
             connection.close()
 
+    def credentials_changed(self, user: str) -> None:
+        """End the connections that have logged in with a credential of `user` that is gone, or another one now."""
+        security = self.security
+        if security is None:
+            return
+        for connection in list(self.connections):
+            login = connection.login
+            if login is not None and login.principal.name == user and not security.holds(login):
+                connection.retire(f"the credential of {login.principal} was changed or deleted")
+
     def now(self) -> float:
         return self.services.clock.monotonic()
 

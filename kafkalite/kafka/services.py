@@ -257,8 +257,11 @@ class Services(Protocol):
         """The directories of this node's logs and what is in them."""
         ...
 
-    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to another node's Kafka listener, authenticated as this node. Raises OSError, ApiError."""
+    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:
+        """A connection to another node's Kafka listener, authenticated as this node, and for how long (seconds, or inf).
+
+        Raises OSError, ApiError.
+        """
         ...
 
     async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:

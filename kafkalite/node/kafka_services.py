@@ -167,21 +167,23 @@ class NodeServices:
         self.rights: Rights = node.rights
         self.partitions = NodePartitions(node.replicas, node.metadata)
 
-    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:
+        lifetime_s = float("inf")
         dialling = self._node.security.to_kafka if self._node.security is not None else None
         if dialling is None:
-            return await self.network.dial(host, port)
+            return *await self.network.dial(host, port), lifetime_s
         reader, writer = await self.network.dial(host, port, dialling.tls)
         if dialling.credentials is not None:
             from kafkalite.kafka.authenticate import authenticate  # only who uses SASL loads it
 
             credentials = dialling.credentials
             try:
-                await authenticate(reader, writer, credentials.mechanism, credentials.client(self.entropy))
+                client = credentials.client(self.entropy)
+                lifetime_s = await authenticate(reader, writer, credentials.mechanism, client)
             except BaseException:
                 writer.transport.abort()
                 raise
-        return reader, writer
+        return reader, writer, lifetime_s
 
     async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
         from kafkalite.coordination.scram_users import list_users

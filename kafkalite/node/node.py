@@ -19,14 +19,14 @@ from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
 from kafkalite.controller.reassignment_admin import ReassignmentAdmin
-from kafkalite.coordination import registration
+from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import CLIENTS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
-from kafkalite.env.supervisor import Supervisor
+from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
@@ -37,6 +37,7 @@ from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.draining import Draining
+from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.http_gate import HttpGate
 from kafkalite.node.http_server import HttpServer
 from kafkalite.node.incumbent_watch import IncumbentWatch
@@ -180,6 +181,9 @@ class Node:
             cluster_settings=lambda: self.configs.broker(None),
             dead_sessions=lambda: self._dead_sessions,
         )
+        self.history_file = HistoryFile(
+            {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs, env.disk
+        )
         self.disks = DiskOrders(
             self.logs,
             env.disk,
@@ -262,7 +266,7 @@ class Node:
     def history(self, subjects: Sequence[str]) -> list[HistoryEvent]:
         """What this node remembers of these subjects (see HistoryRequest), the oldest first."""
         events = [
-            HistoryEvent(subject, event.at_ms, event.what, event.detail)
+            HistoryEvent(subject, event.at_ms, event.what, event.detail, event.is_earlier)
             for subject in subjects
             for source in (self.replicas.hosted.history, self.controller.history)
             for event in source.of(subject)
@@ -332,6 +336,8 @@ class Node:
         await self._in_session(self.rights.load)
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
         self._dead_sessions = self._read_sessions()
+        self.supervisor.spawn("history.file", self.history_file.run(), Policy.ISOLATED)
+        self.replicas.hosted.history.note(str(self.broker_id), "node.started")
         self.replicas.start()
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
@@ -436,6 +442,7 @@ class Node:
         if self._link_connection is not None:
             await self._step("link", self._link_connection.close())
         await self._step("controller", self._leave_office())
+        await self._step("history", self.history_file.close())
         await self._step("logs", self.logs.close(clean=controlled))
         await self._step("session", self.session.close())
         await self._step("tasks", self.supervisor.stop())
@@ -466,9 +473,20 @@ class Node:
             self.replicas.topic_config_changed(name)
         elif entity_type in (USERS, CLIENTS):
             self.rights.config_changed(entity_type, name, settings)
+            if self.security is not None and entity_type == USERS:
+                self._user_changed(name)
         else:
             self.controller.settings_changed()
             self._take_dynamic_config()
+
+    def _user_changed(self, name: str) -> None:
+        """Who is logged in with a credential that does not count any more is sent away."""
+        try:
+            user = paths.desanitize(name)
+        except ValueError:
+            return  # the quotas of one of a user's clients, or written by hand
+        self.rpc.credentials_changed(user)
+        self.kafka.listener.credentials_changed(user)
 
     def _take_dynamic_config(self) -> None:
         """The settings of all brokers, or this one's, have changed in ZooKeeper: apply what differs."""
@@ -478,6 +496,7 @@ class Node:
             return
         _log.info("node.reconfigured", **_differences(before, self.config))
         self.rpc.max_connections = self.config.max_connections
+        self.replicas.resize_fetchers(self.config.num_replica_fetchers)
         self.logs.producer_id_expiration_ms = self.config.producer_id_expiration_ms
         if self.config.topic != before.topic:
             for topic in sorted({partition.topic_partition.topic for partition in self.replicas.hosted.all()}):

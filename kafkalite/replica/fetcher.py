@@ -325,6 +325,8 @@ class Fetchers:
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
         self._of: dict[TopicPartition, ReplicaFetcher] = {}
         self._idle: dict[ReplicaFetcher, None] = {}
+        #: For each leader.
+        self._count = context.config.num_replica_fetchers
 
     def __len__(self) -> int:
         return len(self._fetchers)
@@ -332,8 +334,7 @@ class Fetchers:
     def follow(self, partition: Partition, leader_id: BrokerId) -> None:
         """Fetch `partition` from `leader_id` from now on, under its present epoch; nothing else for it counts."""
         key = partition.topic_partition
-        # The same partition always takes the same fetcher, wherever its leader is.
-        index = (zlib.crc32(key.topic.encode()) + key.partition) % self._context.config.num_replica_fetchers
+        index = self._index(key)
         fetcher = self._fetchers.get((leader_id, index))
         if fetcher is None:
             fetcher = self._fetchers[leader_id, index] = ReplicaFetcher(self._context, leader_id, index)
@@ -345,6 +346,25 @@ class Fetchers:
         self._of[key] = fetcher
         fetcher.add(partition)
         fetcher.retry()
+
+    def _index(self, key: TopicPartition) -> int:
+        """The same partition always takes the same fetcher, wherever its leader is."""
+        return (zlib.crc32(key.topic.encode()) + key.partition) % self._count
+
+    def resize(self, count: int) -> None:
+        """So many fetchers for each leader from now on (num.replica.fetchers).
+
+        A partition that changes its fetcher goes on from its log's end: what still comes for it in the old one's session is
+        not taken, and for the leader the new session supersedes the old one.
+        """
+        if count == self._count:
+            return
+        self._count = count
+        moving = [(key, fetcher) for key, fetcher in self._of.items() if fetcher.index != self._index(key)]
+        for key, fetcher in moving:
+            self.follow(fetcher.partitions[key].partition, fetcher.leader_id)
+        self.drop_idle()
+        _log.info("fetchers.resized", count=count, partitions=len(moving))
 
     def retry(self) -> None:
         """The live brokers have changed: no fetcher needs to wait out its pause."""

@@ -162,6 +162,10 @@ class ReplicaManager:
             spawn("replica.high_watermark_checkpoint", self._save_marks()),
         ]
 
+    def resize_fetchers(self, count: int) -> None:
+        """So many fetch connections for each leader from now on."""
+        self._fetchers.resize(count)
+
     async def stop(self) -> None:
         """Stop fetching and committing, answer all who wait, save the high watermarks. The logs stay open."""
         for task in self._tasks:

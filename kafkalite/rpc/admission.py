@@ -1,11 +1,12 @@
-"""Who an RPC peer has proved to be, before it says hello."""
+"""Who an RPC peer has proved to be: before it says hello, and again before its session ends (KIP-368)."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.errors import AuthenticationFailed, ErrorCode, ProtocolError
+from kafkalite.errors import AuthenticationFailed, ErrorCode, PrincipalChanged, ProtocolError
 from kafkalite.model import BrokerId
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame
@@ -13,7 +14,7 @@ from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthe
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from kafkalite.security.listener import ListenerSecurity
+    from kafkalite.security.listener import ListenerSecurity, Login
     from kafkalite.security.sasl import SaslServer
 
 #: What every peer hears whose proof does not hold, whatever is wrong with it.
@@ -21,15 +22,24 @@ REFUSAL = "authentication failed: invalid credentials"
 
 
 class Admission:
-    """One connection's. `principal` is proved once `is_complete`."""
+    """One connection's. `principal` is proved once `is_complete`.
 
-    def __init__(self, security: ListenerSecurity, peer: str) -> None:
+    Args:
+        now: seconds; sessions are measured with it.
+    """
+
+    def __init__(self, security: ListenerSecurity, peer: str, now: Callable[[], float]) -> None:
         self.security = security
         self.principal: Principal = ANONYMOUS
         self.is_complete = not security.uses_sasl
         #: Whether it may say hello.
         self.is_enough = self.is_complete or security.is_optional
+        #: What SASL has proved.
+        self.login: Login | None = None
+        #: When the session ends; None: it does not.
+        self.ends_at: float | None = None
         self._peer = peer
+        self._now = now
         self._mechanism = ""
         self._exchange: SaslServer | None = None
 
@@ -58,22 +68,49 @@ class Admission:
                 self.security.refused(self._peer, "mechanism not offered")
                 text = f"the mechanism is not offered; these are: {offered}"
                 return SaslAuthenticateResponse(int(ErrorCode.UNSUPPORTED_SASL_MECHANISM), text, "")
+        elif self._exchange is None and self.ends_at is not None:
+            self._exchange = self.security.exchange(self._mechanism)
         self.is_enough = False  # who has begun goes on to the end
         exchange = self._exchange
-        if exchange is None or self.is_complete or request.mechanism != self._mechanism:
+        if exchange is None or request.mechanism != self._mechanism:
             self.security.refused(self._peer, "an authentication out of turn")
             return SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "out of turn", "")
         try:
             data = exchange.step(request.data.encode())
+            if not exchange.is_complete:
+                return SaslAuthenticateResponse(0, "", data.decode())
+            self.login = self.security.login(exchange, self._mechanism, self.login)
         except AuthenticationFailed as error:
             known = exchange.user if exchange.is_known else ""
             self.security.refused(self._peer, str(error), mechanism=self._mechanism, user=known)
-            return SaslAuthenticateResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), REFUSAL, "")
-        if exchange.is_complete:
-            self.is_complete = self.is_enough = True
-            self.principal = Principal("User", exchange.user)
-            self.security.succeeded += 1
-        return SaslAuthenticateResponse(0, "", data.decode(), exchange.is_complete)
+            text = str(error) if isinstance(error, PrincipalChanged) else REFUSAL
+            return SaslAuthenticateResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), text, "")
+        self._exchange = None
+        self.is_complete = self.is_enough = True
+        self.principal = self.login.principal
+        self.security.succeeded += 1
+        lifetime_ms = self.security.max_reauth_ms
+        self.ends_at = self._now() + lifetime_ms / 1000 if lifetime_ms else None
+        return SaslAuthenticateResponse(0, "", data.decode(), True, lifetime_ms)
+
+    def has_ended(self, now: float) -> bool:
+        """Whether the session is over: only an authentication is taken then."""
+        return self.ends_at is not None and now > self.ends_at
+
+    def tell_ended(self) -> str:
+        """The session is over and something else came: one line for the operator; what the peer hears."""
+        self.security.refused(
+            self._peer,
+            "the session has ended and was not renewed",
+            mechanism=self._mechanism,
+            user=self.principal.name,
+        )
+        return f"the session has ended after {self.security.max_reauth_ms} ms and was not renewed; log in again"
+
+    def is_void(self, user: str) -> bool:
+        """Whether this is a login of `user`, whose credentials have changed, with one that does not count any more."""
+        login = self.login
+        return login is not None and login.principal.name == user and not self.security.holds(login)
 
     def admits(self, node_id: BrokerId) -> bool:
         """Whether this peer may say hello in this name."""

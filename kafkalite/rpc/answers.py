@@ -6,7 +6,7 @@ from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame
 from kafkalite.rpc.messages.base import Message, by_kind, response_kind
-from kafkalite.rpc.messages.connection import ErrorResponse, HelloResponse
+from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest, HelloResponse, SaslAuthenticateRequest
 
 Answer = tuple[Message, memoryview]
 
@@ -16,7 +16,7 @@ class RpcError(KafkaliteError):
 
 
 class RpcNotSent(RpcError):
-    """Not one byte of the request has left: it has not been executed."""
+    """The request has not been executed: not one byte of it has left, or the peer ended our session before it came."""
 
 
 class RpcRefused(RpcNotSent):
@@ -43,12 +43,18 @@ def answer_of(request: type[Message], frame: Frame) -> Answer:
     """The answer in a frame.
 
     Raises:
-        ApiError: the peer refused the request as a whole.
+        ApiError: the peer refused the request as a whole. RpcNotSent: our session has ended.
         ProtocolError: it is no answer to such a request.
     """
     if frame.kind == ErrorResponse.kind:
         refusal = from_fields(ErrorResponse, frame.fields)
         assert isinstance(refusal, ErrorResponse)
+        if refusal.error == ErrorCode.SASL_AUTHENTICATION_FAILED and request not in (
+            HelloRequest,
+            SaslAuthenticateRequest,
+        ):
+            # The peer did not look at it, and closes: whoever dials again logs in again, or hears why not.
+            raise RpcNotSent(refusal.message)
         raise api_error(error_code(refusal.error), refusal.message)
     kind = response_kind(request)
     if frame.kind != kind:

@@ -21,6 +21,7 @@ from kafkalite.rpc.answers import (
     judge_hello,
 )
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
+from kafkalite.rpc.logins import Login, LoginNetwork, keep_logged_in
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
 from kafkalite.telemetry.logs import get_logger
@@ -65,6 +66,9 @@ class RpcConnection:
         self._next_id = 0
         self._unsent: list[Buffer] = []
         self._task: asyncio.Task[None] | None = None
+        #: A session that ends unless it is renewed, and the task that does so.
+        self._login: Login | None = None
+        self._keeper: asyncio.Task[None] | None = None
 
     @staticmethod
     async def open(
@@ -85,10 +89,18 @@ class RpcConnection:
         connection: RpcConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                reader, writer = await network.dial(endpoint.host, endpoint.port)
+                login: Login | None = None
+                if isinstance(network, LoginNetwork):
+                    reader, writer, login = await network.log_in(endpoint.host, endpoint.port)
+                else:
+                    reader, writer = await network.dial(endpoint.host, endpoint.port)
                 connection = RpcConnection(reader, writer, endpoint, max_frame_bytes=max_frame_bytes)
                 connection._task = supervisor.spawn(f"rpc.client[{endpoint}]", connection._read(), Policy.ISOLATED)
                 connection.peer = judge_hello((await connection.send_nowait(hello))[0])
+                if login is not None:
+                    connection._login = login
+                    keeper = keep_logged_in(connection, login)
+                    connection._keeper = supervisor.spawn(f"rpc.login[{endpoint}]", keeper, Policy.ISOLATED)
                 opened, connection = connection, None
                 return opened
         except TimeoutError:
@@ -157,6 +169,20 @@ class RpcConnection:
         except OSError as error:
             raise RpcNotSent(f"{self.endpoint}: {error}") from None
 
+    def send_first(self, message: Message) -> asyncio.Future[Answer]:
+        """As `send_nowait`, although the session has ended: a login. Raises RpcNotSent."""
+        if self.closed or self._writer.transport.is_closing():
+            raise RpcNotSent(f"{self.endpoint}: not connected")
+        self._next_id += 1
+        self._writer.writelines(encode_frame(self._next_id, message))
+        future: asyncio.Future[Answer] = self._loop.create_future()
+        self._waiting[self._next_id] = (type(message), future)
+        return future
+
+    def go_on(self) -> None:
+        """The session was renewed: what waited for that goes out."""
+        self._flush()
+
     async def close(self) -> None:
         """Send what is waiting to be sent, then close; unanswered calls fail with RpcDisconnected."""
         self._flush()
@@ -184,6 +210,8 @@ class RpcConnection:
         return self._next_id
 
     def _flush(self) -> None:
+        if self._login is not None and self._login.has_ended(self._loop.time()):
+            return  # its keeper logs in again first
         if self._unsent and not self.closed and not self._writer.transport.is_closing():
             buffers, self._unsent = self._unsent, []
             self._writer.writelines(buffers)
@@ -221,6 +249,8 @@ class RpcConnection:
         if self.closed:
             return
         self.closed = True
+        if self._keeper is not None:
+            self._keeper.cancel()
         if abort:
             self._writer.transport.abort()
         else:

@@ -100,6 +100,11 @@ class RpcServer:
         for connection in list(self.connections.values()):
             connection.shut("server is closing", quietly=True)
 
+    def credentials_changed(self, user: str) -> None:
+        """End the connections that have logged in with a credential of `user` that is gone, or another one now."""
+        for connection in list(self.connections.values()):
+            connection.check_login(user)
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)
         if self._closing or len(self.connections) >= self.max_connections:

@@ -48,6 +48,8 @@ HELLO_TIMEOUT_S = 10.0
 #: ... and the rest of any frame that has begun, and room for answers.
 STALL_TIMEOUT_S = 30.0
 SWEEP_INTERVAL_S = 1.0
+#: What was asked before a session ended has so long to be answered; then the connection is closed all the same.
+LAST_WORDS_S = 1.0
 _FETCHES = (FetchRequest, ReplicaFetchRequest)
 
 
@@ -76,14 +78,16 @@ class ServerConnection:
         self.server = server
         self.peer = Peer(BrokerId(-1), NO_BROKER_EPOCH, "", address)
         self.greeted = False
-        self._admission = None if server.security is None else Admission(server.security, address)
         self._reader = reader
         self._writer = writer
         self._frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
         self._slots: deque[_Slot] = deque()
         self._fetches = 0
         self._loop = asyncio.get_running_loop()
+        self._admission = None if server.security is None else Admission(server.security, address, self._loop.time)
         self._closed = False
+        #: Why nothing is taken any more: the connection closes as soon as what was asked before is answered.
+        self._ending = ""
         self._flush_due = False
         #: Set whenever a request is answered: a reader that waits for room looks again.
         self._progress: asyncio.Future[None] | None = None
@@ -104,7 +108,7 @@ class ServerConnection:
         try:
             if self._admission is not None:
                 self._admission.look_at_certificate(self._writer)
-            while not self._closed:
+            while not self._closed and not self._ending:
                 if self._muted_until:
                     await self._stay_mute()
                 memory = self.server.memory
@@ -120,6 +124,9 @@ class ServerConnection:
                 frames = self._frames.feed(data)
                 self._note_incomplete()
                 await self._dispatch(frames)
+            while not self._closed:
+                self._progress = self._loop.create_future()
+                await self._progress
         except ProtocolError as error:
             self.shut(str(error))
         except OSError as error:
@@ -133,8 +140,8 @@ class ServerConnection:
     async def _dispatch(self, frames: list[Frame]) -> None:
         count = 0
         for frame in frames:
-            if self._closed:
-                return
+            if self._closed or self._ending:
+                break
             if not self.greeted:
                 if self._admission is not None and frame.kind == SaslAuthenticateRequest.kind:
                     await self._authenticate(self._admission, frame)
@@ -142,13 +149,21 @@ class ServerConnection:
                     self._greet(frame)
                 continue
             cls = by_kind.get(frame.kind)
+            admission = self._admission
+            if admission is not None and admission.login is not None:
+                if cls is SaslAuthenticateRequest:
+                    self._log_in_again(admission, frame)
+                    continue
+                if admission.has_ended(self._last_active):
+                    self._refuse_ended(admission, frame, cls)
+                    continue
             is_fetch = cls in _FETCHES
             if self._muted_until:
                 await self._stay_mute()
             if self._peer_is_slow() or self._is_full(is_fetch=is_fetch):  # else no coroutine for each request
                 await self._wait_until_may_dispatch(is_fetch=is_fetch)
-                if self._closed:
-                    return
+                if self._closed or self._ending:
+                    break
             self._handle(frame, cls, is_fetch=is_fetch)
             count += 1
             if count % DISPATCH_SLICE == 0:
@@ -207,6 +222,45 @@ class ServerConnection:
         self._uncharge(frame.size)
         if answer.error:
             self.shut("authentication failed", quietly=True)  # the admission has told why
+
+    def _log_in_again(self, admission: Admission, frame: Frame) -> None:
+        """Between other requests: what was asked before it is answered before it."""
+        answer = admission.step(frame)
+        slot = _Slot(frame.correlation_id, frame.size, is_fetch=False)
+        self._slots.append(slot)
+        if not answer.error:
+            slot.done, slot.reply = True, Reply(answer)
+            return
+        delay_s = admission.security.failed_delay_s
+        name = f"rpc.refusal[{self.peer.address}]"
+        slot.waiting = self.server.supervisor.spawn(name, _late(Reply(answer), delay_s), Policy.ISOLATED)
+        slot.waiting.add_done_callback(lambda future: self._answered(slot, future))
+        self._end_soon("authentication failed", delay_s, quietly=True)  # the admission has told why
+
+    def _refuse_ended(self, admission: Admission, frame: Frame, cls: type[Message] | None) -> None:
+        """Something else than an authentication, and the session is over."""
+        reply: Reply | None = Reply(ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), admission.tell_ended()))
+        if cls in (ProduceRequest, ReplicaFetchWake) and _is_one_way(from_fields(cls, frame.fields)):
+            reply = None
+        self._slots.append(_Slot(frame.correlation_id, frame.size, is_fetch=False, done=True, reply=reply))
+        self._end_soon("the session has ended", quietly=True)
+
+    def check_login(self, user: str) -> None:
+        """The credentials of `user` have changed."""
+        if self._admission is not None and self._admission.is_void(user):
+            self._end_soon(f"the credential of {self._admission.principal} was changed or deleted")
+
+    def _end_soon(self, reason: str, delay_s: float = 0.0, *, quietly: bool = False) -> None:
+        """Take nothing more, and close when what was asked is answered; within `delay_s` and LAST_WORDS_S in any case."""
+        if self._closed or self._ending:
+            return
+        self._ending = reason
+        if not quietly:
+            _log.warning("rpc.ending", peer=self.peer.address, client=self.peer.client_id, reason=reason)
+        if not self._slots:
+            self.shut(reason, quietly=True)
+        else:
+            self._loop.call_later(delay_s + LAST_WORDS_S, lambda: self.shut(reason, quietly=True))
 
     def _greet(self, frame: Frame) -> None:
         if frame.kind != HelloRequest.kind:
@@ -340,6 +394,8 @@ class ServerConnection:
             self._writer.writelines(buffers)
             if self._stalled_since is None and self._peer_is_slow():
                 self._stalled_since = self._last_active
+        if self._ending and not slots:
+            self.shut(self._ending, quietly=True)
 
     # --- bounds ------------------------------------------------------------------------------
 
@@ -410,6 +466,12 @@ class ServerConnection:
             self._writer.transport.abort()
         else:
             self._writer.close()
+
+
+async def _late(reply: Reply, delay_s: float) -> Reply:
+    """Guessing passwords shall take time."""
+    await asyncio.sleep(delay_s)
+    return reply
 
 
 def _is_one_way(message: Message) -> bool:

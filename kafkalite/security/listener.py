@@ -5,7 +5,8 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 
-from kafkalite.errors import AuthenticationFailed
+from kafkalite.errors import AuthenticationFailed, PrincipalChanged
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.names import MappingRule, mapped_name
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.sasl import Entropy, SaslServer, sasl_server
@@ -15,6 +16,15 @@ from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Login:
+    """What a connection has proved. `credential`: of SCRAM, as it was then."""
+
+    principal: Principal
+    mechanism: str
+    credential: ScramCredential | None
 
 
 class ListenerSecurity:
@@ -90,6 +100,28 @@ class ListenerSecurity:
         if not mapped:
             raise AuthenticationFailed("no rule of ssl.principal.mapping.rules fits the certificate")
         return Principal("User", mapped)
+
+    def login(self, exchange: SaslServer, mechanism: str, before: Login | None) -> Login:
+        """What a complete exchange has proved. Raises AuthenticationFailed.
+
+        Args:
+            before: the same connection's login until now: it may not become somebody else's (KIP-368).
+        """
+        login = Login(Principal("User", exchange.user), mechanism, exchange.credential)
+        if before is not None and before.principal != login.principal:
+            raise PrincipalChanged("a connection logs in again as the same user only")
+        if not self.holds(login):
+            raise AuthenticationFailed("the credential was changed meanwhile")
+        return login
+
+    def holds(self, login: Login) -> bool:
+        """Whether the credential is still the one that was proved; it is asked of a user whose credentials have changed.
+
+        A node's counts until its next login, or a slip with the nodes' own user would stop the whole cluster at once.
+        """
+        if login.credential is None or login.principal in self._node_principals:
+            return True
+        return self._credentials(login.mechanism, login.principal.name) == login.credential
 
     def may_be_node(self, principal: Principal) -> bool:
         """Whether a peer that has proved to be this one may act as a node of the cluster."""

@@ -35,6 +35,8 @@ class SaslServer(Protocol):
     user: str
     is_known: bool
     is_complete: bool
+    #: What the user was measured against; None: nothing that can be compared later (PLAIN).
+    credential: ScramCredential | None
 
     def step(self, data: bytes) -> bytes:
         """The answer to the client's next message. Raises AuthenticationFailed; the exchange is over then."""
@@ -60,6 +62,7 @@ class PlainServer:
         self.user = ""
         self.is_known = False
         self.is_complete = False
+        self.credential: ScramCredential | None = None
         self._passwords = passwords
 
     def step(self, data: bytes) -> bytes:

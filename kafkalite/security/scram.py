@@ -132,7 +132,7 @@ class ScramServer:
 
     Attributes:
         user: who the client says it is, after the first step. `is_known`: whether there is such a user.
-        is_complete: whether the client has proved it.
+        is_complete: whether the client has proved it. `credential`: against which (a decoy's, if there is no such user).
     """
 
     def __init__(
@@ -149,14 +149,14 @@ class ScramServer:
         self._nonce = ""
         self._binding = b""
         self._messages = ""
-        self._credential: ScramCredential | None = None
+        self.credential: ScramCredential | None = None
 
     def step(self, data: bytes) -> bytes:
         """The answer to the client's next message. Raises AuthenticationFailed; the exchange is over then."""
         if self.is_complete:
             raise AuthenticationFailed("a message after the last one")
         text = _decoded(data)
-        return (self._final(text) if self._credential is not None else self._first(text)).encode()
+        return (self._final(text) if self.credential is not None else self._first(text)).encode()
 
     def _first(self, text: str) -> str:
         match = _CLIENT_FIRST.fullmatch(text)
@@ -170,16 +170,16 @@ class ScramServer:
             raise AuthenticationFailed("an extension that is not offered (delegation tokens, m=)")
         found = self._lookup(self.user)
         self.is_known = found is not None
-        self._credential = found or decoy(self.mechanism, self.user, self._decoy_key)
+        self.credential = found or decoy(self.mechanism, self.user, self._decoy_key)
         self._nonce = nonce + self._own_nonce
         header = f"{flag},{'' if acting_as is None else 'a=' + acting_as},"
         self._binding = header.encode()
-        answer = f"r={self._nonce},s={_to_text(self._credential.salt)},i={self._credential.iterations}"
+        answer = f"r={self._nonce},s={_to_text(self.credential.salt)},i={self.credential.iterations}"
         self._messages = f"{text.removeprefix(header)},{answer}"
         return answer
 
     def _final(self, text: str) -> str:
-        credential = self._credential
+        credential = self.credential
         assert credential is not None
         match = _CLIENT_FINAL.fullmatch(text)
         if match is None:

@@ -1,4 +1,6 @@
-"""What happened to each partition, as this node saw it: the last few events, in memory, for `admin why`."""
+"""What happened to each partition, as this node saw it: the last few events, in memory, for `admin why`.
+
+What outlives the process is node.history_file's business."""
 
 from __future__ import annotations
 
@@ -15,11 +17,12 @@ MAX_SUBJECTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`at_ms` wall time; `what` a stable noun.verb, as in the logs; `detail` for people."""
+    """`at_ms` wall time; `what` a stable noun.verb, as in the logs; `detail` for people; `is_earlier`: before this process."""
 
     at_ms: int
     what: str
     detail: str
+    is_earlier: bool = False
 
 
 class History:
@@ -36,10 +39,26 @@ class History:
         self._max_events = max_events
         self._max_subjects = max_subjects
         self._events: OrderedDict[str, Event | deque[Event]] = OrderedDict()
+        #: Told of each event; may be set later.
+        self.on_note: Callable[[str, Event], None] | None = None
 
     def note(self, subject: str, what: str, detail: str = "") -> None:
         """Remember one event."""
         event = Event(self._wall_ms(), what, detail)
+        self._add(subject, event)
+        if self.on_note is not None:
+            self.on_note(subject, event)
+
+    def recall(self, events: Iterable[tuple[str, Event]]) -> None:
+        """Put what was known before, oldest first, below what has happened since; the bounds hold for both together."""
+        present, self._events = self._events, OrderedDict()
+        for subject, event in events:
+            self._add(subject, event)
+        for subject, known in present.items():
+            for event in (known,) if isinstance(known, Event) else known:
+                self._add(subject, event)
+
+    def _add(self, subject: str, event: Event) -> None:
         known = self._events.get(subject)
         if known is None:
             self._events[subject] = event  # most partitions have one event: it needs no deque

@@ -322,8 +322,8 @@ class MemoryServices:
         self._ids: dict[str, TopicId] = {}
         self._blocks = count()
 
-    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await self.network.dial(host, port)
+    async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:
+        return *await self.network.dial(host, port), float("inf")
 
     async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
         wanted = self.users if names is None else {name: self.users[name] for name in names if name in self.users}

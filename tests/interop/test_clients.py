@@ -39,6 +39,7 @@ async def test_confluent_kafka(python_clients: Path, boot: str) -> None:
         "offset by transaction": 5,
         "fenced": True,
         "retention": "123456",
+        "fetchers": [False, "3"],
         "brokers": 3,
         "groups": ["confluent-group", "txn-group"],
         "low watermarks": [2],

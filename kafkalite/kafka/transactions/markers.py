@@ -25,6 +25,8 @@ from kafkalite.rpc.messages.data import ProducedPartition
 _VERSION = 1
 _WRITE_TXN_MARKERS = 27
 _TIMEOUT_S = 30.0
+#: A connection is used for this share of its session.
+_USED_SHARE = 0.8
 _APPEND_TIMEOUT_MS = 5_000
 _MAX_RESPONSE_BYTES = 16 * 2**20
 
@@ -113,6 +115,8 @@ class _Channel:
         self._queue: list[tuple[Marker, asyncio.Future[Errors]]] = []
         self._is_running = False
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        #: When another connection is opened instead (monotonic seconds): the session ends a while later (KIP-368).
+        self._used_until = float("inf")
         self._correlation_id = 0
 
     async def send(self, marker: Marker) -> Errors:
@@ -154,8 +158,13 @@ class _Channel:
             self._streams = None
 
     async def _exchange(self, markers: Sequence[Marker]) -> list[Errors]:
+        now = self._services.clock.monotonic()
+        if now > self._used_until:
+            self.disconnect()
         if self._streams is None:
-            self._streams = await self._services.dial_kafka(*self.address)
+            reader, writer, lifetime_s = await self._services.dial_kafka(*self.address)
+            self._streams = (reader, writer)
+            self._used_until = now + lifetime_s * _USED_SHARE
         reader, writer = self._streams
         self._correlation_id += 1
         head = wire.RequestHeader(_WRITE_TXN_MARKERS, _VERSION, self._correlation_id, "kafkalite")

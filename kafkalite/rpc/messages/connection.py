@@ -49,7 +49,8 @@ class HelloResponse(Message):
 class SaslAuthenticateRequest(Message):
     """Before the hello, where the listener asks for it: the next message of a SASL exchange (RFC 4616, RFC 5802).
 
-    `mechanism` must be the same throughout.
+    `mechanism` must be the same throughout. Whose session has an end sends it again before that, between other requests,
+    as the same user (KIP-368).
     """
 
     mechanism: str
@@ -59,12 +60,16 @@ class SaslAuthenticateRequest(Message):
 @kind(5)
 @dataclass(frozen=True, slots=True)
 class SaslAuthenticateResponse(Message):
-    """The server's next message. After an `error` the server closes the connection; once `is_complete`, say hello."""
+    """The server's next message. After an `error` the server closes the connection; once `is_complete`, say hello.
+
+    `session_lifetime_ms`: with `is_complete`, whoever has not logged in again by then is not served any more; 0: no end.
+    """
 
     error: int
     message: str
     data: str = field(repr=False)
     is_complete: bool = False
+    session_lifetime_ms: int = 0
 
 
 @kind(64)

@@ -63,18 +63,22 @@ class HistoryRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class HistoryEvent:
-    """`at_ms` wall time of the node that tells; `what` a stable noun.verb; `detail` for people."""
+    """`at_ms` wall time of the node that tells; `what` a stable noun.verb; `detail` for people.
+
+    `is_earlier`: the node was restarted since.
+    """
 
     subject: str
     at_ms: int
     what: str
     detail: str
+    is_earlier: bool = False
 
 
 @kind(121)
 @dataclass(frozen=True, slots=True)
 class HistoryResponse(Message):
-    """The oldest first. `started_ms`: nothing from before that is remembered."""
+    """The oldest first. `started_ms`: when the node was; what it remembers from before is marked."""
 
     broker_id: BrokerId
     started_ms: int

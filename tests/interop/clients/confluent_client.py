@@ -39,6 +39,21 @@ def poll_until(consumers, condition, seconds=25):
     return messages
 
 
+def fetchers(admin, count):
+    """Set num.replica.fetchers of broker 1; whether it is read-only, and its value then."""
+    change = ConfigEntry("num.replica.fetchers", count, incremental_operation=AlterConfigOpType.SET)
+    for future in admin.incremental_alter_configs(
+        [ConfigResource("broker", "1", incremental_configs=[change])]
+    ).values():
+        future.result(10)
+    broker = ConfigResource("broker", "1")
+    until = time.monotonic() + 25
+    while True:
+        told = admin.describe_configs([broker])[broker].result(10)["num.replica.fetchers"]
+        if told.value == count or time.monotonic() > until:
+            return [told.is_read_only, told.value]
+
+
 def main():
     seen = {}
     admin = AdminClient(BOOTSTRAP)
@@ -114,6 +129,7 @@ def main():
     ).values():
         future.result(10)
     seen["retention"] = admin.describe_configs([resource])[resource].result(10)["retention.ms"].value
+    seen["fetchers"] = fetchers(admin, "3")
     seen["brokers"] = len(admin.describe_cluster().result(10).nodes)
     seen["groups"] = sorted(group.group_id for group in admin.list_consumer_groups().result(10).valid)
     admin.delete_consumer_groups(["confluent-group"])["confluent-group"].result(10)

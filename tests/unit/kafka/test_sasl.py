@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,12 +12,15 @@ from structlog.testing import capture_logs
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.kafka.authenticate import authenticate
+from kafkalite.kafka.transactions.markers import Marker, MarkerChannels
+from kafkalite.model import BrokerEpoch, BrokerId, ProducerId, TopicPartition
+from kafkalite.rpc.messages.control import Broker as RpcBroker
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.sasl import MECHANISMS, ClientCredentials
 from kafkalite.security.scram import ScramCredential, make_credential, salted_password
-from tests.support.security import PASSWORDS, listener_security
+from tests.support.security import CREDENTIALS, PASSWORDS, listener_security
 
-from .conftest import Broker, Client
+from .conftest import Broker, Client, fetch
 
 ALICE = Principal("User", "alice")
 
@@ -203,6 +206,41 @@ async def test_sessions_end_unless_renewed(make: Any, monkeypatch: pytest.Monkey
         assert await client.is_closed()
 
 
+async def test_a_credential_that_is_deleted_ends_its_connections(make: Any) -> None:
+    """At once, not at the next authentication as in Kafka; those of nodes stay until then, others' are not touched."""
+    credentials = dict(CREDENTIALS)
+    broker = await make(credentials=credentials)
+    clients = {(user, mechanism): await broker.client() for user in PASSWORDS for mechanism in MECHANISMS}
+    for (user, mechanism), client in clients.items():
+        await log_in(client, user, mechanism=mechanism)
+    for user in PASSWORDS:
+        credentials["SCRAM-SHA-512", user] = make_credential("SCRAM-SHA-512", "another", b"salt and pepper")
+        del credentials["SCRAM-SHA-256", user]
+        broker.side.listener.credentials_changed(user)
+    for (user, mechanism), client in clients.items():
+        if user == "alice" and mechanism != "PLAIN":
+            assert await client.is_closed()
+        else:
+            assert (await client.ask(wire.MetadataRequest(None), 4)).brokers
+    assert len(broker.side.listener.connections) == 4
+
+
+async def test_what_a_retired_connection_has_asked_is_answered(make: Any) -> None:
+    broker = await make(is_optional=True)
+    await broker.create("t")
+    client = await broker.client()
+    await log_in(client)
+    connection = next(each for each in broker.side.listener.connections if each.principal == ALICE)
+    client.send(fetch("t", min_bytes=1, max_wait_ms=100), 11)
+    async with asyncio.timeout(5):
+        while not connection.is_busy:
+            await asyncio.sleep(0.001)
+    connection.retire("a test")
+    client.send(wire.MetadataRequest(None), 4)
+    assert (await client.receive())[0]
+    assert await client.is_closed()
+
+
 async def test_on_the_way_from_plain_text_all_are_let_in(make: Any) -> None:
     """security.transition."""
     broker = await make(is_optional=True)
@@ -232,14 +270,37 @@ async def test_a_node_as_a_client(make: Any) -> None:
     broker = await make()
     for mechanism in MECHANISMS:
         client = await broker.client()
-        await authenticate(
-            client.reader,
-            client.writer,
-            mechanism,
-            ClientCredentials(mechanism, "node", PASSWORDS["node"]).client(bytes),
-        )
+        exchange = ClientCredentials(mechanism, "node", PASSWORDS["node"]).client(bytes)
+        assert await authenticate(client.reader, client.writer, mechanism, exchange) == float("inf")
         assert (await client.ask(wire.MetadataRequest(None), 4)).brokers
         assert Principal("User", "node") in principals(broker)
+
+
+async def test_markers_do_not_meet_the_end_of_a_session(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node opens another connection before that (KIP-368): no marker is refused, none is repeated."""
+    broker = await make(max_reauth_ms=60_000)
+    services = broker.services
+    late, real = [0.0], services.clock.monotonic
+    monkeypatch.setattr(services.clock, "monotonic", lambda: real() + late[0])
+    lifetimes = []
+
+    async def dial(host: str, port: int) -> Any:
+        reader, writer = await services.network.dial(host, port)
+        exchange = ClientCredentials("SCRAM-SHA-512", "node", PASSWORDS["node"]).client(bytes)
+        lifetimes.append(await authenticate(reader, writer, "SCRAM-SHA-512", exchange))
+        return reader, writer, lifetimes[-1]
+
+    monkeypatch.setattr(services, "dial_kafka", dial)
+    there = RpcBroker(BrokerId(9), BrokerEpoch(1), *services.kafka_endpoint, "", 0)
+    channels = MarkerChannels(services, cast(Any, None))
+    marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
+    with capture_logs() as lines:
+        for late[0], dialled in ((0.0, 1), (30.0, 1), (55.0, 2), (80.0, 2), (200.0, 3)):
+            assert await channels.send(there, marker)
+            assert len(lifetimes) == dialled
+            assert all(50 <= each <= 57.1 for each in lifetimes)
+    assert not [line for line in lines if line["event"] == "authentication.failed"]
+    channels.close()
 
 
 async def test_only_nodes_write_markers(make: Any) -> None:

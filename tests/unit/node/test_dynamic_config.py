@@ -8,9 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.producer import Producer
 from kafkalite.config import BROKER_KEYS, BrokerConfig, check_dynamic, is_dynamic, with_dynamic
 from kafkalite.errors import ConfigError, ErrorCode
-from kafkalite.model import TopicPartition
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
 from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.cluster import Cluster, cluster
@@ -55,6 +56,37 @@ async def test_a_change_reaches_running_nodes_and_goes_again() -> None:
         assert running.nodes[1].config.max_connections == 60
 
 
+async def test_fetchers_are_more_or_fewer_without_a_restart() -> None:
+    """And records go on; one broker's own number is stronger than the cluster's."""
+    async with cluster(2) as running, AsyncClient.connect(running.bootstrap) as client:
+        first, second = BrokerId(1), BrokerId(2)
+        assignment = {number: (first, second) if number < 3 else (second, first) for number in range(6)}
+        await client.create_topics([NewTopic("t", assignment=assignment)])
+
+        async def alter(name: str, changes: dict[str, str], deletions: tuple[str, ...] = ()) -> int:
+            request = AlterConfigsRequest("brokers", name, changes, deletions)
+            return (await client.order(request, AlterConfigsResponse)).error
+
+        def fetchers(node: int) -> int:
+            return len(running.nodes[node].replicas._fetchers)
+
+        async with Producer(client) as producer, asyncio.timeout(60):
+            for changes, deletions, wanted in (
+                ({"num.replica.fetchers": "3"}, (), 3),
+                ({"num.replica.fetchers": "2"}, (), 2),
+                ({}, ("num.replica.fetchers",), 1),
+            ):
+                assert await alter("<default>", changes, deletions) == 0
+                await settled(running, lambda config, wanted=wanted: config.num_replica_fetchers == wanted, (1, 2))  # type: ignore[misc]
+                assert (fetchers(1), fetchers(2)) == (wanted, wanted)
+                for partition in range(6):
+                    await (await producer.send("t", None, b"x", partition=partition))
+            assert await alter("1", {"num.replica.fetchers": "2"}) == 0
+            await settled(running, lambda config: config.num_replica_fetchers == 2, (1,))
+            assert (fetchers(1), fetchers(2)) == (2, 1)
+        assert await alter("1", {"num.replica.fetchers": "65"}) == ErrorCode.INVALID_CONFIG
+
+
 def test_layers() -> None:
     static = BrokerConfig(max_connections=5)
     assert with_dynamic(static, {}, {}) is static
@@ -72,4 +104,8 @@ def test_layers() -> None:
 
 def test_whoever_is_marked_as_dynamic_is_applied() -> None:
     """A new dynamic key of brokers needs a line in Node._take_dynamic_config, or to be read where it is used."""
-    assert {key for key in BROKER_KEYS if is_dynamic(key)} == {"max.connections", "producer.id.expiration.ms"}
+    assert {key for key in BROKER_KEYS if is_dynamic(key)} == {
+        "max.connections",
+        "num.replica.fetchers",
+        "producer.id.expiration.ms",
+    }

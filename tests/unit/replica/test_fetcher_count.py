@@ -1,0 +1,81 @@
+"""num.replica.fetchers changes while records are replicated: each record once, nobody leaves the ISR."""
+
+import asyncio
+
+from kafkalite.errors import ErrorCode
+from kafkalite.model import TopicPartition
+
+TPS = [TopicPartition("t", number) for number in range(8)]
+SEGMENT = "0" * 20 + ".log"
+
+
+def indexes(node) -> dict[TopicPartition, int]:
+    return {key: fetcher.index for key, fetcher in node.manager._fetchers._of.items()}
+
+
+async def test_partitions_are_spread_anew_in_the_middle_of_a_stream(make_cluster, until):
+    cluster = await make_cluster(3, **{"replica.lag.time.max.ms": 60_000})
+    cluster.create_topic("t", {tp.partition: (1, 2, 3) for tp in TPS})
+    states = [cluster.decide(tp, leader=1 + tp.partition % 2, isr=(1, 2, 3), epoch=0) for tp in TPS]
+    await cluster.command_all(*states)
+    sent = dict.fromkeys(TPS, 0)
+    is_over = False
+
+    async def stream(tp: TopicPartition) -> None:
+        leader = cluster.node(1 + tp.partition % 2)
+        while not is_over:
+            answer = await leader.produce(tp, b"record %d of %d" % (sent[tp], tp.partition))
+            assert (answer.error, answer.base_offset) == (ErrorCode.NONE, sent[tp])
+            sent[tp] += 1
+
+    async with asyncio.TaskGroup() as group:
+        for tp in TPS:
+            group.create_task(stream(tp))
+        for count in (4, 3, 64, 2, 1, 5, 1):
+            goal = {tp: sent[tp] + 20 for tp in TPS}
+            for node in cluster.nodes.values():
+                node.manager.resize_fetchers(count)
+            await until(lambda goal=goal: all(sent[tp] >= goal[tp] for tp in TPS), f"progress with {count}")
+            spread = indexes(cluster.node(3))
+            assert set(spread) == set(TPS)
+            assert len(set(spread.values())) == min(count, len(TPS))
+            fetchers = cluster.node(3).manager._fetchers
+            assert len(fetchers) <= 2 * count
+            assert sum(len(fetcher.partitions) for fetcher in fetchers._fetchers.values()) == len(TPS)
+        is_over = True
+    for tp in TPS:
+        files = [(cluster.node(n).directory / str(tp) / SEGMENT).read_bytes() for n in (1, 2, 3)]
+        assert files[0] == files[1] == files[2]
+        assert files[0].count(b"record ") == sent[tp]
+        assert cluster.state(tp).isr == (1, 2, 3)
+    for node in cluster.nodes.values():
+        assert node.manager.hosted.counters.truncations_below_high_watermark == 0
+
+
+async def test_a_partition_that_waits_for_its_flush_is_listed_by_its_new_fetcher(make_cluster, until):
+    """It may not tell its log's end before that; the flush ends after the move."""
+    cluster = await make_cluster(2, **{"log.flush.before.ack": "true", "replica.lag.time.max.ms": 60_000})
+    cluster.create_topic("t", {tp.partition: (1, 2) for tp in TPS})
+    await cluster.command_all(*[cluster.decide(tp, leader=1, isr=(1, 2), epoch=0) for tp in TPS])
+    follower = cluster.node(2)
+    for number in range(30):
+        pending = [asyncio.ensure_future(cluster.node(1).produce(tp, b"x")) for tp in TPS]
+        await asyncio.sleep(0)
+        follower.manager.resize_fetchers(1 + number % 4)
+        async with asyncio.timeout(10):
+            for future in pending:
+                assert (await future).error == ErrorCode.NONE
+    await until(lambda: all(follower.partition(tp).log.log_end_offset == 30 for tp in TPS))
+
+
+async def test_what_changes_nothing_moves_nothing(make_cluster):
+    cluster = await make_cluster(2)
+    cluster.create_topic("t", {tp.partition: (1, 2) for tp in TPS})
+    await cluster.command_all(*[cluster.decide(tp, leader=1, isr=(1, 2), epoch=0) for tp in TPS])
+    follower = cluster.node(2).manager._fetchers
+    before = dict(follower._of)
+    follower.resize(1)
+    assert follower._of == before
+    follower.resize(2)
+    stayed = {key for key, fetcher in follower._of.items() if before[key] is fetcher}
+    assert len(stayed) == len(TPS) // 2

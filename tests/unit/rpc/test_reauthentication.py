@@ -1,0 +1,363 @@
+"""Sessions on the RPC listener that end unless renewed (KIP-368), and credentials that change while a connection is open."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkalite.client.blocking_connection import BlockingConnection
+from kafkalite.env.seams import Network
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import Endpoint
+from kafkalite.rpc.answers import RpcDisconnected, RpcNotSent
+from kafkalite.rpc.authenticated import AuthenticatedNetwork, SaslExchange
+from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.framing import FrameReader, encode_frame
+from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.messages.base import Message, by_kind
+from kafkalite.rpc.messages.connection import (
+    ErrorResponse,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    HelloResponse,
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from kafkalite.rpc.messages.data import ProduceRequest
+from kafkalite.rpc.server import RpcServer
+from kafkalite.security.dialling import ClientSecurity, Dialling
+from kafkalite.security.sasl import ClientCredentials
+from kafkalite.security.scram import ScramCredential, make_credential
+from tests.support.security import CREDENTIALS, PASSWORDS, listener_security
+
+from .conftest import CLIENT, Rig
+from .test_authentication import AS_NODE_2
+
+MECHANISM = "SCRAM-SHA-512"
+
+
+class Listener:
+    """A SASL listener whose heartbeats wait for `release`, if it is set."""
+
+    def __init__(self, rig: Rig, **changes: Any) -> None:
+        self.rig = rig
+        self.credentials: dict[tuple[str, str], ScramCredential] = dict(CREDENTIALS)
+        self.security = listener_security(credentials=self.credentials, **changes)
+        self.release: asyncio.Event | None = None
+        self.begun = asyncio.Event()
+        self.served = 0
+        self.server: RpcServer
+        self.endpoint: Endpoint
+
+    async def start(self) -> Listener:
+        async def later(event: asyncio.Event) -> Reply:
+            await event.wait()
+            return Reply(HeartbeatResponse())
+
+        def heartbeat(request: Request) -> Any:
+            self.served += 1
+            self.begun.set()
+            return Reply(HeartbeatResponse()) if self.release is None else later(self.release)
+
+        handlers: dict[type[Message], Handler] = {HeartbeatRequest: heartbeat, ProduceRequest: heartbeat}
+        self.server, self.endpoint = await self.rig.serve(handlers, security=self.security)
+        return self
+
+    def network(self, user: str = "alice", password: str | None = None) -> Network:
+        credentials = ClientCredentials(MECHANISM, user, password or PASSWORDS[user])
+        return AuthenticatedNetwork(self.rig.network, Dialling(None, credentials), bytes)
+
+    async def connect(self, user: str = "alice") -> RpcConnection:
+        hello = AS_NODE_2 if user == "node" else CLIENT
+        connection = await RpcConnection.open(
+            self.network(user), self.endpoint, hello, supervisor=self.rig.supervisor, timeout_s=5
+        )
+        self.rig.connections.append(connection)
+        return connection
+
+    def end_sessions(self) -> None:
+        for connection in self.server.connections.values():
+            assert connection._admission is not None
+            connection._admission.ends_at = asyncio.get_running_loop().time() - 1
+
+
+class Raw:
+    """A peer that sends what it likes, frame by frame."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._frames = FrameReader(max_frame_bytes=1 << 20)
+        self._heard: list[Message] = []
+        self._number = 0
+
+    @classmethod
+    async def logged_in(cls, listener: Listener, user: str = "alice") -> Raw:
+        raw = cls(*await listener.rig.dial(listener.endpoint))
+        await raw.log_in(user)
+        raw.send(CLIENT)
+        assert isinstance(await raw.receive(), HelloResponse)
+        return raw
+
+    def send(self, *messages: Message) -> None:
+        for message in messages:
+            self._number += 1
+            self._writer.writelines(encode_frame(self._number, message))
+
+    async def receive(self) -> Message | None:
+        """The next answer; None: the server has closed."""
+        async with asyncio.timeout(5):
+            while not self._heard:
+                data = await self._reader.read(1 << 16)
+                if not data:
+                    return None
+                self._heard += [by_kind[frame.kind](*frame.fields) for frame in self._frames.feed(data)]
+        return self._heard.pop(0)
+
+    async def log_in(self, user: str, password: str | None = None) -> SaslAuthenticateResponse:
+        exchange = SaslExchange(
+            MECHANISM, ClientCredentials(MECHANISM, user, password or PASSWORDS[user]).client(bytes)
+        )
+        answer: Message | None = None
+        while exchange.request is not None:
+            self.send(exchange.request)
+            answer = await self.receive()
+            assert isinstance(answer, SaslAuthenticateResponse)
+            if answer.error:
+                return answer
+            exchange.answered(answer)
+        assert isinstance(answer, SaslAuthenticateResponse)
+        return answer
+
+
+async def test_the_login_answer_tells_how_long(rig: Rig) -> None:
+    raw = Raw(*await rig.dial((await Listener(rig, max_reauth_ms=60_000).start()).endpoint))
+    assert (await raw.log_in("alice")).session_lifetime_ms == 60_000
+    raw = Raw(*await rig.dial((await Listener(rig).start()).endpoint))
+    assert (await raw.log_in("alice")).session_lifetime_ms == 0
+
+
+async def test_a_client_renews_its_session_between_requests(rig: Rig) -> None:
+    """Without a pause in what it asks, on one connection, and while answers are outstanding."""
+    listener = await Listener(rig, max_reauth_ms=150).start()
+    connection = await listener.connect()
+    async with asyncio.timeout(20):
+        while listener.security.succeeded < 5:
+            listener.release = asyncio.Event()
+            futures = [connection.send_nowait(HeartbeatRequest()) for _ in range(20)]
+            await asyncio.sleep(0.02)
+            listener.release.set()
+            for future in futures:
+                await future
+    assert not connection.closed
+    assert len(listener.server.connections) == 1
+
+
+async def test_a_client_that_never_logs_in_again(rig: Rig) -> None:
+    """It is told, after what it has asked in time; nothing is served any more."""
+    listener = await Listener(rig, max_reauth_ms=60_000).start()
+    raw = await Raw.logged_in(listener)
+    listener.release = asyncio.Event()
+    raw.send(HeartbeatRequest())
+    await listener.begun.wait()
+    listener.end_sessions()
+    raw.send(HeartbeatRequest(), HeartbeatRequest())
+    async with asyncio.timeout(5):
+        while not all(connection._ending for connection in listener.server.connections.values()):
+            await asyncio.sleep(0.001)
+    listener.release.set()
+    assert isinstance(await raw.receive(), HeartbeatResponse)
+    told = await raw.receive()
+    assert isinstance(told, ErrorResponse)
+    assert told.error == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert told.message == "the session has ended after 60000 ms and was not renewed; log in again"
+    assert await raw.receive() is None
+    assert listener.served == 1
+
+
+async def test_what_expects_no_answer_gets_none_when_the_session_has_ended(rig: Rig) -> None:
+    listener = await Listener(rig, max_reauth_ms=60_000).start()
+    raw = await Raw.logged_in(listener)
+    listener.end_sessions()
+    raw.send(ProduceRequest(0, 1000, ()))
+    assert await raw.receive() is None
+    assert listener.served == 0
+
+
+async def test_an_answer_that_does_not_come_keeps_no_ended_session_open(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkalite.rpc.server_connection.LAST_WORDS_S", 0.05)
+    listener = await Listener(rig, max_reauth_ms=60_000).start()
+    raw = await Raw.logged_in(listener)
+    listener.release = asyncio.Event()
+    raw.send(HeartbeatRequest())
+    await listener.begun.wait()
+    listener.end_sessions()
+    raw.send(HeartbeatRequest())
+    assert await raw.receive() is None
+    listener.release.set()
+
+
+async def test_a_login_after_the_end_is_taken(rig: Rig) -> None:
+    listener = await Listener(rig, max_reauth_ms=60_000).start()
+    raw = await Raw.logged_in(listener)
+    listener.end_sessions()
+    assert (await raw.log_in("alice")).session_lifetime_ms == 60_000
+    raw.send(HeartbeatRequest())
+    assert isinstance(await raw.receive(), HeartbeatResponse)
+
+
+@pytest.mark.parametrize(
+    ("user", "password", "text"),
+    [
+        ("node", None, "a connection logs in again as the same user only"),
+        ("alice", "wrong", "authentication failed: invalid credentials"),
+    ],
+)
+async def test_another_user_or_a_wrong_password_ends_the_connection(
+    rig: Rig, user: str, password: str | None, text: str
+) -> None:
+    listener = await Listener(rig, max_reauth_ms=60_000).start()
+    raw = await Raw.logged_in(listener)
+    refused = await raw.log_in(user, password)
+    assert (refused.error, refused.message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, text)
+    assert await raw.receive() is None
+    assert listener.security.failed == 1
+
+
+async def test_nothing_is_served_behind_a_login_that_fails(rig: Rig) -> None:
+    listener = await Listener(rig, max_reauth_ms=60_000, failed_delay_ms=50).start()
+    raw = await Raw.logged_in(listener)
+    raw.send(SaslAuthenticateRequest(MECHANISM, "nonsense"), HeartbeatRequest())
+    refused = await raw.receive()
+    assert isinstance(refused, SaslAuthenticateResponse)
+    assert refused.error == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert await raw.receive() is None
+    assert listener.served == 0
+
+
+async def test_another_mechanism_or_no_end_of_the_session(rig: Rig) -> None:
+    for max_reauth_ms, mechanism in ((60_000, "PLAIN"), (0, MECHANISM)):
+        listener = await Listener(rig, max_reauth_ms=max_reauth_ms).start()
+        raw = await Raw.logged_in(listener)
+        raw.send(SaslAuthenticateRequest(mechanism, "n,,n=alice,r=x"))
+        refused = await raw.receive()
+        assert isinstance(refused, SaslAuthenticateResponse)
+        assert refused.error == ErrorCode.ILLEGAL_SASL_STATE
+        assert await raw.receive() is None
+
+
+async def test_requests_wait_for_the_login_where_it_comes_too_late(rig: Rig) -> None:
+    """The process was stopped for longer than its session lasted: nothing goes out before the login."""
+    listener = await Listener(rig, max_reauth_ms=60_000).start()
+    connection = await listener.connect()
+    login = connection._login
+    assert login is not None
+    login.renewed(asyncio.get_running_loop().time() - 100, 60)
+    listener.end_sessions()
+    # The server would refuse it if it came before the login.
+    await connection.call(HeartbeatRequest(), timeout_s=5)
+    assert listener.security.succeeded == 2
+    assert not connection.closed
+
+
+async def test_a_client_whose_password_has_changed_is_cut(rig: Rig) -> None:
+    """At its next login; what it asks meanwhile is not executed unknown to it, and dialling again tells why."""
+    listener = await Listener(rig, max_reauth_ms=200).start()
+    connection = await listener.connect()
+    listener.credentials[MECHANISM, "alice"] = make_credential(MECHANISM, "another", b"salt and pepper")
+    async with asyncio.timeout(5):
+        while not connection.closed:
+            await asyncio.sleep(0.01)
+    with pytest.raises(RpcNotSent):
+        connection.send_nowait(HeartbeatRequest())
+    with pytest.raises(ApiError) as refused:
+        await listener.connect()
+    assert refused.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+async def test_what_comes_after_the_end_was_not_executed_for_the_clients(rig: Rig) -> None:
+    """Both clients take it for "not sent": they dial again and repeat it, whatever it is."""
+    listener = await Listener(rig, max_reauth_ms=60_000).start()
+    connection = await listener.connect()
+    listener.end_sessions()
+    with pytest.raises(RpcNotSent, match="was not renewed"):
+        await connection.call(HeartbeatRequest(), timeout_s=5)
+    assert listener.served == 0
+
+    security = ClientSecurity("SASL_PLAINTEXT", username="alice", password=PASSWORDS["alice"]).open()
+
+    def blocking(act: Callable[[BlockingConnection], None]) -> None:
+        connection = BlockingConnection(listener.endpoint, CLIENT, 5.0, security)
+        try:
+            asyncio.run_coroutine_threadsafe(_call(listener.end_sessions), loop).result()
+            act(connection)
+        finally:
+            connection.close()
+
+    def is_told(connection: BlockingConnection) -> None:
+        with pytest.raises(RpcNotSent, match="was not renewed"):
+            connection.call(HeartbeatRequest(), (), time.monotonic() + 5)
+        assert connection.closed
+
+    def renews(connection: BlockingConnection) -> None:
+        connection._renew_at = 0.0
+        connection.renew(time.monotonic() + 5)
+        assert connection._renew_at > 0
+        connection.call(HeartbeatRequest(), (), time.monotonic() + 5)
+
+    loop = asyncio.get_running_loop()
+    await loop.run_in_executor(None, blocking, is_told)
+    await loop.run_in_executor(None, blocking, renews)
+    assert listener.served == 1
+
+
+async def _call(act: Callable[[], None]) -> None:
+    act()
+
+
+async def test_a_credential_that_is_deleted_ends_its_connections(rig: Rig) -> None:
+    """At once, after what they have asked. A node's stay until they log in again, others' are not touched."""
+    listener = await Listener(rig).start()
+    alice, plain = await listener.connect(), await Raw.logged_in(listener)
+    node = await listener.connect("node")
+    listener.release = asyncio.Event()
+    waiting = alice.send_nowait(HeartbeatRequest())
+    await listener.begun.wait()
+    listener.server.credentials_changed("alice")  # another credential, or a quota
+    assert len(listener.server.connections) == 3
+    del listener.credentials[MECHANISM, "alice"]
+    del listener.credentials[MECHANISM, "node"]
+    listener.server.credentials_changed("alice")
+    listener.server.credentials_changed("node")
+    assert await plain.receive() is None
+    unknown = alice.send_nowait(HeartbeatRequest())
+    listener.release.set()
+    await waiting
+    with pytest.raises(RpcDisconnected):
+        await unknown
+    await node.call(HeartbeatRequest(), timeout_s=5)
+    assert listener.served == 2
+
+
+async def test_a_credential_that_changes_during_the_login_does_not_count(rig: Rig) -> None:
+    listener = await Listener(rig).start()
+    raw = Raw(*await rig.dial(listener.endpoint))
+    exchange = SaslExchange(MECHANISM, ClientCredentials(MECHANISM, "alice", PASSWORDS["alice"]).client(bytes))
+    assert exchange.request is not None
+    raw.send(exchange.request)
+    answer = await raw.receive()
+    assert answer is not None
+    exchange.answered(answer)
+    before = listener.credentials[MECHANISM, "alice"]
+    listener.credentials[MECHANISM, "alice"] = replace(before, iterations=before.iterations + 1)
+    raw.send(exchange.request)
+    refused = await raw.receive()
+    assert isinstance(refused, SaslAuthenticateResponse)
+    assert refused.error == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert await raw.receive() is None
