@@ -95,14 +95,13 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
         )
         assert json.loads(planned.stdout)["replicas_to_copy"] == 3 * PARTITIONS
         began = time.monotonic()
-        running = True
 
         async def load() -> None:
             await produce(cluster, tally, after(12), rate=500)
 
         async def move() -> float:
-            nonlocal running
-            await asyncio.sleep(1)
+            while len(tally.acked) < 200:  # the load is on
+                await asyncio.sleep(0.01)
             await asyncio.to_thread(
                 kafkalite, cluster, "reassign", "execute", str(plan),
                 "--max-replicas", "1", "--max-partitions", "4", "--max-leader-movements", "2",
@@ -121,7 +120,6 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
             async with asyncio.timeout(120):
                 while await asyncio.to_thread(trace.is_ordered):
                     await asyncio.sleep(0.1)
-            running = False
             return time.monotonic() - began
 
         async with asyncio.TaskGroup() as tasks:

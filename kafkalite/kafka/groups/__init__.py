@@ -1,1 +1,1 @@
-"""Consumer groups: a pure state machine per group (`group`), its offsets (`offsets`), the shell (`coordinator`)."""
+"""Consumer groups: a pure state machine per group (`group`; what it takes and gives: `group_events`), its offsets (`offsets`), the shell (`coordinator`)."""
