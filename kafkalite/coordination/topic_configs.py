@@ -88,8 +88,11 @@ class TopicConfigs:
         names = await self._children(coordinator, paths.CONFIG_CHANGES, None)
         # What is notified from here on is read again by `follow`.
         self._last_change = max((number for number, _ in _changes(names)), default=-1)
-        for entity_type in ENTITY_TYPES:
-            entities = await self._children(coordinator, f"/config/{entity_type}", None)
+        parents = [f"/config/{entity_type}" for entity_type in ENTITY_TYPES]
+        found = await retrying(lambda: coordinator.get_many(parents))
+        for entity_type, parent, znode in zip(ENTITY_TYPES, parents, found, strict=True):
+            has_any = znode is not None and znode[1].child_count > 0
+            entities = await self._children(coordinator, parent, None) if has_any else []
             if entity_type == USERS:
                 entities += await self._clients_of(coordinator, sorted(entities))
             known = self._settings[entity_type]
