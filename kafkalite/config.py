@@ -138,7 +138,7 @@ class BrokerConfig:
     controller_queue_max_requests: int = _key(1_000, "commands waiting per broker", low=1)
     broker_heartbeat_interval_ms: int = _key(300, "how often controller and brokers ask each other over RPC", low=10)
     broker_heartbeat_timeout_ms: int = _key(
-        2_000,
+        1_500,
         "a node that does not answer for so long loses its leaderships, or the controller's office; 0 never",
         low=0,
     )

@@ -64,8 +64,11 @@ class TopicConfigs:
     async def load(self, coordinator: Coordinator) -> None:
         """Read everything; tells what differs from before. Raises SessionExpiredError."""
         await self._notifications.begin(coordinator)
-        for entity_type in ENTITY_TYPES:
-            entities = await children_of(coordinator, f"/config/{entity_type}")
+        parents = [f"/config/{entity_type}" for entity_type in ENTITY_TYPES]
+        found = await retrying(lambda: coordinator.get_many(parents))
+        for entity_type, parent, znode in zip(ENTITY_TYPES, parents, found, strict=True):
+            has_any = znode is not None and znode[1].child_count > 0
+            entities = await children_of(coordinator, parent) if has_any else []
             if entity_type == USERS:
                 entities += await self._clients_of(coordinator, sorted(entities))
             known = self._settings[entity_type]
