@@ -1,10 +1,10 @@
 """How long producers hear nothing when the node that leads their partitions is killed, or stopped.
 
-    python -m bench.silence [--partitions 1 --partitions 200 --partitions 3300] [--json FILE]
+    python -m bench.silence [--partitions 1 --partitions 200 --partitions 3300] [--busy 0] [--json FILE]
 
 An idempotent producer sends 500 records a second to partitions that the victim leads. `first`: from the last
 acknowledgement before the fault to the first one after it. `all`: until every partition has acknowledged a record
-that was sent after the fault. Sessions last 18 s, so that nothing waits for their end and seems quick.
+that was sent after the fault. `--busy 10`: ten processes that do nothing but compute, as on a crowded host. Sessions last 18 s, so that nothing waits for their end and seems quick.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ import asyncio
 import itertools
 import json
 import signal
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,7 @@ from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.model import BrokerId
 from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import any_controller, wait_in_sync
-from kafkalite.testing.processes import ProcessCluster
+from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
 
 SETTINGS = {"zookeeper.session.timeout.ms": 18_000, "replica.lag.time.max.ms": 30_000, "kafka.port": -1}
 RATE_PER_S = 500
@@ -98,9 +101,22 @@ async def measure(
     return {"first_s": round(gap, 3), "all_s": round(all_back - before, 3), "failed": load.failed}
 
 
-async def run(directory: Path, count: int, kind: str) -> dict[str, Any]:
+@contextmanager
+def crowd(size: int) -> Iterator[None]:
+    """So many processes that want a processor for themselves."""
+    command = [*DIE_WITH_PARENT, sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command) for _ in range(size)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+async def run(directory: Path, count: int, kind: str, busy: int) -> dict[str, Any]:
     """One fault, on a cluster of its own."""
-    with ProcessCluster(directory, nodes=4, settings=SETTINGS) as cluster:
+    with crowd(busy), ProcessCluster(directory, nodes=4, settings=SETTINGS) as cluster:
         async with AsyncClient.connect(cluster.bootstrap) as client:
             controller = await asyncio.to_thread(any_controller, cluster)
             followers = [BrokerId(n) for n in sorted(cluster.nodes) if n != controller]
@@ -118,14 +134,17 @@ async def run(directory: Path, count: int, kind: str) -> dict[str, Any]:
 
 @click.command()
 @click.option("--partitions", multiple=True, type=click.IntRange(1), default=(1, 200, 3_300), show_default=True)
+@click.option(
+    "--busy", type=click.IntRange(0, 100), default=0, show_default=True, help="Processes that compute meanwhile."
+)
 @click.option("--json", "json_file", type=click.Path(), help="Write the figures there.")
-def main(partitions: tuple[int, ...], json_file: str | None) -> None:
+def main(partitions: tuple[int, ...], busy: int, json_file: str | None) -> None:
     """Silence of producers when a leader is killed or stopped."""
     rows: list[dict[str, Any]] = []
     for count in partitions:
         for kind in ("kill -9", "SIGSTOP"):
             with tempfile.TemporaryDirectory(prefix="kafkalite-silence-") as directory:
-                rows.append(asyncio.run(run(Path(directory), count, kind)))
+                rows.append(asyncio.run(run(Path(directory), count, kind, busy)))
     table = Table(
         "fault",
         "partitions led",

@@ -22,6 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyspark
+
 from kafkalite.client.blocking import BlockingClient
 from kafkalite.rpc.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, KafkaCluster, class_path
@@ -223,6 +225,10 @@ def main() -> int:
     parser.add_argument("--repeat", type=int, default=3, help="reads; the best counts (default %(default)s)")
     parser.add_argument("--json", help="write the figures there")
     given = parser.parse_args()
+    if not pyspark.__version__.startswith(CONNECTOR_VERSION.rsplit(".", 1)[0]):
+        parser.error(
+            f"connector {CONNECTOR_VERSION} does not fit Spark {pyspark.__version__}: .sparks/4.0/bin/python has one"
+        )
     jars, classes = connector_jars(CACHE), class_path(CACHE)
     settings = {"log.segment.bytes": 256 << 20}
     with (
