@@ -15,7 +15,7 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.record.builder import Headers
 from kafkalite.record.compression import codec_named
-from kafkalite.rpc.client import Answer, RpcError, error_code
+from kafkalite.rpc.client import Answer, RpcConnection, RpcError, error_code
 from kafkalite.rpc.messages.data import ProducePartition, ProduceRequest, ProduceResponse
 from kafkalite.telemetry.logs import get_logger
 
@@ -38,6 +38,11 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
+
+
+class _Sent(NamedTuple):
+    at: float
+    connection: RpcConnection
 
 
 class Producer:
@@ -89,8 +94,8 @@ class Producer:
         self._wake = asyncio.Event()
         #: Replaced and set whenever records finish: flush and full buffers look again.
         self._finished: asyncio.Event = asyncio.Event()
-        #: Requests under way by broker, and when the oldest unanswered one was sent.
-        self._requests: dict[BrokerId, dict[int, float]] = {}
+        #: Requests under way by broker, oldest first.
+        self._requests: dict[BrokerId, dict[int, _Sent]] = {}
         self._next_request = 0
         self._dialing: set[BrokerId] = set()
         #: Leaders of what could be sent that we have no connection to.
@@ -277,14 +282,13 @@ class Producer:
     def _cut_silent_and_probe(self, now: float) -> float | None:
         """Cut connections whose oldest request is overdue; look for new leaders while answers are slow."""
         oldest: float | None = None
-        for node, requests in self._requests.items():
+        for requests in self._requests.values():
             if not requests:
                 continue
-            sent_at = next(iter(requests.values()))
+            sent_at, connection = next(iter(requests.values()))
             if now - sent_at > self.settings.request_timeout_s:
-                connection = self._client.connections.open_to(node)
-                if connection is not None:
-                    connection.abort("a request was not answered")
+                # Not the connection that is open to the node: a node that has died, and that the metadata does not name any more, has none.
+                connection.abort("a request was not answered")
                 continue
             oldest = sent_at if oldest is None else min(oldest, sent_at)
         if oldest is None:
@@ -319,7 +323,7 @@ class Producer:
             return
         number = self._next_request
         self._next_request += 1
-        self._requests.setdefault(dispatch.node, {})[number] = now
+        self._requests.setdefault(dispatch.node, {})[number] = _Sent(now, connection)
         future.add_done_callback(lambda done: self._answered(dispatch, number, done))
 
     def _answered(self, dispatch: Dispatch, number: int, future: asyncio.Future[Answer]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import BrokerId
 from kafkalite.record.batch import parse_header
 from tests.fake_cluster import FakeCluster
 
@@ -164,6 +165,29 @@ async def test_a_leader_that_hangs_is_left_when_another_one_leads() -> None:
             cluster.move_leader("t", 0, 2)
             assert await sending == list(range(10, 60))
         assert cluster.log("t").values() == expected(60)
+
+
+async def test_a_leader_that_hangs_and_is_not_told_of_any_more_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was alone in sync and lost its power: nobody leads, nobody resets the connection, the metadata does not name it."""
+    async with FakeCluster(2) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        async with Producer(client, request_timeout_ms=2_000) as producer:
+            await send_all(producer, "t", 10)
+            connection = client.connections.open_to(BrokerId(1))
+            assert connection is not None
+            cluster.nodes[1].hung = True
+            sending = asyncio.get_running_loop().create_task(send_all(producer, "t", 10, start=10))
+            while ("ProduceRequest", 1) not in {(kind, node) for node, kind in cluster.requests[-5:]}:
+                await asyncio.sleep(0)
+            with monkeypatch.context() as gone:
+                others = tuple(broker for broker in cluster.brokers() if broker.broker_id != 1)
+                gone.setattr(cluster, "brokers", lambda: others)
+                async with asyncio.timeout(60):
+                    while not connection.closed:
+                        await asyncio.sleep(0.01)
+            cluster.nodes[1].hung = False
+            assert await sending == list(range(10, 20))
+        assert cluster.log("t").values() == expected(20)
 
 
 async def test_a_refusal_fails_its_records_and_later_ones_go_on() -> None:
