@@ -146,14 +146,17 @@ def replaced_by_a_file(disk: Path) -> None:
 
 def no_answer(disk: Path) -> None:
     """Whoever opens a FIFO for writing waits until somebody reads: the probe hangs, as on a disk that hangs."""
-    os.mkfifo(disk / ".kafkalite-probe.tmp")
+    beside = disk / "fifo"
+    os.mkfifo(beside)
+    beside.replace(disk / ".kafkalite-probe.tmp")  # a probe may be writing just now
 
 
 def full(disk: Path) -> None:
     """ENOSPC where the directory's high watermarks are saved, and for the probe."""
     for name in ("replication-offset-checkpoint.tmp", ".kafkalite-probe.tmp"):
-        (disk / name).unlink(missing_ok=True)
-        (disk / name).symlink_to("/dev/full")
+        beside = disk / "full"
+        beside.symlink_to("/dev/full")
+        beside.replace(disk / name)  # somebody may be writing it just now
 
 
 def filled(disk: Path) -> None:
