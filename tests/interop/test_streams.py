@@ -26,7 +26,7 @@ _SETTINGS = {
     "group.initial.rebalance.delay.ms": 300,
     "offsets.topic.num.partitions": 5,
     "transaction.state.log.num.partitions": 5,
-    "zookeeper.session.timeout.ms": 3000,
+    "zookeeper.session.timeout.ms": 6000,
 }
 _MAIN = "CountNumbers"
 _KEYS = 20
