@@ -26,12 +26,16 @@ SERVER_FLAGS = (
     "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true",
 )  # fmt: skip
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
+#: Artifacts of the broker and of the tools; of the services that are clients.
+_SERVER = ("kafka_2.13", "kafka-tools")
+_SERVICES = ("kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>kafkalite</groupId><artifactId>kafka-jars</artifactId><version>1</version><dependencies>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka_2.13</artifactId><version>{0}</version></dependency>
-<dependency><groupId>org.apache.kafka</groupId><artifactId>kafka-tools</artifactId><version>{0}</version></dependency>
-</dependencies></project>
+{0}</dependencies></project>
 """
+_DEPENDENCY = "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>\n"
+#: The server brings one; without it the services say nothing.
+_LOGGING = ("org.slf4j", "slf4j-reload4j", "1.7.36")
 _LOG4J = """log4j.rootLogger=WARN, console
 log4j.appender.console=org.apache.log4j.ConsoleAppender
 log4j.appender.console.target=System.err
@@ -57,10 +61,18 @@ def class_path(cache: Path) -> str:
     """The class path of Kafka's server and tools; fetched into `cache` if need be. Raises KafkaJarsMissing."""
     if named := os.environ.get("KAFKALITE_KAFKA_CLASSPATH"):
         return named
-    directory = cache / f"kafka-{KAFKA_VERSION}"
+    return _filled(cache / f"kafka-{KAFKA_VERSION}", _SERVER)
+
+
+def services_class_path(cache: Path) -> str:
+    """The class path of Kafka Streams, Connect and MirrorMaker; fetched into `cache` if need be. Raises KafkaJarsMissing."""
+    return _filled(cache / f"kafka-services-{KAFKA_VERSION}", _SERVICES)
+
+
+def _filled(directory: Path, artifacts: Sequence[str]) -> str:
     with only_one_fills(directory):
         if not (directory / ".complete").exists():
-            _fetch(directory)
+            _fetch(directory, artifacts)
     return f"{directory}{os.pathsep}{directory / 'jars'}/*"
 
 
@@ -73,13 +85,14 @@ def only_one_fills(directory: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(directory: Path) -> None:
+def _fetch(directory: Path, artifacts: Sequence[str]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaJarsMissing("no mvn to fetch Kafka's jars with, and KAFKALITE_KAFKA_CLASSPATH is not set")
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    (directory / "pom.xml").write_text(_POM.format(KAFKA_VERSION))
+    wanted = [*(("org.apache.kafka", name, KAFKA_VERSION) for name in artifacts), _LOGGING]
+    (directory / "pom.xml").write_text(_POM.format("".join(_DEPENDENCY.format(*each) for each in wanted)))
     (directory / "log4j.properties").write_text(_LOG4J)
     command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars", "-DincludeScope=runtime"]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600)
@@ -100,6 +113,17 @@ def free_ports(count: int) -> list[int]:
     for each in sockets:
         each.close()
     return ports
+
+
+class JavaProcess(Process):
+    """A Java program, by the name of its class, that runs until it is ended; stderr goes to its log.
+
+    One that prints a line of JSON when it is ready (and nothing after it) can be waited for with `wait_ready`.
+    """
+
+    def __init__(self, name: str, classes: str, main: str, arguments: Sequence[str], log_path: Path) -> None:
+        super().__init__(name, (), log_path)
+        self._arguments = [java(), "-Xmx512M", "-cp", classes, main, *arguments]
 
 
 class KafkaBroker(Process):

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.testing.apache_kafka import class_path, only_one_fills
+from kafkalite.testing.apache_kafka import class_path, only_one_fills, services_class_path
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 _HERE = Path(__file__).parent
@@ -34,11 +34,15 @@ CLUSTER_SETTINGS = {
 }
 _CLIENT_DEADLINE_S = 150
 _IS_WHOLE_MATRIX = bool(os.environ.get("KAFKALITE_INTEROP"))
+_HAS_JAVA = _IS_WHOLE_MATRIX and shutil.which("java") is not None and shutil.which("mvn") is not None
 #: File of tests -> whether this run can and should have it.
 _HAS = {
     "test_java.py": _IS_WHOLE_MATRIX
     and shutil.which("java") is not None
     and (shutil.which("mvn") is not None or "KAFKALITE_KAFKA_CLASSPATH" in os.environ),
+    "test_streams.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_connect.py": _HAS_JAVA and shutil.which("javac") is not None,
+    "test_mirror.py": _HAS_JAVA and shutil.which("javac") is not None,
     "test_go.py": _IS_WHOLE_MATRIX and shutil.which("go") is not None,
     "test_kio.py": _IS_WHOLE_MATRIX,
     "test_kafka_python_suite.py": _IS_WHOLE_MATRIX,
@@ -100,6 +104,16 @@ def node_clients() -> Path:
 def kafka_classes() -> str:
     """The class path of Apache Kafka's tools."""
     return class_path(_base())
+
+
+@pytest.fixture(scope="session")
+def service_classes() -> str:
+    """The class path of Kafka Streams, Connect, MirrorMaker, and of our own programs in clients/java."""
+    jars = services_class_path(_base())
+    sources = sorted((_HERE / "clients" / "java").glob("*.java"))
+    directory = scratch("java", *sources)
+    install(directory, ["javac", "-cp", jars, "-d", str(directory), *map(str, sources)])
+    return f"{directory}{os.pathsep}{jars}"
 
 
 @pytest.fixture
