@@ -34,6 +34,8 @@ from kafkalite.testing.workload import client_of
 #: The operator's own topic: no records, much change.
 CHURN = "churn"
 REPLICAS = 3
+#: min.insync.replicas of the workload's topics.
+MIN_INSYNC = 2
 #: Bytes per second of the orders that are throttled.
 THROTTLE = 20_000
 _TIMEOUT_S = 5.0
@@ -113,6 +115,8 @@ class OrdersChecker:
         self._read = read
         self._limits = limits
         self._steps: dict[str, dict[int, tuple[tuple[int, ...], bool]]] = {}
+        #: Replicas of a partition at its last step.
+        self._counts: dict[tuple[str, int], int] = {}
 
     def topic_written(self, topic: str, data: bytes | None) -> str | None:
         """A topic's znode as it is now; what it violates."""
@@ -133,9 +137,18 @@ class OrdersChecker:
         if leaders and moving > leaders:
             return f"{moving} leaders are being moved, {leaders} are allowed: {under_way}"
         for number in sorted(steps):
-            if replicas and len(fields["partitions"][str(number)]) > REPLICAS + replicas:
+            count = len(fields["partitions"][str(number)])
+            before = self._counts.get((topic, number), REPLICAS)
+            self._counts[topic, number] = count
+            if replicas and count > max(before, REPLICAS + replicas + self._missing_in_sync(topic, number)):
                 return f"{topic}-{number} has more than {replicas} replicas beside its {REPLICAS}: {fields}"
         return None
+
+    def _missing_in_sync(self, topic: str, number: int) -> int:
+        """A step adds what is missing in the ISR even beyond the limit (KIP-435)."""
+        state = self._read(f"/brokers/topics/{topic}/partitions/{number}/state")
+        in_sync = 0 if state is None else len(json.loads(state)["isr"])
+        return max(0, MIN_INSYNC - in_sync)
 
     def unfinished(
         self, names: Mapping[str, int], ordered: Mapping[tuple[str, int], set[tuple[int, ...]]]
