@@ -54,7 +54,7 @@ simfirst: $(VENV)/.complete
 contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and on the simulated one
 	$(PY) -m pytest tests/contract
 
-interop: $(VENV)/.complete ## every foreign client that can be had here: Python, kcat, JavaScript, Java's own tools, Go
+interop: $(VENV)/.complete ## every foreign client that can be had here: Python, kcat, JavaScript, Go, Kafka's tools, Streams, Connect
 	KAFKALITE_INTEROP=all $(PY) -m pytest tests/interop
 
 sparks: $(VENV)/.complete ## the Spark tests on the oldest and the newest Spark, Spark Connect, executors with the wheel alone

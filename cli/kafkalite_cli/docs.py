@@ -105,7 +105,7 @@ _KAFKA_DIFFERENCES = (
     ("Unsupported versions", "Answered with UNSUPPORTED_VERSION; the connection stays open (Kafka closes it, but for ApiVersions)."),
     ("Metadata", "A node that has just started waits up to a second for its first word of the controller before it answers. Topics are created on demand if `auto.create.topics.enable`."),
     ("Frames", "No request but Produce may be larger than 16 MiB; one array may have 200,000 elements at most. Memory for half received frames is bounded over all connections by `queued.max.request.bytes`."),
-    ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered; clients fall back to the classic one."),
+    ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered; clients use the classic one unless told otherwise; Java's (3.9) does not fall back and ends with UnsupportedVersionException if `group.protocol=consumer` is set."),
     ("Transactions", "As with Kafka 3.9 without KIP-890's second part: EndTxn does not bump the epoch. Batches of transactions are checked for epoch and sequence; whether the partition was added to the transaction is not verified with the coordinator at append."),
     ("Security", "TLS, SASL with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, SCRAM users: docs/security.md. No GSSAPI, OAUTHBEARER or delegation tokens. A listener without SASL answers SaslHandshake and SaslAuthenticate with ILLEGAL_SASL_STATE, as Kafka does."),
     ("ACLs", "Kafka's, in Kafka's znodes, if `authorizer.enabled` (docs/security.md). AddPartitionsToTxn 4 and later is for brokers only, as with Kafka."),
@@ -114,6 +114,26 @@ _KAFKA_DIFFERENCES = (
     ("Reassignment", "Any broker takes AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders, not only the controller. A reassignment goes in batches (KIP-435) where limits are set: `replicas` of ListPartitionReassignments are all that there are or will be; the steps under way are in the tagged field 435, `current_batch`: per topic `name` and `partitions`, each with `partition_index`, `current_replicas` and `target_replicas`. Throttles are given with `kafkalite admin reassign --throttle`; Kafka's `*.replication.throttled.*` are refused."),
     ("Disks", "DescribeLogDirs tells total and usable bytes. AlterReplicaLogDirs moves a replica between the disks of its node while it is in use; DescribeLogDirs shows the copy under way (`is_future_key`) with how far it is behind."),
 )  # fmt: skip
+#: How the clients below were seen to run.
+_SEEN_TO_RUN = (
+    "Apache Kafka's own services, version 3.9.1, three nodes, each a test of `make interop` (tests/interop). Nothing is set "
+    "for our sake; a replication factor of -1 for their own topics takes `default.replication.factor`."
+)
+#: Services of Apache Kafka that run as clients of ours, and what is seen of them.
+_SERVICES = (
+    (
+        "Kafka Streams",
+        "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances begin again without their state. Repartition topics are purged (DeleteRecords).",
+    ),
+    (
+        "Kafka Connect",
+        "Distributed, two workers, `exactly.once.source.support=enabled`, topics made by Connect (`topic.creation.default.*`). Two file sources and a sink; a worker is killed with -9, then a broker: each line is in the topic once and in order, and the sink has all of them. Sinks are at least once, as with Kafka.",
+    ),
+    (
+        "MirrorMaker 2",
+        "Both ways between an Apache Kafka node and kafkalite, `exactly.once.source.support=enabled`. Topics with partitions and settings, changes of settings, records with keys and headers, once through a kill -9 of MirrorMaker; a group that has read all of the one cluster goes on at the same record in the other. For a group that is further behind MirrorMaker knows an earlier place. Synchronising ACLs (`sync.topic.acls.enabled`) was not tried.",
+    ),
+)
 
 
 def _range_text(versions: range | list[int]) -> str:
@@ -145,6 +165,8 @@ def kafka_protocol() -> str:
         )
     lines += ["", "# What differs from Apache Kafka", ""]
     lines += [f"- **{what}.** {text}" for what, text in _KAFKA_DIFFERENCES]
+    lines += ["", "# What was seen to run", "", _SEEN_TO_RUN, ""]
+    lines += [f"- **{what}.** {text}" for what, text in _SERVICES]
     return "\n".join(lines) + "\n"
 
 

@@ -77,6 +77,27 @@ async def test_console_tools(kafka_classes: str, cluster: LoopbackCluster) -> No
     assert sum(int(line.rsplit(":", 1)[1]) for line in ends.split()) == 100
 
 
+async def test_a_consumer_of_the_new_group_protocol_is_told_that_there_is_none(
+    kafka_classes: str, cluster: LoopbackCluster
+) -> None:
+    """It does not fall back: docs/kafka-protocol.md says so."""
+    boot = ("--bootstrap-server", cluster.bootstrap)
+    await run_client(tool_command(kafka_classes, f"{_TOOLS}.TopicCommand", *boot, "--create", "--topic", "t"))
+    wanted = ("--topic", "t", "--consumer-property", "group.protocol=consumer")
+    consumer = await asyncio.create_subprocess_exec(
+        *tool_command(kafka_classes, f"{_TOOLS}.consumer.ConsoleConsumer", *boot, *wanted),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        _, err = await consumer.communicate()
+    finally:
+        if consumer.returncode is None:
+            consumer.kill()
+            await consumer.wait()
+    assert b"UnsupportedVersionException: The node does not support CONSUMER_GROUP_HEARTBEAT" in err
+
+
 async def test_performance_tools(kafka_classes: str, cluster: LoopbackCluster) -> None:
     async def tool(main: str, *arguments: str) -> str:
         return (await run_client(tool_command(kafka_classes, f"{_TOOLS}.{main}", *arguments))).decode()

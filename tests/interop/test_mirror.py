@@ -1,4 +1,4 @@
-"""MirrorMaker 2 from Apache Kafka to kafkalite: topics with their configuration, records, and where groups are."""
+"""MirrorMaker 2 between Apache Kafka and kafkalite: topics with their configuration, records, and where groups are."""
 
 from __future__ import annotations
 
@@ -41,17 +41,21 @@ def _properties(path: Path, source: str, target: str) -> Path:
         # Exact places, and not only ones that are not too far on.
         "old->new.offset.lag.max": 0,
         "old->new.sync.topic.acls.enabled": False,
+        "new->old.enabled": True,
+        "new->old.topics": "returns",
+        "new->old.sync.topic.acls.enabled": False,
         "new->old.emit.heartbeats.enabled": False,
         # The brokers' defaults, which for kafkalite are three.
         "replication.factor": -1,
         **{f"{kind}.topic.replication.factor": -1 for kind in ("checkpoints", "heartbeats", "offset-syncs")},
         **{f"{kind}.storage.replication.factor": -1 for kind in ("offset", "status", "config")},
         "new.exactly.once.source.support": "enabled",
+        "old.exactly.once.source.support": "enabled",
         "dedicated.mode.enable.internal.rest": True,
         "listeners": "http://127.0.0.1:0",
         "scheduled.rebalance.max.delay.ms": 1000,
         "offset.flush.interval.ms": 500,
-        **{f"old->new.{kind}.interval.seconds": 1 for kind in often},
+        **{f"{way}.{kind}.interval.seconds": 1 for way in ("old->new", "new->old") for kind in often},
         "old->new.emit.heartbeats.interval.seconds": 1,
         "tasks.max": 2,
     }
@@ -65,18 +69,18 @@ class _Mirror(JavaProcess):
         super().__init__("MirrorMaker", classes, main, [str(properties)], log_path)
 
 
-async def test_a_topic_comes_from_apache_kafka_with_its_groups(
+async def test_topics_go_between_apache_kafka_and_us_with_their_groups(
     kafka_classes: str, service_classes: str, tmp_path: Path
 ) -> None:
     async def tool(main: str, *arguments: str, stdin: bytes = b"") -> str:
         return (await run_client(tool_command(kafka_classes, main, *arguments), stdin=stdin)).decode()
 
-    async def send(bootstrap: str, first: int, count: int) -> None:
+    async def send(bootstrap: str, first: int, count: int, topic: str = "orders") -> None:
         """As many records from this number on with each codec."""
         for codec in _CODECS:
             text = "".join(f"codec:{codec}\tkey-{number}\t{codec}-{number}\n" for number in range(first, first + count))
             flags = ("--property", "parse.key=true", "--property", "parse.headers=true", "--compression-codec", codec)
-            where = ("--bootstrap-server", bootstrap, "--topic", "orders")
+            where = ("--bootstrap-server", bootstrap, "--topic", topic)
             await tool("kafka.tools.ConsoleProducer", *where, *flags, stdin=text.encode())
 
     async def consumed(bootstrap: str, topic: str, count: int, *flags: str) -> list[str]:
@@ -121,6 +125,9 @@ async def test_a_topic_comes_from_apache_kafka_with_its_groups(
         where = ("--bootstrap-server", old, "--topic", "orders")
         await tool(f"{_TOOLS}.TopicCommand", *where, "--create", "--partitions", "3", *configs)
         await send(old, 0, 40)
+        where = ("--bootstrap-server", new, "--topic", "returns")
+        await tool(f"{_TOOLS}.TopicCommand", *where, "--create", "--partitions", "1", *configs)
+        await send(new, 0, 5, "returns")
         mirror = _Mirror(
             service_classes, _properties(tmp_path / "mirror.properties", old, new), tmp_path / "mirror.log"
         )
@@ -134,6 +141,10 @@ async def test_a_topic_comes_from_apache_kafka_with_its_groups(
                 assert mirror.running, mirror.log_tail()
             assert "PartitionCount: 3\tReplicationFactor: 3" in told and "max.message.bytes=2000000" in told
 
+            back = await seen_by(tool_command(service_classes, "ReadLines", old, "new.returns", "25"))
+            assert back["lines"] == [f"{codec}-{number}" for codec in _CODECS for number in range(5)]
+            while "retention.ms=123456789" not in await described(old, "new.returns"):
+                assert mirror.running, mirror.log_tail()
             while not await lags(new, "old.orders"):
                 assert mirror.running, mirror.log_tail()
 
