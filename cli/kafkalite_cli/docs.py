@@ -123,7 +123,7 @@ _SEEN_TO_RUN = (
 _SERVICES = (
     (
         "Kafka Streams",
-        "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances begin again without their state. Repartition topics are purged (DeleteRecords).",
+        "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances begin again without their state, from changelogs that the cleaner has been through. Repartition topics are purged (DeleteRecords).",
     ),
     (
         "Kafka Connect",
