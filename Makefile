@@ -11,7 +11,7 @@ OLD ?= HEAD~1
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test check setup lint format types imports sim contract interop sparks chaos rolling bench dist binary peer rewrite docs checklist clean
+.PHONY: help demo test check setup lint format types imports sim contract interop sparks chaos schedules rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -62,6 +62,9 @@ sparks: $(VENV)/.complete ## the Spark tests on the oldest and the newest Spark,
 
 chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, restarts, a ZooKeeper restart
 	$(PY) -m kafkalite.testing.chaos --seconds 120
+
+schedules: $(VENV)/.complete ## real processes, half an hour of fault schedules (SCHEDULE=NAME: one), the network's as root
+	$(PY) -m kafkalite.testing.schedules $(SCHEDULE)
 
 rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then ten with OLD=COMMIT's code and this one's mixed
 	$(PY) -m bench.rolling --rounds 10

@@ -84,3 +84,5 @@ class BrokerInfo:
     kafka: Endpoint
     rpc: Endpoint
     rack: str | None = None
+    #: It registered without a single log: it is in sync with nothing that was written before.
+    is_empty: bool = False

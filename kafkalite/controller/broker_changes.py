@@ -44,10 +44,16 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
     leading in an epoch in which it led before it restarted (ADR 8).
     """
     state = dataclasses.replace(
-        state, brokers=event.brokers, topics=event.topics, partitions=event.states, malformed=event.malformed
+        state,
+        brokers=event.brokers,
+        suspects=event.suspects,
+        topics=event.topics,
+        partitions=event.states,
+        malformed=event.malformed,
     )
     state = dataclasses.replace(state, removals=partition_orders.under_way(state, event.removals))
     effects: list[Effect] = [OpenChannel(event.brokers[broker]) for broker in sorted(event.brokers)]
+    effects += [Note("broker.suspected", str(id_), "refuses connections") for id_ in sorted(event.suspects)]
     effects += [Note("znode.malformed", path, event.malformed[path]) for path in sorted(event.malformed)]
     # Deletions first: a half-deleted topic has partitions without a state that must not be initialised again.
     starting: list[Effect] = []

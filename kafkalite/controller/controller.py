@@ -115,6 +115,10 @@ class Controller:
                     _log.warning("controller.resigned", epoch=won.epoch, reason=str(error))
                     self.history.note("", "controller.resigned", str(error))
                     await candidate.give_up()
+                    # Whoever was unseated because nobody heard it would win the race again, being the first to know:
+                    # it lets others, who hear each other, go first.
+                    candidate.seen = None
+                    await asyncio.sleep(self._config.broker_heartbeat_timeout_ms / 1000)
         except SessionExpiredError:
             self._candidate = None
             _log.info("controller.session_over")

@@ -45,6 +45,20 @@ def first_state(
     return LeaderAndIsr(isr[0], LeaderEpoch(0), isr, epoch, NOT_CREATED)
 
 
+def without_empty(state: LeaderAndIsr, empty: Collection[BrokerId]) -> LeaderAndIsr:
+    """The state as if brokers that have come back without a single log had left the ISR before they did; the same if
+    there are none, or nobody else is in sync.
+
+    All nodes lost power, and the first that is back has a new disk: with it in the ISR, alone alive, it would lead, and
+    the others would cut their logs to nothing.
+    """
+    isr = tuple(replica for replica in state.isr if replica not in empty)
+    if not isr or isr == state.isr:
+        return state
+    leader = state.leader if state.leader in isr else NO_LEADER
+    return LeaderAndIsr(leader, state.leader_epoch, isr, state.controller_epoch, state.partition_epoch)
+
+
 def repair(
     replicas: Sequence[BrokerId],
     state: LeaderAndIsr,

@@ -122,7 +122,8 @@ class TopicChange:
 class ClusterRead:
     """The first event of a term of office: everything that is in ZooKeeper (V3 D.3-9).
 
-    `states` has the partitions that have a state znode; `deletions` what /admin/delete_topics asks for.
+    `states` has the partitions that have a state znode; `deletions` what /admin/delete_topics asks for; `suspects` are
+    registered, and nobody listens where they did.
     """
 
     brokers: Mapping[BrokerId, BrokerInfo]
@@ -133,6 +134,7 @@ class ClusterRead:
     deletions: tuple[str, ...] = ()
     unclean_topics: frozenset[str] = frozenset()
     removals: Mapping[TopicPartition, PartitionRemoval] = field(default_factory=dict)
+    suspects: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

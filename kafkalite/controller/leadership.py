@@ -305,11 +305,15 @@ class Leadership:
             raise DeposedError(f"a state was written by controller epoch {newest}")
         malformed |= {paths.partition_state(partition): reason for partition, reason in found.malformed.items()}
         deletions, order_error = _deletions(order)
+        # A registration outlives its process by a session. Who takes office after a common end, and believed it, would make
+        # the dead the only ones in sync: they have not restarted since, as everybody has who is there.
+        refusing = await self.liveness.refusing(brokers)
         if self._phases is not None:
             self._phases.read_ms = self._since(self._phases)
         await self._handle(
             ClusterRead(
-                brokers=brokers,
+                brokers={id_: info for id_, info in brokers.items() if id_ not in refusing},
+                suspects={id_: info for id_, info in brokers.items() if id_ in refusing},
                 topics=topics,
                 states=states,
                 modified=found.modified,
@@ -411,7 +415,7 @@ class Leadership:
             pending[:0] = outcomes
             if self._deposed is not None:
                 raise DeposedError(self._deposed)
-        self.liveness.follow({**self.state.brokers, **self.state.suspects})
+        self.liveness.follow({**self.state.brokers, **self.state.suspects}, self.state.suspects)
         if measured is not None:
             self._phases = None
             self._finish(measured)

@@ -10,7 +10,7 @@ that was itself stopped, or got no processor, suspects nobody for what it has no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import field
 
 from kafkalite.config import BrokerConfig
@@ -45,6 +45,10 @@ STRAINED_FACTOR = 4
 #: Who has answered so often since, in a row and each time within so many seconds, is no longer busy.
 CALM_ANSWERS = 10
 CALM_ANSWER_S = 0.1
+#: A broker that has just registered may not know its epoch yet: it is asked again after so long.
+AGAIN_S = 0.03
+#: How long a broker's host has, when a term begins, to say that nobody listens there.
+REFUSAL_S = 0.1
 #: A question is given up by its connection only long after we have.
 _NEVER_S = 3600.0
 
@@ -99,8 +103,42 @@ class Liveness:
         #: Until then (own time) brokers work off a failover.
         self._strained_until = float("-inf")
 
-    def follow(self, registered: Mapping[BrokerId, BrokerInfo]) -> None:
-        """Watch exactly these lives of brokers."""
+    async def refusing(self, registered: Mapping[BrokerId, BrokerInfo]) -> frozenset[BrokerId]:
+        """Of these the lives that are surely over, though they are still registered: nobody listens there any more, or
+        somebody who says that he is another life (it waits for the old registration to go, and may have lost its disk)."""
+        if self._timeout_s <= 0:
+            return frozenset()
+        found: set[BrokerId] = set()
+        tasks = [
+            self._supervisor.spawn(f"controller.first_look[{id_}]", self._look(registered[id_], found))
+            for id_ in sorted(registered)
+            if id_ != self._own_id
+        ]
+        if tasks:
+            await asyncio.wait(tasks, timeout=REFUSAL_S)
+            for task in tasks:
+                task.cancel()
+        return frozenset(found)
+
+    async def _look(self, broker: BrokerInfo, found: set[BrokerId]) -> None:
+        for pause_s in (0.0, AGAIN_S):
+            await asyncio.sleep(pause_s)
+            try:
+                connection = await RpcConnection.open(
+                    self._env.network, broker.rpc, self._hello(), supervisor=self._supervisor, timeout_s=_NEVER_S
+                )
+            except RpcRefused:
+                break
+            except (RpcError, ApiError):
+                return
+            peer = (connection.peer.node_id, connection.peer.broker_epoch)
+            connection.abort("seen")
+            if peer == (broker.broker_id, broker.broker_epoch):
+                return
+        found.add(broker.broker_id)
+
+    def follow(self, registered: Mapping[BrokerId, BrokerInfo], suspected: Container[BrokerId] = ()) -> None:
+        """Watch exactly these lives of brokers; `suspected` are those who have to earn trust first."""
         if self._timeout_s <= 0:
             return
         for id_ in sorted(self._watched.keys() - registered.keys()):
@@ -110,7 +148,7 @@ class Liveness:
             if id_ == self._own_id or (known is not None and known.broker == registered[id_]):
                 continue
             self._drop(id_)
-            watched = self._watched[id_] = _Watched(registered[id_])
+            watched = self._watched[id_] = _Watched(registered[id_], is_suspected=id_ in suspected)
             watched.task = self._supervisor.spawn(f"controller.heartbeat[{id_}]", self._watch(watched))
 
     def strained(self, partitions: int) -> None:

@@ -140,15 +140,21 @@ def _wanted(
     }
     if isinstance(event.purpose, Repair):
         restarted |= event.purpose.bounced
+    kept = elections.without_empty(found, {id_ for id_ in restarted if _is_empty(state, id_)})
+    if kept is not found:
+        restarted -= set(found.isr) - set(kept.isr)
+        live = [id_ for id_ in live if id_ in kept.isr or id_ not in found.isr]
     repaired = elections.repair(
         replicas,
-        found,
+        kept,
         live,
         leaving,
         state.epoch,
         restarted=restarted,
         unclean=partition.topic in event.unclean_topics or _is_unclean(event.purpose),
     )
+    if repaired is None and kept is not found:
+        repaired = elections.with_epoch(found, kept.leader, kept.isr, state.epoch)
     if repaired is not None:
         return repaired
     match event.purpose:
@@ -162,6 +168,11 @@ def _wanted(
         case BeginDraining() if found.leader in live:
             return elections.with_epoch(found, found.leader, found.isr, state.epoch)
     return None
+
+
+def _is_empty(state: ControllerState, broker_id: BrokerId) -> bool:
+    broker = state.brokers.get(broker_id)
+    return broker is not None and broker.is_empty
 
 
 def live_for(state: ControllerState, partition: TopicPartition, found: LeaderAndIsr) -> Collection[BrokerId]:

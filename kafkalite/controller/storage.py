@@ -365,10 +365,11 @@ class Storage:
                 for name, path, each in zip(names, where, await self.get_many(where), strict=True):
                     if each is None:
                         continue
-                    if not (name.isascii() and name.isdigit()) or str(int(name)) != name or len(name) > 9:
+                    number = paths.decimal(name)
+                    if number is None or len(name) > 9:
                         malformed[path] = "not a partition"
                         continue
-                    partition = TopicPartition(topic, int(name))
+                    partition = TopicPartition(topic, number)
                     try:
                         if root == paths.PARTITIONS_ADD:
                             adds[partition] = order_znodes.decode_partition_add(each[0], path)

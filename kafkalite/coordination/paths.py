@@ -62,14 +62,24 @@ def broker(broker_id: int) -> str:
     return f"{BROKER_IDS}/{broker_id}"
 
 
+def decimal(name: str) -> int | None:
+    """The number that a znode is named by, 31 bits at most; None if it is not the number's one name.
+
+    "01" or "１" would name a second znode for one broker, and thousands of digits are no int at all (ValueError).
+    """
+    if not (name.isascii() and name.isdigit()) or len(name) > 10 or str(int(name)) != name or int(name) >= 2**31:
+        return None
+    return int(name)
+
+
 def broker_ids(children: Iterable[str]) -> tuple[list[BrokerId], list[str]]:
     """Of the names under /brokers/ids: the ids, sorted, and the names that are none."""
     ids: list[BrokerId] = []
     strangers: list[str] = []
     for name in children:
-        # Canonical decimals only: "01" or "１" would name a second znode for one broker.
-        if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) < 2**31:
-            ids.append(BrokerId(int(name)))
+        number = decimal(name)
+        if number is not None:
+            ids.append(BrokerId(number))
         else:
             strangers.append(name)
     return sorted(ids), sorted(strangers)
@@ -100,7 +110,8 @@ def partition_of_state(path: str) -> TopicPartition | None:
     parts = path.split("/")
     if len(parts) != 7 or parts[:3] != ["", "brokers", "topics"] or parts[4] != "partitions" or parts[6] != "state":
         return None
-    return TopicPartition(parts[3], int(parts[5])) if parts[5].isascii() and parts[5].isdigit() else None
+    number = decimal(parts[5])
+    return None if number is None else TopicPartition(parts[3], number)
 
 
 def partitions_add(topic_name: str) -> str:

@@ -18,8 +18,11 @@ from kafkalite.coordination.coordinator import (
     NoNodeError,
     NotSentError,
     OutcomeUnknownError,
+    SessionState,
     Stat,
+    Watch,
 )
+from kafkalite.coordination.notifications import follow
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import (
@@ -165,6 +168,32 @@ async def _describe_owner(coordinator: Coordinator, path: str) -> str:
     except (CoordinatorError, ZnodeError):
         return ""
     return f" by {owner.rpc or owner.host}"
+
+
+async def until_spoilt(coordinator: Coordinator, broker_id: BrokerId) -> str:
+    """Wait until our registration cannot be used any more, and say why; "" when the session is over.
+
+    Only a hand removes or overwrites it while the session lives; nobody would find this node again.
+    """
+    path = paths.broker(broker_id)
+    reason = ""
+
+    async def look(changed: Watch) -> None:
+        nonlocal reason
+        try:
+            data, stat = await retrying(lambda: coordinator.get(path, changed))
+            if stat.ephemeral_owner != coordinator.session_id:
+                reason = f"{path} is not this session's"
+            decode_broker(data, path).info(broker_id, BrokerEpoch(stat.czxid))
+        except NoNodeError:
+            reason = f"{path} was removed"
+        except ZnodeError as error:
+            reason = str(error)
+        if reason:
+            changed()
+
+    await follow(coordinator, look, until=lambda: bool(reason))
+    return "" if coordinator.state is SessionState.EXPIRED else reason
 
 
 async def unregister_broker(coordinator: Coordinator, broker_id: BrokerId) -> None:

@@ -54,12 +54,14 @@ class BrokerZnode:
     endpoints: tuple[str, ...] | None = None
     rpc: Endpoint | None = None
     rack: str | None = None
+    #: Ours: it has no log at all. What it had it has lost.
+    is_empty: bool = False
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it did not tell its RPC endpoint (a Kafka broker, not one of ours)."""
         if self.rpc is None:
             raise ZnodeError(f"/brokers/ids/{broker_id}", "no rpc_endpoint: not a kafkalite node")
-        return BrokerInfo(broker_id, broker_epoch, Endpoint(self.host, self.port), self.rpc, self.rack)
+        return BrokerInfo(broker_id, broker_epoch, Endpoint(self.host, self.port), self.rpc, self.rack, self.is_empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,12 +173,17 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         value["rpc_endpoint"] = str(broker.rpc)
     if broker.version >= 3:
         value["rack"] = broker.rack
+    if broker.is_empty:
+        value["empty"] = True
     return write(value)
 
 
 def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
     """A broker's registration, ours or Kafka's of any version. Raises ZnodeError."""
     reader = read(data, path)
+    is_empty = reader.fields.get("empty", False)
+    if not isinstance(is_empty, bool):
+        raise reader.fail("empty", "not a boolean")
     endpoints: tuple[str, ...] | None = None
     if "endpoints" in reader.fields:
         endpoints = tuple(str(each) for each in reader.items("endpoints"))
@@ -189,6 +196,7 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         endpoints=endpoints,
         rpc=_endpoint(reader),
         rack=reader.optional_text("rack"),
+        is_empty=is_empty,
     )
 
 

@@ -70,10 +70,8 @@ class LogDir:
         self._waiting: dict[asyncio.Timeout, None] = {}
         #: Logs in it that are in service.
         self.log_count = 0
-        #: It had no identity when it was opened.
-        self.was_empty = False
-        #: Logs may be missing: it was empty when it came to a node that had others, or a log was given up. Until all
-        #: that the node should have is there again.
+        #: Logs may be missing: it was empty when it came, or a log was given up. Until all that the node should have is
+        #: there (again).
         self.is_incomplete = False
         self._release: Callable[[], None] | None = None
 
@@ -136,7 +134,9 @@ class LogDir:
                     f"log.dirs: {self.path} belongs to broker {found_broker}, this is broker {broker_id}"
                 )
         else:
-            self.was_empty = True
+            # It may have taken the place of another: that is for ZooKeeper to say (ReplicaManager.look_for_missing). First,
+            # so that a crash between the two does not leave a directory that looks used.
+            self.mark_incomplete()
             self._disk.write_file_atomic(meta, checkpoints.encode_meta_properties(cluster_id, broker_id))
         self.is_incomplete = self._disk.exists(self._file(checkpoints.INCOMPLETE))
         self.clean = self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN))

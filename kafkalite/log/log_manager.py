@@ -136,6 +136,10 @@ class LogManager:
         """A directory on which logs of this node may have been that are not to be had now; "" if there is none."""
         return self._opening.may_miss_logs()
 
+    def holds_nothing(self) -> bool:
+        """Whether this node has no log at all, and nothing proves that it should not: it is new, or has lost every disk."""
+        return self._opening.holds_nothing()
+
     def confirm_complete(self) -> None:
         """Every replica assigned to this node is here: directories that were empty have nothing left to explain."""
         self._opening.confirm_complete()

@@ -80,7 +80,6 @@ class Opening:
             for log_dir in self._pool.dirs.values():
                 log_dir.release()
             raise
-        self._mark_replaced()
         loads = [
             self._supervisor.spawn(f"load {log_dir.path}", self._load_dir(log_dir, topic_configs), Policy.ISOLATED)
             for log_dir in self._pool.online()
@@ -98,17 +97,6 @@ class Opening:
         found, self._found_futures = self._found_futures, {}
         for log_dir in self._pool.online():
             self._moves.resume(log_dir, found.get(log_dir.path, ()), self._pool.logs)
-
-    def _mark_replaced(self) -> None:
-        """An empty directory beside others that are not: a disk was replaced, and what was on it is missing (F28)."""
-        if all(log_dir.was_empty for log_dir in self._pool.online()):
-            return
-        for log_dir in self._pool.online():
-            if log_dir.was_empty:
-                try:
-                    log_dir.mark_incomplete()
-                except OSError as error:
-                    self._failures.dir_failed(dir_error(log_dir, "marking", error))
 
     async def _in_time(self, log_dir: LogDir, function: Callable[[], None]) -> None:
         """Run it in a thread. Raises OSError, also when a disk that hangs keeps it from returning."""
@@ -282,8 +270,6 @@ class Opening:
         def reopen() -> None:
             before.release()
             log_dir.open(cluster_id, broker_id)
-            if log_dir.was_empty:
-                log_dir.mark_incomplete()
 
         await self._in_time(log_dir, reopen)
         failure = await self._judge.check(log_dir)
@@ -297,6 +283,10 @@ class Opening:
             if not log_dir.online or log_dir.is_incomplete:
                 return log_dir.path
         return ""
+
+    def holds_nothing(self) -> bool:
+        """See `LogManager.holds_nothing`."""
+        return not self._pool.logs and all(log_dir.is_incomplete for log_dir in self._pool.online())
 
     def confirm_complete(self) -> None:
         """See `LogManager.confirm_complete`."""

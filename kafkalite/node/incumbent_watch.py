@@ -2,12 +2,14 @@
 
 The removal is conditional on the controller epoch, so that it can only ever hit the controller that was silent. If it
 was only slow, it finds out by its next write, and the office goes to whoever is faster: nothing is lost but a moment.
-Silence is counted in own time: a node that got no processor itself holds nothing against the controller.
+Silence is counted in own time: a node that got no processor itself holds nothing against the controller. Nor does one that
+hears none of the other nodes either: it is cut off, and would only put itself in the place of a controller that others hear.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig
 from kafkalite.coordination import paths, znodes
@@ -32,12 +34,19 @@ MAX_PATIENCE_FACTOR = 16
 FORGET_S = 300.0
 #: No answer is waited for less than this.
 MIN_WAIT_S = 0.05
+#: So many other nodes are asked whether it is us who cannot hear.
+MAX_OTHERS = 8
 #: A question is given up by its connection only long after we have.
 _NEVER_S = 3600.0
 
 
 class IncumbentWatch:
-    """One task per node; idle on the controller's own."""
+    """One task per node; idle on the controller's own.
+
+    Args:
+        seen: who holds office by what ZooKeeper says, -1 if unknown. Not what a controller has told: one that cannot
+            reach us tells us nothing, and is the one to watch.
+    """
 
     def __init__(
         self,
@@ -48,6 +57,7 @@ class IncumbentWatch:
         supervisor: Supervisor,
         session: SessionKeeper,
         metadata: MetadataCache,
+        seen: Callable[[], BrokerId],
         broker_id: BrokerId,
         hello: HelloRequest,
     ) -> None:
@@ -58,6 +68,7 @@ class IncumbentWatch:
         self._supervisor = supervisor
         self._session = session
         self._metadata = metadata
+        self._seen = seen
         self._broker_id = broker_id
         self._hello = hello
         self._connection: RpcConnection | None = None
@@ -72,7 +83,7 @@ class IncumbentWatch:
         heard_at = self._own_time.now()
         watched: tuple[BrokerId, Endpoint] | None = None
         while True:
-            incumbent = self._incumbent()
+            incumbent = await self._incumbent()
             began = self._own_time.now()
             if incumbent != watched or incumbent is None:
                 watched, heard_at = incumbent, began
@@ -88,18 +99,70 @@ class IncumbentWatch:
             if answered:
                 heard_at = now
             elif refused or now - heard_at >= patience:
-                await self._remove(incumbent[0], incumbent[1], "refuses connections" if refused else "does not answer")
-                if not refused:
+                if refused:
+                    await self._remove(*incumbent, "refuses connections")
+                elif not await self._hears_others(incumbent[0]):
+                    _log.info("controller.unheard", controller=incumbent[0], reason="nor is any other node heard")
+                else:
+                    await self._remove(*incumbent, "does not answer")
                     self._factor = min(MAX_PATIENCE_FACTOR, self._factor * 2)
-                self._removed_at = heard_at = now
+                self._removed_at = heard_at = self._own_time.now()
             await self._pause(answered)
 
-    def _incumbent(self) -> tuple[BrokerId, Endpoint] | None:
-        controller_id = self._metadata.controller_id
-        endpoint = self._metadata.rpc_endpoint(controller_id)
-        if controller_id in (-1, self._broker_id) or endpoint is None:
+    async def _incumbent(self) -> tuple[BrokerId, Endpoint] | None:
+        controller_id = self._seen()
+        if controller_id in (-1, self._broker_id):
             return None
-        return controller_id, endpoint
+        # A controller that was suspected a moment ago, or that could not reach us yet, is not in what we were told.
+        endpoint = self._metadata.rpc_endpoint(controller_id) or await self._registered(controller_id)
+        return None if endpoint is None else (controller_id, endpoint)
+
+    async def _registered(self, broker_id: BrokerId) -> Endpoint | None:
+        zk = self._session.current
+        if zk is None:
+            return None
+        try:
+            data, _ = await zk.get(paths.broker(broker_id))
+            return znodes.decode_broker(data).rpc
+        except (CoordinatorError, ZnodeError):
+            return None
+
+    async def _hears_others(self, controller_id: BrokerId) -> bool:
+        """Whether any node but the controller answers within our patience; True if there is no other."""
+        us = (controller_id, self._broker_id)
+        others = [each.broker_id for each in self._metadata.brokers() if each.broker_id not in us]
+        if not others:
+            return True
+        heard = asyncio.Event()
+        tasks = [
+            self._supervisor.spawn(f"controller.second_opinion[{each}]", self._ask(each, heard))
+            for each in others[:MAX_OTHERS]
+        ]
+        try:
+            async with self._own_time.timeout(self._timeout_s):
+                await heard.wait()
+        except TimeoutError:
+            return False
+        finally:
+            for task in tasks:
+                task.cancel()
+        return True
+
+    async def _ask(self, broker_id: BrokerId, heard: asyncio.Event) -> None:
+        """Set `heard` if the node, or its host, says anything at all."""
+        endpoint = self._metadata.rpc_endpoint(broker_id)
+        if endpoint is None:
+            return
+        try:
+            connection = await RpcConnection.open(
+                self._env.network, endpoint, self._hello, supervisor=self._supervisor, timeout_s=_NEVER_S
+            )
+            connection.abort("it is there")
+        except RpcRefused:
+            pass
+        except (RpcError, ApiError, TimeoutError):
+            return
+        heard.set()
 
     def _patience_s(self, now: float) -> float:
         if now - self._removed_at > FORGET_S:

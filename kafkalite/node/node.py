@@ -69,6 +69,8 @@ T = TypeVar("T")
 #: registration that a killed process left behind, instead of waiting for its session to end.
 _SESSIONS_FILE = "kafkalite-sessions.json"
 _SESSIONS_KEPT = 8
+#: Somebody who spoils our registration again and again gets this much rest in between.
+_REGISTER_AGAIN_S = 1.0
 _START_RETRY_S = 0.2
 #: Each step of a stop has at most so long.
 _STOP_STEP_S = 15.0
@@ -376,6 +378,8 @@ class Node:
                 return
             await self.configs.load(coordinator)
             await self.rights.load(coordinator)
+            if self._introduced is None:
+                await self.replicas.look_for_missing(coordinator)
             epoch = await registration.register_broker(
                 coordinator,
                 self.broker_id,
@@ -389,9 +393,19 @@ class Node:
             self._introduced = coordinator
             self._note_session(coordinator.session_id)
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
+            self.supervisor.spawn("registration.guard", self._guard_registration(coordinator))
             self.supervisor.spawn("configs.follow", self.configs.follow(coordinator))
             self.supervisor.spawn("security.follow", self.rights.follow(coordinator))
             self._candidacy = self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
+
+    async def _guard_registration(self, coordinator: Coordinator) -> None:
+        """A registration that somebody has removed or overwritten is made anew, in a session of its own: everybody
+        takes this node for one that has restarted, which is what it looks like from outside."""
+        reason = await registration.until_spoilt(coordinator, self.broker_id)
+        if reason:
+            _log.error("registration.spoilt", reason=reason)
+            await asyncio.sleep(_REGISTER_AGAIN_S)
+            await coordinator.close()
 
     def _incumbent_watch(self) -> IncumbentWatch:
         # A client's hello: this node's own epoch changes with its sessions, and is not what is asked about.
@@ -403,6 +417,7 @@ class Node:
             supervisor=self.supervisor,
             session=self.session,
             metadata=self.metadata,
+            seen=lambda: self.controller.controller_id,
             broker_id=self.broker_id,
             hello=hello,
         )
@@ -417,6 +432,7 @@ class Node:
             rpc=rpc,
             rack=self.config.broker_rack or None,
             timestamp_ms=self.env.clock.wall_ms(),
+            is_empty=self.logs.holds_nothing(),
         )
 
     def _told(self, bound: Endpoint) -> Endpoint:

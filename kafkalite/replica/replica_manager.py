@@ -84,6 +84,7 @@ class ReplicaManager:
         self._supervisor = supervisor
         self._logs = logs
         self._session = session
+        self._identity = identity
         self._topic_configs = topic_configs
         self._cluster_id = cluster_id
         self.metadata = metadata
@@ -178,6 +179,28 @@ class ReplicaManager:
         self.hosted.close()
         self._serving.close()
         self.checkpoint_high_watermarks()
+
+    async def look_for_missing(self, coordinator: Coordinator) -> None:
+        """Before this node registers: a directory without an identity belongs to a new node, or to one that lost a disk.
+
+        It is new if no partition counts it as in sync whose log is not here. Whatever is made from its registration on is
+        new for certain, and tells so by when it was written.
+
+        Raises the Coordinator's errors.
+        """
+        if not self._logs.may_miss_logs():
+            return
+        snapshot = await read_cluster(coordinator)
+        broker_id = self._identity()[0]
+        missing = [
+            str(key)
+            for state in snapshot.partitions
+            if broker_id in state.isr and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
+        ]
+        if missing:
+            _log.warning("logs.missing", partitions=len(missing), first=missing[0])
+        elif snapshot.is_readable:
+            self._logs.confirm_complete()
 
     async def on_session(self, coordinator: Coordinator) -> None:
         """A new ZooKeeper session: take the roles that ZooKeeper names, without waiting for a controller.

@@ -29,13 +29,17 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """`is_complete` is False if anything could not be read or decoded: then nothing may be judged stray by it."""
+    """`is_complete` is False if anything could not be read or decoded: then nothing may be judged stray by it.
+
+    `is_readable` is False only if something that is there could not be decoded.
+    """
 
     controller_id: BrokerId
     controller_epoch: ControllerEpoch
     brokers: tuple[Broker, ...]
     partitions: tuple[PartitionState, ...]
     is_complete: bool
+    is_readable: bool = True
 
 
 async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
@@ -46,7 +50,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
         names, _ = await coordinator.children(paths.TOPICS)
     except NoNodeError:
         return ClusterSnapshot(controller_id, controller_epoch, brokers, (), False)
-    is_complete = True
+    is_complete = is_readable = True
     topics = []
     for name, node in zip(names, await coordinator.get_many([paths.topic(name) for name in names]), strict=True):
         if node is None:  # deleted between the two reads
@@ -56,7 +60,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
             topics.append((name, decode_topic(node[0], paths.topic(name))))
         except ZnodeError as error:
             _log.error("znode.malformed", path=paths.topic(name), error=str(error))
-            is_complete = False
+            is_complete = is_readable = False
     keys = [TopicPartition(name, number) for name, topic in topics for number in sorted(topic.partitions)]
     states = await coordinator.get_many([paths.partition_state(key) for key in keys])
     by_name = dict(topics)
@@ -70,7 +74,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
             state = decode_partition_state(node[0], node[1].version, path)
         except ZnodeError as error:
             _log.error("znode.malformed", path=path, error=str(error))
-            is_complete = False
+            is_complete = is_readable = False
             continue
         topic = by_name[key.topic]
         partitions.append(
@@ -89,7 +93,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
                 throttle=topic.moves[key.partition].throttle if key.partition in topic.moves else 0,
             )
         )
-    return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete)
+    return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete, is_readable)
 
 
 async def read_topics(coordinator: Coordinator, cluster_id: str, names: Sequence[str]) -> dict[str, TopicZnode | None]:

@@ -52,11 +52,20 @@ class ProcessFailed(RuntimeError):
 class Process:
     """One `kafkalite` subprocess whose first line on stdout is its ready event.
 
-    `tree`: a checkout whose code it runs, instead of this one's.
+    `tree`: a checkout whose code it runs, instead of this one's. `before`: a command that becomes this one (nsenter).
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], log_path: Path, *, tree: Path | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        log_path: Path,
+        *,
+        tree: Path | None = None,
+        before: Sequence[str] = (),
+    ) -> None:
         self.name = name
+        self._before = tuple(before)
         self._tree = tree
         self.log_path = log_path
         self._arguments = [sys.executable, "-m", "kafkalite_cli", *arguments]
@@ -80,7 +89,7 @@ class Process:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                [*DIE_WITH_PARENT, *self._arguments],
+                [*DIE_WITH_PARENT, *self._before, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

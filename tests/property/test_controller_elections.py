@@ -118,3 +118,26 @@ def test_reassigned(
         assert after.leader in target and after.leader in live and after.isr == before.isr
     elif not (before.leader in target and before.leader in live):
         assert not set(target) & set(before.isr) & live
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "empty", "expected"),
+    [
+        (1, (1, 2, 3), {1}, (-1, (2, 3))),
+        (2, (1, 2, 3), {1}, (2, (2, 3))),
+        (2, (1, 2, 3), {9}, (2, (1, 2, 3))),
+        (1, (1,), {1}, (1, (1,))),
+        (1, (1, 2), {1, 2}, (1, (1, 2))),
+        (-1, (1, 2), {2}, (-1, (1,))),
+    ],
+)
+def test_who_came_back_empty_is_not_in_sync(
+    leader: int, isr: tuple[int, ...], empty: set[int], expected: tuple[int, tuple[int, ...]]
+) -> None:
+    state = LeaderAndIsr(
+        BrokerId(leader), LeaderEpoch(5), tuple(map(BrokerId, isr)), ControllerEpoch(1), PartitionEpoch(7)
+    )
+    found = elections.without_empty(state, {BrokerId(each) for each in empty})
+    assert (found.leader, found.isr) == expected
+    assert (found is state) == (expected == (leader, isr))
+    assert (found.leader_epoch, found.partition_epoch) == (5, 7)

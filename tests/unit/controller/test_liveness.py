@@ -159,3 +159,18 @@ async def test_a_controller_that_was_stopped_itself_gives_everybody_the_whole_ti
         assert heard["BrokerSuspected"] == 0
     finally:
         await cluster.close()
+
+
+async def test_a_new_controller_does_not_count_on_registrations_of_the_dead(quick: Cluster) -> None:
+    """All are gone, one is back, and nobody's session has ended: the ISR was left to those who were not there."""
+    await running(quick)
+    quick.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: quick.leader_and_isr("t") is not None)
+    await quick.stop_controller(9)
+    for number in (1, 2, 3):
+        await quick.brokers[number].server.close()
+    quick.zookeeper.expire("broker-3")
+    await quick.start_broker(3)
+    await quick.start_controller(8)
+    await until(lambda: (quick.leader_and_isr("t") or (0, ()))[:2] == (3, (3,)))
+    assert set(quick.controllers[8].state.suspects) == {1, 2}  # type: ignore[union-attr]

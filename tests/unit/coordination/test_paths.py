@@ -37,6 +37,15 @@ def test_a_state_path_names_its_partition() -> None:
         assert paths.partition_of_state(other) is None
 
 
+def test_a_name_of_thousands_of_digits_is_a_stranger() -> None:
+    """int() refuses it with a ValueError, which ended every node that took office."""
+    name = "9" * 5000
+    assert paths.broker_ids(["7", name]) == ([7], [name])
+    assert paths.partition_of_state(f"/brokers/topics/t/partitions/{name}/state") is None
+    assert paths.decimal("2147483647") == 2147483647
+    assert [paths.decimal(each) for each in ("2147483648", "007", "", "x", "-1")] == [None] * 5
+
+
 def test_broker_ids_are_canonical_decimals() -> None:
     assert paths.broker_ids(["10", "9", "01", "x", "-1", "１", "4294967296"]) == (
         [9, 10],

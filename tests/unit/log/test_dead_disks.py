@@ -279,7 +279,9 @@ async def test_what_cannot_come_back_stays_offline() -> None:
 async def test_a_replaced_disk_is_remembered_until_all_replicas_are_there() -> None:
     host = Host("/d1", "/d2")
     manager = await host.manager()
-    assert manager.may_miss_logs() == "", "a new node misses nothing"
+    assert manager.may_miss_logs() == "/d1" and manager.holds_nothing(), "whether it is new, ZooKeeper says"
+    manager.confirm_complete()
+    assert manager.may_miss_logs() == "" and not manager.holds_nothing()
     await manager.close()
     host.disk.remove_tree("/d1")
     host.disk.entries = {path: node for path, node in host.disk.entries.items() if not path.startswith("/d1/")}
