@@ -64,9 +64,11 @@ BUGS: dict[str, Plan] = {
         plan(1, False, *each_node(FaultKind.CRASH, 0.3, 2.0)),
         link=Link(latency_min_ns=5_000_000, latency_max_ns=40_000_000),
     ),
-    # A controller that is cut off, is replaced, and comes back before its own session has ended.
+    # A controller that is cut off, is replaced, and comes back before its own session has ended, and before it is without
+    # its lease.
     "F4": with_session(
-        6_000, plan(1, False, *(Fault(at_s, FaultKind.ISOLATE, "controller", 3.0) for at_s in (7.0, 15.0)))
+        6_000,
+        patient(2_000, plan(1, False, *(Fault(at_s, FaultKind.ISOLATE, "controller", 3.0) for at_s in (7.0, 15.0)))),
     ),
     # The cut-off must be over before the controller suspects a node for it.
     "F8": patient(
