@@ -24,4 +24,7 @@ def raise_limit() -> None:
 def log_files() -> int:
     """How many log files a node keeps open: to open one anew, and read its indexes, costs several times what an append does."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return _MOST if soft == resource.RLIM_INFINITY else max(LEAST_LOG_FILES, min(_MOST, soft // _SHARE))
+    if soft == resource.RLIM_INFINITY:
+        return _MOST
+    # Of a small limit no more than half: connections would take the rest, and appends would fail for want of a file.
+    return max(min(LEAST_LOG_FILES, soft // 2), min(_MOST, soft // _SHARE))
