@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
 
 def _renewals(client: AsyncClient, seen: dict[RpcConnection, set[float]]) -> int:
     """Sessions that one connection has had, of the connection with the most."""
-    for connection in client._connections.values():
+    for connection in client.connections._connections.values():
         if connection._login is not None:
             seen.setdefault(connection, set()).add(connection._login.renew_at)
     return max(map(len, seen.values()), default=0)
@@ -85,11 +85,11 @@ def test_the_blocking_client_that_was_idle(cluster: SecuredCluster) -> None:
     config = BlockingClientConfig(",".join(cluster.bootstrap), security=cluster.security("admin"))
     with BlockingClient(config) as client:
         client.fetch_raw(_PARTITION, Offset(0))
-        before = dict(client._connections)
+        before = dict(client.connections._connections)
         over_at = max(each._renew_at for each in before.values()) + _REAUTH_MS / 1000
         wait_until(lambda: time.monotonic() > over_at, "the end of the sessions")
         client.fetch_raw(_PARTITION, Offset(0))
-        assert any(client._connections[endpoint] is each for endpoint, each in before.items())
+        assert any(client.connections._connections[endpoint] is each for endpoint, each in before.items())
     assert "was not renewed" not in cluster.logs()
 
 
@@ -101,7 +101,7 @@ async def test_whose_credentials_are_deleted_is_sent_away(cluster: SecuredCluste
     ):
         await alice.metadata(["t"], timeout_s=30)
         await admin.metadata(["t"], timeout_s=30)
-        connections = [each for each in alice._connections.values() if not each.closed]
+        connections = [each for each in alice.connections._connections.values() if not each.closed]
         assert connections
         config = cluster.client_config("admin")
         loop = asyncio.get_running_loop()
