@@ -85,11 +85,11 @@ def test_the_blocking_client_that_was_idle(cluster: SecuredCluster) -> None:
     config = BlockingClientConfig(",".join(cluster.bootstrap), security=cluster.security("admin"))
     with BlockingClient(config) as client:
         client.fetch_raw(_PARTITION, Offset(0))
-        before = dict(client.connections._connections)
+        before = dict(client._connections)
         over_at = max(each._renew_at for each in before.values()) + _REAUTH_MS / 1000
         wait_until(lambda: time.monotonic() > over_at, "the end of the sessions")
         client.fetch_raw(_PARTITION, Offset(0))
-        assert any(client.connections._connections[endpoint] is each for endpoint, each in before.items())
+        assert any(client._connections[endpoint] is each for endpoint, each in before.items())
     assert "was not renewed" not in cluster.logs()
 
 
