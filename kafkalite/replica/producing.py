@@ -54,7 +54,9 @@ class Producing:
         *,
         origin: Origin = "client",
     ) -> None:
-        """Append, and call `done` once: at once for acks 0 and 1, or when all is refused; else when it is committed.
+        """Append, and call `done` once. The records' buffers may be used again when this returns.
+
+        It is called at once for acks 0 and 1, or when all is refused; else when it is committed.
 
         Waiting ends also with the deadline (REQUEST_TIMED_OUT), with the leadership (NOT_LEADER_OR_FOLLOWER) and
         when the ISR becomes too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND, F26): then the records may exist.
@@ -64,10 +66,16 @@ class Producing:
         delayed.pending = 1
         order = _Order(delayed, partitions, acks, timeout_ms, origin)
         if self._backlog and origin == "client":
-            self._backlog.append(order)
+            self._put_back(order)
         elif not self._carry_out(order, PIECE if origin == "client" else len(partitions)):
-            self._backlog.append(order)
+            self._put_back(order)
             self._go_on_soon()
+
+    def _put_back(self, order: _Order) -> None:
+        """Its turn comes later: by then the buffer that it came in may hold something else (the Kafka listener's does)."""
+        done = order.partitions[: order.position]
+        order.partitions = [*done, *((key, _kept(records)) for key, records in order.partitions[order.position :])]
+        self._backlog.append(order)
 
     def close(self) -> None:
         """The node stops: what is not appended yet is refused."""
@@ -80,14 +88,9 @@ class Producing:
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """The next piece of the backlog."""
-        left = PIECE
-        while self._backlog and left > 0:
-            order = self._backlog[0]
-            before = order.position
-            if self._carry_out(order, left):
-                self._backlog.popleft()
-            left -= order.position - before
+        """The next piece of the large request that others wait behind, and those others if it was the last."""
+        while self._backlog and self._carry_out(self._backlog[0], PIECE):
+            self._backlog.popleft()
         if self._backlog:
             self._go_on_soon()
 
@@ -183,6 +186,13 @@ class Producing:
     def missing(self, topic_partition: TopicPartition) -> ErrorCode:
         """Why a partition is not led here."""
         return missing(self._hosted, self._metadata, topic_partition)
+
+
+def _kept(records: Buffer) -> bytes | memoryview:
+    """The same bytes, safe from whoever writes into their buffer."""
+    if isinstance(records, bytes) or (isinstance(records, memoryview) and isinstance(records.obj, bytes)):
+        return records
+    return bytes(records)
 
 
 def missing(hosted: HostedPartitions, metadata: MetadataCache, topic_partition: TopicPartition) -> ErrorCode:

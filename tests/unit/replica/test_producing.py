@@ -62,6 +62,27 @@ async def test_what_comes_later_is_appended_later(asked: Asked, until) -> None:
     assert offsets == {"large": [0] * 7, "second": [1, 1], "third": [2]}
 
 
+async def test_what_waits_is_kept_from_the_buffer_that_it_came_in(asked: Asked, until) -> None:
+    """The Kafka listener's connections share one: the next frame is written over the records."""
+    node = asked._node
+    batches = [build_batch([(None, b"value-%d" % tp.partition)]) for tp in PARTITIONS]
+    buffer = bytearray(b"".join(batches))
+    view, position, records = memoryview(buffer), 0, []
+    for tp, batch in zip(PARTITIONS, batches, strict=True):
+        records.append((tp, view[position : position + len(batch)]))
+        position += len(batch)
+    told: list[tuple[ProducedPartition, ...]] = []
+    node.manager.produce(1, 5_000, records, told.append)
+    node.manager.produce(1, 5_000, records[:1], told.append)  # behind it
+    buffer[:] = bytes(len(buffer))
+    await until(lambda: len(told) == 2)
+    assert [each.error for results in told for each in results] == [0] * 8
+    assert asked.ends() == [2, 1, 1, 1, 1, 1, 1]
+    for tp, batch in zip(PARTITIONS, batches, strict=True):
+        _, body = await node.fetch(tp, 0)
+        assert body[61:].startswith(batch[61:])  # the header has its offset and epoch now
+
+
 async def test_small_requests_are_carried_out_at_once(asked: Asked) -> None:
     asked.produce("small", PARTITIONS[:3])
     assert [name for name, _ in asked.answers] == ["small"]
