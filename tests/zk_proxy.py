@@ -6,8 +6,11 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from enum import Enum, auto
+
+from tests.support.accepting import accepting
 
 _LENGTH = struct.Struct("!i")
 _XID_OPCODE = struct.Struct("!ii")
@@ -55,19 +58,18 @@ class FaultProxy:
         self.delay_connect_s = 0.0
         self._open = asyncio.Event()
         self._open.set()
-        self._server: asyncio.Server | None = None
+        self._ends = AsyncExitStack()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> FaultProxy:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = await self._ends.enter_async_context(accepting(self._accepted))
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        assert self._server is not None
-        self._server.close()
+        self.accepting = False
         self.cut(Do.RST)
-        for task in list(self._tasks):
+        await self._ends.aclose()
+        for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
@@ -99,17 +101,18 @@ class FaultProxy:
         if connection.upstream_writer is not None:
             connection.upstream_writer.close()
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connection = Connection(reader, writer)
         self.accepted += 1
         self.connections[connection] = None
         if not self.accepting:
             self._cut(connection, Do.RST)
             return
+        task = asyncio.get_running_loop().create_task(self._forward(connection))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _forward(self, connection: Connection) -> None:
         try:
             up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self.upstream_port)
             connection.upstream_writer = up_writer

@@ -36,6 +36,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory, free_port
 from kafkalite.coordination.retry import retrying
 from kafkalite.env.real import RealClock, RealNetwork, real_env
+from tests.support.accepting import accepting
 from tests.zk import ZooKeeperForTests
 from tests.zk_proxy import CONNECT, SET, SET_WATCHES, Do, FaultProxy
 
@@ -430,14 +431,16 @@ async def test_a_peer_that_is_no_zookeeper_is_given_up(unused_garbage_port: int)
     params=[b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\1x", b""]
 )
 async def unused_garbage_port(request: pytest.FixtureRequest) -> AsyncIterator[int]:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    tasks: list[asyncio.Task[None]] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(4)
         writer.write(request.param)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    yield server.sockets[0].getsockname()[1]
-    server.close()
+    async with accepting(lambda *streams: tasks.append(asyncio.create_task(answer(*streams)))) as port:
+        yield port
+    await asyncio.gather(*tasks)
 
 
 # --- the session -------------------------------------------------------------------------------------------------
