@@ -65,6 +65,12 @@ class RealListener:
         self._server = server
 
     async def close(self) -> None:
+        # asyncio forgets sockets, unclosed, that it accepted a moment before its server is closed: first none are
+        # accepted any more, and those that were become connections.
+        loop = asyncio.get_running_loop()
+        for listening in self._server.sockets:
+            loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0)
         # Not wait_closed(): since Python 3.12 that waits for the connections too, and they go on.
         self._server.close()
 
@@ -93,15 +99,11 @@ class RealNetwork:
         return reader, writer
 
     async def listen(self, host: str, port: int, handler: ConnectionHandler, tls: ServerTls | None = None) -> Listener:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                await handler(reader, writer)
-            finally:
-                writer.close()
-
         def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             _no_delay(writer.transport)
-            self._supervisor.spawn("connection", serve(reader, writer), Policy.ISOLATED)
+            task = self._supervisor.spawn("connection", handler(reader, writer), Policy.ISOLATED)
+            # Not in the task: one that is cancelled before its first step runs nothing.
+            task.add_done_callback(lambda _: writer.close())
 
         return await self.listen_protocol(host, port, lambda: stream_protocol(accepted, ACCEPTED_LIMIT_BYTES), tls)
 

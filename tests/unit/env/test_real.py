@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
@@ -223,6 +224,27 @@ async def test_streams_both_ways_without_delay() -> None:
     assert await reader.readexactly(5) == b"still"
     writer.close()
     await writer.wait_closed()
+
+
+@pytest.mark.parametrize("steps", range(8))
+async def test_a_connection_that_is_accepted_as_the_listener_closes_is_not_forgotten(steps: int) -> None:
+    network = RealNetwork(_fatal)
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        pass  # the connection ends with its handler
+
+    listener = await network.listen("127.0.0.1", 0, handler)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            client.connect((listener.host, listener.port))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        await listener.close()
+        async with asyncio.timeout(60):
+            with contextlib.suppress(ConnectionResetError):
+                assert await loop.sock_recv(client, 1) == b""
 
 
 async def test_a_failing_handler_ends_its_connection_only() -> None:
