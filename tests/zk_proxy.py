@@ -16,7 +16,9 @@ _LENGTH = struct.Struct("!i")
 _XID_OPCODE = struct.Struct("!ii")
 
 #: opcodes of requests; CONNECT stands for the first frame, which has none
-CONNECT, CREATE2, GET, SET, PING, MULTI, SET_WATCHES = -1, 15, 4, 5, 11, 14, 101
+CONNECT, CREATE2, GET, SET, PING, MULTI, MULTI_READ, SET_WATCHES = -1, 15, 4, 5, 11, 14, 22, 101
+
+_UNKNOWN = 9_999
 
 
 class Do(Enum):
@@ -26,6 +28,8 @@ class Do(Enum):
     DROP = auto()
     FIN = auto()
     RST = auto()
+    #: Of a request: the server is asked for what it does not know.
+    AS_UNKNOWN = auto()
     #: Of a request: the server applies it, its reply is swallowed and the connection cut.
     APPLY_THEN_FIN = auto()
     APPLY_THEN_RST = auto()
@@ -146,6 +150,8 @@ class FaultProxy:
             else:
                 if act in (Do.APPLY_THEN_FIN, Do.APPLY_THEN_RST):
                     connection.cut_at[xid] = Do.FIN if act is Do.APPLY_THEN_FIN else Do.RST
+                if act is Do.AS_UNKNOWN:
+                    frame = _XID_OPCODE.pack(xid, _UNKNOWN) + frame[_XID_OPCODE.size :]
                 upstream.write(_LENGTH.pack(len(frame)) + frame)
             if opcode == CONNECT:
                 opcode = 0

@@ -6,7 +6,7 @@ replayed writes in a later session, replaced sessions silently; docs/adr/0002), 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import field
 from functools import partial
 from random import Random
@@ -27,7 +27,14 @@ from kafkalite.coordination.coordinator import (
     Watch,
 )
 from kafkalite.coordination.retry import retrying
-from kafkalite.coordination.verbs import Chroot, ensure_path, none_where_missing, pipelined, split_connect_string
+from kafkalite.coordination.verbs import (
+    MAX_REQUEST_BYTES,
+    Chroot,
+    ensure_path,
+    none_where_missing,
+    pipelined,
+    split_connect_string,
+)
 from kafkalite.coordination.watches import WatchKind
 from kafkalite.coordination.zk_session import ZkSession
 from kafkalite.env.seams import Clock, Network
@@ -38,9 +45,14 @@ from kafkalite.model import Endpoint
 if TYPE_CHECKING:
     from kafkalite.security.tls import ClientTls
 
-#: How many requests of get_many, and of multi_many, are under way at once.
+#: How many requests are under way at once: reads of one znode, reads of many, transactions.
 _READ_WINDOW = 512
+_MULTI_READ_WINDOW = 16
 _MULTI_WINDOW = 16
+#: Of one multiRead. Were each znode as large as a server takes (1 MiB), the answer would just be one that a connection
+#: takes; a hundred times as many znodes in a request are not faster.
+_MULTI_READ_PATHS = 60
+_MULTI_READ_BYTES = MAX_REQUEST_BYTES // 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +144,8 @@ class ZkCoordinator(ZkSession):
     ) -> None:
         super().__init__(servers, timeout_ms, clock=clock, network=network, rng=rng, auth=access.auth, tls=access.tls)
         self._root = Chroot(chroot)
+        #: Until a server says that it does not.
+        self._knows_multi_read = True
         #: On paths with the chroot.
         self._acl_of: codec.AclOf = self._creators_acl if access.set_acl else codec.open_acl
 
@@ -157,9 +171,30 @@ class ZkCoordinator(ZkSession):
         return found
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        encoders = [_get_encoder(self._root.full(path)) for path in paths]
+        full = [self._root.full(path) for path in paths]
+        if self._knows_multi_read and len(full) > 1:
+            try:
+                return await self._multi_read(full)
+            except codec.UnimplementedError:
+                self._knows_multi_read = False
+                # With that answer the server ended the connection; a caller who only reads shall not be the one to hear it.
+                return await retrying(lambda: self._read_each(full))
+        return await self._read_each(full)
+
+    async def _read_each(self, full: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
         send = partial(self._send, decode=codec.decode_get)
-        return none_where_missing(await pipelined(send, encoders, _READ_WINDOW))
+        return none_where_missing(await pipelined(send, [_get_encoder(path) for path in full], _READ_WINDOW))
+
+    async def _multi_read(self, full: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """A twentieth of what single reads cost the server, a fifth here. Raises UnimplementedError."""
+        encoders = [_multi_read_encoder(chunk) for chunk in _chunks(full)]
+        send = partial(self._send, decode=codec.decode_multi_read)
+        results: list[tuple[bytes, Stat] | CoordinatorError] = []
+        for answer in await pipelined(send, encoders, _MULTI_READ_WINDOW):
+            if isinstance(answer, CoordinatorError):
+                raise answer
+            results += answer
+        return none_where_missing(results)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
         full = self._root.full(path)
@@ -223,6 +258,23 @@ class ZkCoordinator(ZkSession):
 
 def _get_encoder(path: str) -> Callable[[int], bytes]:
     return lambda xid: codec.get(xid, path, watch=False)
+
+
+def _multi_read_encoder(paths: Sequence[str]) -> Callable[[int], bytes]:
+    return lambda xid: codec.multi_read(xid, paths)
+
+
+def _chunks(paths: Sequence[str]) -> Iterator[Sequence[str]]:
+    """As many as a multiRead takes; a path too long for that is alone, and is refused as a single read would be."""
+    first = size = 0
+    for at, path in enumerate(paths):
+        cost = len(path) * (1 if path.isascii() else 4)
+        if at > first and (at - first == _MULTI_READ_PATHS or size + cost > _MULTI_READ_BYTES):
+            yield paths[first:at]
+            first, size = at, 0
+        size += cost
+    if first < len(paths):
+        yield paths[first:]
 
 
 def _multi_encoder(ops: Sequence[Op], acl_of: codec.AclOf) -> Callable[[int], bytes]:

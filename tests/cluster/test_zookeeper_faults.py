@@ -32,13 +32,14 @@ from kafkalite.coordination.coordinator import (
     OutcomeUnknownError,
     SessionState,
     SetData,
+    TooBigError,
 )
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory, free_port
 from kafkalite.coordination.retry import retrying
 from kafkalite.env.real import RealClock, RealNetwork, real_env
 from tests.support.accepting import accepting
 from tests.zk import ZooKeeperForTests
-from tests.zk_proxy import CONNECT, SET, SET_WATCHES, Do, FaultProxy
+from tests.zk_proxy import CONNECT, MULTI_READ, SET, SET_WATCHES, Do, FaultProxy
 
 TIMEOUT_MS = 3000
 
@@ -150,6 +151,30 @@ async def test_a_truncated_reply_is_a_lost_connection(bench: Bench) -> None:
         await zk.set("/n", b"1", 0)
     await connected(seen)
     assert (await zk.get("/n"))[1].version == 1
+
+
+async def test_a_server_that_cannot_read_many_at_once_is_asked_one_by_one(bench: Bench) -> None:
+    zk = await bench.session()
+    await zk.create("/a", b"1")
+    await zk.create("/b", b"2")
+    asked: list[int] = []
+
+    def on_request(opcode: int, _frame: bytes) -> Do:
+        asked.append(opcode)
+        return Do.AS_UNKNOWN if opcode == MULTI_READ else Do.PASS  # as a server before 3.6
+
+    bench.proxy.on_request = on_request
+    for _ in range(2):
+        found = await zk.get_many(["/a", "/none", "/b"])
+        assert [None if each is None else each[0] for each in found] == [b"1", None, b"2"]
+    assert asked.count(MULTI_READ) == 1
+
+
+async def test_a_path_too_long_for_any_request_is_refused_before_it_is_sent(bench: Bench) -> None:
+    zk = await bench.session()
+    with pytest.raises(TooBigError):
+        await zk.get_many(["/" + "x" * (1 << 20), "/a"])
+    assert await zk.get_many(["/a", "/b"]) == [None, None]
 
 
 @pytest.mark.checklist("F24")

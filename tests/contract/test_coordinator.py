@@ -417,6 +417,18 @@ async def test_get_many_keeps_the_order_and_tells_what_is_missing(zk: Coordinato
     assert await zk.get_many([]) == []
 
 
+async def test_get_many_of_long_paths_and_large_znodes(zk: Coordinator) -> None:
+    long = [f"/{number}{'x' * 200_000}" for number in range(6)]
+    large = [f"/large{number}" for number in range(70)]
+    for path in long:
+        await zk.create(path, path[:2].encode())
+    for path in large:
+        await zk.create(path, bytes(100_000))
+    found = await zk.get_many([*long, *large])
+    assert [None if each is None else each[0] for each in found[: len(long)]] == [path[:2].encode() for path in long]
+    assert [None if each is None else len(each[0]) for each in found[len(long) :]] == [100_000] * len(large)
+
+
 @pytest.mark.checklist(7)
 async def test_of_two_writers_exactly_one_wins(rig: Rig, zk: Coordinator) -> None:
     other = await rig.connect("b")

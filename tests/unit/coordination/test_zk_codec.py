@@ -111,9 +111,34 @@ def test_answers_of_a_transaction_are_read() -> None:
         codec.decode_multi(multi_answer((77, b"")), 0)
 
 
+def test_a_read_of_many_is_one_request() -> None:
+    """As MultiOperationRecord.serialize writes it: a header, {false, -1}, and the read, per znode; one more at the end."""
+    reads = b"".join(struct.pack("!i?i", 4, False, -1) + sized(path) + b"\0" for path in (b"/a", b"/\xc3\xa4"))
+    assert codec.multi_read(7, ["/a", "/ä"]) == struct.pack("!ii", 7, 22) + reads + struct.pack("!i?i", -1, True, -1)
+
+
+def test_answers_of_a_read_of_many_are_read() -> None:
+    results = codec.decode_multi_read(
+        multi_answer((4, sized(b"data") + STAT), (-1, struct.pack("!i", -101)), (4, struct.pack("!i", -1) + STAT)), 0
+    )
+    assert results[0] == codec.decode_get(sized(b"data") + STAT, 0)
+    assert isinstance(results[1], NoNodeError)
+    assert results[2] == codec.decode_get(sized(b"") + STAT, 0)
+    assert len(results) == 3
+    with pytest.raises(ProtocolError):
+        codec.decode_multi_read(multi_answer((5, STAT)), 0)
+
+
 @given(st.binary(max_size=80))
 def test_broken_answers_are_refused_not_crashed_on(raw: bytes) -> None:
-    for decode in (codec.decode_get, codec.decode_stat, codec.decode_children, codec.decode_create, codec.decode_multi):
+    for decode in (
+        codec.decode_get,
+        codec.decode_stat,
+        codec.decode_children,
+        codec.decode_create,
+        codec.decode_multi,
+        codec.decode_multi_read,
+    ):
         try:
             decode(raw, 0)
         except (struct.error, UnicodeDecodeError, ProtocolError, MultiFailedError):
