@@ -16,6 +16,7 @@ import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkalite.env.streams import close_when_written
 from kafkalite.kafka.codec import Buffer, WireError, encoder, read_varint
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.principal import ANONYMOUS, Principal
@@ -482,7 +483,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport is not None and not self.is_closed:
             self._flush()
             self.is_closed = True
-            self._transport.close()
+            close_when_written(self._transport)
 
     def abort(self) -> None:
         """Close now."""

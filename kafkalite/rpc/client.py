@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from kafkalite.env.seams import Buffer, Network
+from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import KafkaliteError, ProtocolError
 from kafkalite.model import Endpoint
@@ -254,7 +255,7 @@ class RpcConnection:
         if abort:
             self._writer.transport.abort()
         else:
-            self._writer.close()
+            close_when_written(self._writer.transport)
         waiting, self._waiting = self._waiting, {}
         for request, future in waiting.values():
             if not future.done():

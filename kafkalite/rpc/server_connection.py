@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Buffer
+from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
 from kafkalite.lazy_dataclass import dataclass
@@ -465,7 +466,7 @@ class ServerConnection:
         if at_once:
             self._writer.transport.abort()
         else:
-            self._writer.close()
+            close_when_written(self._writer.transport)
 
 
 async def _late(reply: Reply, delay_s: float) -> Reply:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.env.streams import ChunkReader, open_stream, stream_protocol
+from kafkalite.env.streams import ChunkReader, close_when_written, open_stream, stream_protocol
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
@@ -123,6 +125,57 @@ def test_megabytes_over_a_real_socket(new_loop: Callable[[], asyncio.AbstractEve
         writer.close()
         server.close()
         await asyncio.gather(*tasks)
+
+    loop = new_loop()
+    try:
+        loop.run_until_complete(go())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_a_connection_that_is_closed_does_not_wait_for_ever_for_its_peer_to_read(
+    new_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def go() -> None:
+        lost = asyncio.Event()
+
+        class Flooding(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                out = cast(asyncio.WriteTransport, transport)  # uvloop's is none by its class
+                out.write(bytes(64 << 20))  # more than the kernel takes
+                close_when_written(out, linger_s=0.01)
+
+            def connection_lost(self, exc: Exception | None) -> None:
+                lost.set()
+
+        server = await asyncio.get_running_loop().create_server(Flooding, "127.0.0.1", 0)
+        with socket.create_connection(server.sockets[0].getsockname()[:2]):
+            async with asyncio.timeout(60):
+                await lost.wait()
+        server.close()
+
+    loop = new_loop()
+    try:
+        loop.run_until_complete(go())
+    finally:
+        loop.close()
+
+
+@pytest.mark.parametrize("new_loop", LOOPS)
+def test_what_was_written_before_the_end_arrives(new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def go() -> None:
+        class Answering(asyncio.Protocol):
+            def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                out = cast(asyncio.WriteTransport, transport)
+                out.write(bytes(64 << 20))
+                close_when_written(out)
+
+        server = await asyncio.get_running_loop().create_server(Answering, "127.0.0.1", 0)
+        reader, writer = await open_stream("127.0.0.1", server.sockets[0].getsockname()[1], 64 * 1024)
+        assert len(await reader.read()) == 64 << 20
+        writer.close()
+        server.close()
 
     loop = new_loop()
     try:
