@@ -351,8 +351,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         while waiting and waiting[0].is_answered:
             first = waiting.popleft()
             for buffer in first.buffers:
-                self._out.append(buffer)
-                self._out_bytes += len(buffer)
+                if size := len(buffer):  # why: framing.encode_frame
+                    self._out.append(buffer)
+                    self._out_bytes += size
             if first.bill is not None and first.bill.throttle_ms:
                 self._mute(first.bill.throttle_ms)
         if not self._is_parsing and not self._is_flush_due:

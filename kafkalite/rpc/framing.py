@@ -53,7 +53,7 @@ class Frame:
 
 
 def encode_frame(correlation_id: int, message: Message, body: Sequence[Buffer] = ()) -> list[Buffer]:
-    """The buffers of one frame: prefix and header in the first, then `body` as it is, uncopied.
+    """The buffers of one frame: prefix and header in the first, then `body` as it is, uncopied; none is empty.
 
     The caller must not change `body`'s buffers until they are written.
     """
@@ -63,7 +63,8 @@ def encode_frame(correlation_id: int, message: Message, body: Sequence[Buffer] =
         size += part.nbytes if isinstance(part, memoryview) else len(part)
     if size > 0xFFFFFFFF:
         raise ValueError(f"a frame of {size} bytes cannot be told in 32 bits")
-    return [_PREFIX.pack(size, len(header)) + header, *body]
+    # Of an empty buffer at the end of a writelines() asyncio, since Python 3.12, never gets rid: its loop spins on it.
+    return [_PREFIX.pack(size, len(header)) + header, *filter(len, body)]
 
 
 class FrameReader:

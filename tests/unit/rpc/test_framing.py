@@ -144,3 +144,11 @@ def test_a_giant_length_is_refused_before_its_bytes_come() -> None:
     assert under_test.feed(b"\x7f\xff\xff\xff\x00\x00\x00") == []
     with pytest.raises(ProtocolError, match="limit"):
         under_test.feed(b"\x10")
+
+
+def test_no_buffer_of_a_frame_is_empty() -> None:
+    request = ProduceRequest(-1, 30_000, (ProducePartition("t", 0, 3),))
+    head, *rest = encode_frame(1, request, [b"", b"ab", memoryview(b""), memoryview(b"c"), b""])
+    assert rest == [b"ab", b"c"]
+    assert len(encode_frame(1, request, [b""])) == 1
+    assert len(head) > 0
