@@ -141,7 +141,7 @@ class Node:
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         nodes = self.security.principals if self.security is not None else ()
         self.rights = NodeRights(config, env.clock, self.session.wait, nodes)
-        self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms)
+        self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
         self.metadata = MetadataCache()
         self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
         self.logs = LogManager(

@@ -72,3 +72,6 @@ async def clock_jumps(stage: Stage) -> None:
     for broker_id in cluster.nodes:
         cluster.set_clock(broker_id, 0)
     await stage.going_on()
+    for broker_id, node in cluster.nodes.items():
+        if "transaction.timed_out" in node.log_path.read_text(errors="replace"):
+            stage.wrong(f"node {broker_id} aborted a transaction that was open for seconds")

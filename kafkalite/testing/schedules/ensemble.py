@@ -103,7 +103,7 @@ async def behead(stage: Stage) -> None:
         await stage.going_on()
 
 
-@schedule("ensemble-down", zookeepers=3)
+@schedule("ensemble-down", zookeepers=3, transactions=True)
 async def down(stage: Stage) -> None:
     """All of ZooKeeper is killed and away for half a minute; then all but one; a node is killed meanwhile."""
     cluster = _ensemble(stage)

@@ -82,6 +82,14 @@ async def _end(stage: Stage, zk: KazooClient, paths: Sequence[str]) -> None:
             stage.note(told)
 
 
+async def _all_there(stage: Stage, zk: KazooClient) -> None:
+    """Wait until every node is registered, and one is the controller: what is ended next is to hit."""
+    async with asyncio.timeout(60):
+        for path in (*_paths(sorted(stage.cluster.nodes)), "/controller"):
+            while not await asyncio.to_thread(_owner, zk, path):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+
 def _paths(brokers: Sequence[int]) -> list[str]:
     return [f"/brokers/ids/{broker_id}" for broker_id in brokers]
 
@@ -91,15 +99,16 @@ async def sessions_ended(stage: Stage) -> None:
     """Somebody else closes nodes' sessions: one, two, all at once, the controller's, and again before they are back."""
     with _hand(stage) as zk:
         for count in (1, 2, 3, 1, 3):
+            await _all_there(stage, zk)
             victims = stage.shuffled()[:count]
             stage.note(f"the sessions of nodes {victims} are closed")
             await _end(stage, zk, _paths(victims))
             await stage.going_on()
         for _ in range(3):
+            await _all_there(stage, zk)
             stage.note("the controller's session is closed")
             await _end(stage, zk, ["/controller"])
             await stage.going_on()
-            await asyncio.to_thread(any_controller_within, stage.cluster, 30.0)
         stage.note("sessions are closed as soon as they are there")
         for _ in range(12):
             await _end(stage, zk, _paths(stage.shuffled()[: stage.rng.randint(1, 3)]))
@@ -108,7 +117,7 @@ async def sessions_ended(stage: Stage) -> None:
         await asyncio.to_thread(any_controller_within, stage.cluster, 30.0)
 
 
-@schedule("ephemerals-removed")
+@schedule("ephemerals-removed", transactions=True)
 async def ephemerals_removed(stage: Stage) -> None:
     """A hand removes /controller and registrations, again and again, one, several, all at once."""
     from kazoo.exceptions import NoNodeError

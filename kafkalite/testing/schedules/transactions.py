@@ -24,6 +24,9 @@ _PARTITIONS = 3
 _GROUP = "schedule"
 #: Every so many versions are aborted.
 _ABORTED = 4
+#: Every so many are left open for a while before they are decided.
+_HELD_OPEN = 6
+_HELD_OPEN_S = 2.5
 _PAUSE_S = 0.05
 _TIMEOUT_MS = 120_000
 _STOP_S = 120.0
@@ -91,9 +94,13 @@ class TransactionLoad:
                         base_sequence=0,
                         transactional=True,
                     )
-                    batch.append(None, f"{number}:{member}:{tp.partition}".encode())
+                    batch.append(
+                        None, f"{number}:{member}:{tp.partition}".encode(), timestamp_ms=int(time.time() * 1000)
+                    )
                     batches[tp] = batch.build()
                 client.produce_many(batches)
+            if number % _HELD_OPEN == 0:
+                self._enough.wait(_HELD_OPEN_S)
             if number % _ABORTED == _ABORTED - 1:
                 client.abort_group(version, members)
                 self.aborted.add(number)
