@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
+
+from kafkalite.env.seams import Buffer
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -124,6 +126,22 @@ class ChunkReader(asyncio.StreamReader):
             raise self._error
 
 
+class LateWriter(asyncio.StreamWriter):
+    """A StreamWriter to which may be written, on uvloop too, when its connection has broken and nobody has noticed yet.
+
+    What is written then is lost, as it is with asyncio's own transports: `drain` and the reader tell. uvloop's raise
+    RuntimeError.
+    """
+
+    def write(self, data: Buffer) -> None:
+        if not self.transport.is_closing():
+            super().write(data)
+
+    def writelines(self, data: Iterable[Buffer]) -> None:
+        if not self.transport.is_closing():
+            super().writelines(data)
+
+
 StreamsAccepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
@@ -140,9 +158,14 @@ async def open_stream(
         transport, _ = await loop.create_connection(
             lambda: protocol, host, port, ssl=context, server_hostname=host, ssl_shutdown_timeout=_SHUTDOWN_S
         )
-    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+    return reader, LateWriter(transport, protocol, reader, loop)
 
 
 def stream_protocol(accepted: StreamsAccepted, limit: int) -> asyncio.StreamReaderProtocol:
     """A connection's protocol, as asyncio.start_server makes them."""
-    return asyncio.StreamReaderProtocol(ChunkReader(limit), accepted)
+
+    def with_late_writer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted(reader, LateWriter(writer.transport, protocol, reader, asyncio.get_running_loop()))
+
+    protocol = asyncio.StreamReaderProtocol(ChunkReader(limit), with_late_writer)
+    return protocol

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -130,3 +132,48 @@ async def _each(servers: list[EmbeddedZooKeeper], act: Callable[[EmbeddedZooKeep
         act(server)
     for server in servers:
         await _until_serving(server)
+
+
+@contextlib.contextmanager
+def small_disk(directory: Path) -> Iterator[None]:
+    """A file system of 40 MB there. Raises CalledProcessError where that is not allowed."""
+    directory.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m", "tmpfs", str(directory)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+@schedule("zookeeper-disk-full", small_zookeeper_disk=True, transactions=True)
+async def disk_full(stage: Stage) -> None:
+    """ZooKeeper's disk is full, which ends the server; somebody makes room and starts it again, at once or much later."""
+    cluster = stage.cluster
+    assert cluster.zookeeper is not None
+    rubbish = cluster.directory / "zookeeper" / "rubbish"
+    for away_s in (0.0, 20.0):
+        with contextlib.suppress(OSError), rubbish.open("wb", 0) as file:
+            while True:
+                file.write(bytes(1 << 16))
+        stage.note("ZooKeeper's disk is full")
+        async with asyncio.timeout(60):
+            while cluster.zookeeper.running:
+                await asyncio.to_thread(_write_something, cluster.zookeeper_connect)
+        stage.note("ZooKeeper has ended")
+        await stage.sleep(away_s)
+        rubbish.unlink()
+        await asyncio.to_thread(cluster.start_zookeeper)
+        await stage.going_on()
+        await stage.sleep(5.0)
+
+
+def _write_something(connect: str) -> None:
+    from kazoo.client import KazooClient
+    from kazoo.exceptions import KazooException
+
+    client = KazooClient(hosts=connect, timeout=4)
+    with contextlib.suppress(KazooException, client.handler.timeout_exception):
+        client.start(timeout=3)
+        client.create("/rubbish-", bytes(500_000), sequence=True)
+    client.stop()
+    client.close()

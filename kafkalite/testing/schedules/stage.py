@@ -116,6 +116,8 @@ class Schedule:
     log_dirs: int = 1
     #: Servers of ZooKeeper; more than one are an ensemble.
     zookeepers: int = 1
+    #: ZooKeeper has a file system of 40 MB for itself (kafkalite.testing.schedules.ensemble).
+    small_zookeeper_disk: bool = False
     #: Wall clocks that can be set (kafkalite.testing.schedules.clocks).
     clocks: bool = False
     #: Groups of transactions are written beside the numbered records, and counted, too.
@@ -135,13 +137,14 @@ def schedule(
     hosts: bool = False,
     log_dirs: int = 1,
     zookeepers: int = 1,
+    small_zookeeper_disk: bool = False,
     clocks: bool = False,
     transactions: bool = False,
 ) -> Callable[[Play], Play]:
     """Puts a story into SCHEDULES."""
 
     def add(play: Play) -> Play:
-        SCHEDULES[name] = Schedule(play, hosts, log_dirs, zookeepers, clocks, transactions)
+        SCHEDULES[name] = Schedule(play, hosts, log_dirs, zookeepers, small_zookeeper_disk, clocks, transactions)
         return play
 
     return add

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from kafkalite.testing.chaos import TOPIC, Census, Say, Tally, census, produce, 
 from kafkalite.testing.network import NetworkedCluster, VirtualNetwork, available
 from kafkalite.testing.processes import ProcessCluster
 from kafkalite.testing.schedules.clocks import ClockedCluster, library
-from kafkalite.testing.schedules.ensemble import EnsembleCluster
+from kafkalite.testing.schedules.ensemble import EnsembleCluster, small_disk
 from kafkalite.testing.schedules.stage import SCHEDULES, SETTINGS, Schedule, Stage
 from kafkalite.testing.schedules.transactions import TransactionLoad
 
@@ -79,6 +80,8 @@ def _cluster(schedule: Schedule, directory: Path, stack: contextlib.ExitStack) -
     if schedule.hosts:
         network = stack.enter_context(VirtualNetwork(["n1", "n2", "n3", "zk"]))
         return stack.enter_context(NetworkedCluster(directory, network, settings=settings))
+    if schedule.small_zookeeper_disk:
+        stack.enter_context(small_disk(directory / "zookeeper"))
     if schedule.clocks:
         return stack.enter_context(ClockedCluster(directory, nodes=3, settings=settings))
     if schedule.zookeepers > 1:
@@ -90,6 +93,8 @@ def lacking(name: str) -> str:
     """What this machine has not got that a schedule needs; "" if it can be played."""
     if SCHEDULES[name].hosts and not available():
         return "root, iproute2 and nsenter"
+    if SCHEDULES[name].small_zookeeper_disk and os.geteuid() != 0:
+        return "root"
     if SCHEDULES[name].clocks and library() is None:
         return "libfaketime"
     return ""
