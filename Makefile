@@ -63,7 +63,7 @@ sparks: $(VENV)/.complete ## the Spark tests on the oldest and the newest Spark,
 chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, restarts, a ZooKeeper restart
 	$(PY) -m kafkalite.testing.chaos --seconds 120
 
-schedules: $(VENV)/.complete ## real processes, half an hour of fault schedules (SCHEDULE=NAME: one), the network's as root
+schedules: $(VENV)/.complete ## real processes, three quarters of an hour of fault schedules (SCHEDULE=NAME: one), the network's as root
 	$(PY) -m kafkalite.testing.schedules $(SCHEDULE)
 
 rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then ten with OLD=COMMIT's code and this one's mixed

@@ -86,3 +86,9 @@ class BrokerInfo:
     rack: str | None = None
     #: It registered without a single log: it is in sync with nothing that was written before.
     is_empty: bool = False
+    #: It registered as a member of these partitions' ISRs, and without their logs.
+    missing: frozenset[TopicPartition] = frozenset()
+
+    def lacks(self, partition: TopicPartition) -> bool:
+        """Whether it has lost what it had of a partition that was written to before it registered."""
+        return self.is_empty or partition in self.missing

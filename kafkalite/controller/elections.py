@@ -46,11 +46,12 @@ def first_state(
 
 
 def without_empty(state: LeaderAndIsr, empty: Collection[BrokerId]) -> LeaderAndIsr:
-    """The state as if brokers that have come back without a single log had left the ISR before they did; the same if
-    there are none, or nobody else is in sync.
+    """The state as if brokers that have come back without this partition's log had left the ISR before they did; the same
+    if there are none, or nobody else is in sync.
 
     All nodes lost power, and the first that is back has a new disk: with it in the ISR, alone alive, it would lead, and
-    the others would cut their logs to nothing.
+    the others would cut their logs to nothing; or, having told that the log is lost, it would be all that is left of the
+    ISR, and the others, who have every record, could not lead.
     """
     isr = tuple(replica for replica in state.isr if replica not in empty)
     if not isr or isr == state.isr:

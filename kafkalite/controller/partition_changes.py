@@ -140,7 +140,7 @@ def _wanted(
     }
     if isinstance(event.purpose, Repair):
         restarted |= event.purpose.bounced
-    kept = elections.without_empty(found, {id_ for id_ in restarted if _is_empty(state, id_)})
+    kept = elections.without_empty(found, {id_ for id_ in restarted if _lacks(state, id_, partition)})
     if kept is not found:
         restarted -= set(found.isr) - set(kept.isr)
         live = [id_ for id_ in live if id_ in kept.isr or id_ not in found.isr]
@@ -170,9 +170,9 @@ def _wanted(
     return None
 
 
-def _is_empty(state: ControllerState, broker_id: BrokerId) -> bool:
+def _lacks(state: ControllerState, broker_id: BrokerId, partition: TopicPartition) -> bool:
     broker = state.brokers.get(broker_id)
-    return broker is not None and broker.is_empty
+    return broker is not None and broker.lacks(partition)
 
 
 def live_for(state: ControllerState, partition: TopicPartition, found: LeaderAndIsr) -> Collection[BrokerId]:

@@ -42,9 +42,9 @@ class AclStore:
     `load` in every new session, before the node serves; then `follow` as a task of that session.
     """
 
-    def __init__(self, authorizer: Authorizer, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, authorizer: Authorizer, monotonic: Callable[[], float]) -> None:
         self._authorizer = authorizer
-        self._notifications = [Notifications(parent, paths.ACL_CHANGE_NAME, wall_ms) for parent in _CHANGE_PARENTS]
+        self._notifications = [Notifications(parent, paths.ACL_CHANGE_NAME, monotonic) for parent in _CHANGE_PARENTS]
         #: Path -> what is wrong there. A pattern that cannot be read denies everything it covers.
         self.malformed: dict[str, str] = {}
 

@@ -25,8 +25,10 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.retry import retrying
 
-#: A notification that every live node has long seen is removed by whoever finds it (Kafka's 15 minutes).
-_LIFE_MS = 15 * 60 * 1000
+#: A notification that every live node has long seen is removed by whoever finds it (Kafka's 15 minutes). They count from
+#: when this node has first seen it, by its own clock: its wall clock may be ahead of ZooKeeper's, and who has a session
+#: there sees it as soon as this node does.
+_LIFE_S = 15 * 60.0
 
 
 class News(NamedTuple):
@@ -46,11 +48,13 @@ class Notifications:
         name: what their names begin with; a number follows.
     """
 
-    def __init__(self, parent: str, name: str, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, parent: str, name: str, monotonic: Callable[[], float]) -> None:
         self._parent = parent
         self._name = name
-        self._wall_ms = wall_ms
+        self._monotonic = monotonic
         self._last = -1
+        #: Path -> when this node has first seen it; of those that are there.
+        self._seen_at: dict[str, float] = {}
 
     async def begin(self, coordinator: Coordinator) -> None:
         """What is notified from here on is news; whoever calls reads everything after it."""
@@ -65,8 +69,8 @@ class Notifications:
         for (number, path), change in zip(changes, found, strict=True):
             if change is None:
                 continue
-            data, stat = change
-            if stat.ctime_ms < self._wall_ms() - _LIFE_MS:
+            data, _ = change
+            if self._monotonic() - self._seen_at[path] > _LIFE_S:
                 news.expired.append(path)
             if number > last:
                 news.fresh.append((path, data))
@@ -88,6 +92,8 @@ class Notifications:
             digits = name.removeprefix(self._name)
             if digits != name and digits.isascii() and digits.isdigit() and len(digits) <= 10:
                 changes.append((int(digits), f"{self._parent}/{name}"))
+        now = self._monotonic()
+        self._seen_at = {path: self._seen_at.get(path, now) for _, path in changes}
         return sorted(changes)
 
 

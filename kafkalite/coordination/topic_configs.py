@@ -37,10 +37,10 @@ class TopicConfigs:
     `load` in every new session, before the node serves; then `follow` as a task of that session.
     """
 
-    def __init__(self, on_change: OnChange, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, on_change: OnChange, monotonic: Callable[[], float]) -> None:
         self._on_change = on_change
         self._settings: dict[str, dict[str, dict[str, str]]] = {each: {} for each in ENTITY_TYPES}
-        self._notifications = Notifications(paths.CONFIG_CHANGES, _CHANGE_NAME, wall_ms)
+        self._notifications = Notifications(paths.CONFIG_CHANGES, _CHANGE_NAME, monotonic)
         #: Path -> what is wrong there; the settings read before stay in force. For `admin health`.
         self.malformed: dict[str, str] = {}
 

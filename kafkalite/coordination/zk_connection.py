@@ -84,9 +84,11 @@ class ZkConnection:
         self._unwritten.append(_LENGTH.pack(len(frame)) + frame)
 
     def _flush(self) -> None:
+        if self.closed or self._writer.transport.is_closing():
+            return  # the connection broke; who reads from it is about to abort: what is here was not sent
         frames, self._unwritten = self._unwritten, []
         self._unsent = 0
-        if not self.closed and frames:
+        if frames:
             self._writer.write(b"".join(frames))
 
     # --- in --------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ nothing else: the caller reports it and leaves the znode alone. Unknown fields a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
 from kafkalite.coordination.znode_json import (
@@ -31,7 +31,11 @@ from kafkalite.model import (
     LeaderEpoch,
     PartitionEpoch,
     TopicId,
+    TopicPartition,
 )
+
+#: Of the logs that a registration tells are missing.
+_MISSING_BYTES = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +60,15 @@ class BrokerZnode:
     rack: str | None = None
     #: Ours: it has no log at all. What it had it has lost.
     is_empty: bool = False
+    #: Ours: logs that are not there, of partitions that count it as in sync.
+    missing: frozenset[TopicPartition] = frozenset()
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it did not tell its RPC endpoint (a Kafka broker, not one of ours)."""
         if self.rpc is None:
             raise ZnodeError(f"/brokers/ids/{broker_id}", "no rpc_endpoint: not a kafkalite node")
-        return BrokerInfo(broker_id, broker_epoch, Endpoint(self.host, self.port), self.rpc, self.rack, self.is_empty)
+        kafka = Endpoint(self.host, self.port)
+        return BrokerInfo(broker_id, broker_epoch, kafka, self.rpc, self.rack, self.is_empty, self.missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +182,11 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         value["rack"] = broker.rack
     if broker.is_empty:
         value["empty"] = True
+    if broker.missing:
+        topics: dict[str, list[int]] = {}
+        for partition in sorted(broker.missing):
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        value["missing"] = topics
     return write(value)
 
 
@@ -197,7 +209,29 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         rpc=_endpoint(reader),
         rack=reader.optional_text("rack"),
         is_empty=is_empty,
+        missing=_missing(reader),
     )
+
+
+def missing_with_room(missing: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+    """As many of them as a registration has room for (ZooKeeper takes a megabyte)."""
+    left = _MISSING_BYTES
+    told = []
+    topic = ""
+    for partition in sorted(missing):
+        left -= len(str(partition.partition)) + 1 + (len(partition.topic) + 6 if partition.topic != topic else 0)
+        if left < 0:
+            break
+        topic = partition.topic
+        told.append(partition)
+    return frozenset(told)
+
+
+def _missing(reader: JsonReader) -> frozenset[TopicPartition]:
+    if "missing" not in reader.fields:
+        return frozenset()
+    topics = JsonReader(reader.path, reader.fields["missing"], "missing.")
+    return frozenset(TopicPartition(topic, number) for topic in topics.fields for number in topics.integers(topic))
 
 
 def _endpoint(reader: JsonReader) -> Endpoint | None:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
+
+from kafkalite.env.seams import Buffer
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -126,6 +128,22 @@ class ChunkReader(asyncio.StreamReader):
             raise self._error
 
 
+class LateWriter(asyncio.StreamWriter):
+    """A StreamWriter to which may be written, on uvloop too, when its connection has broken and nobody has noticed yet.
+
+    What is written then is lost, as it is with asyncio's own transports: `drain` and the reader tell. uvloop's raise
+    RuntimeError.
+    """
+
+    def write(self, data: Buffer) -> None:
+        if not self.transport.is_closing():
+            super().write(data)
+
+    def writelines(self, data: Iterable[Buffer]) -> None:
+        if not self.transport.is_closing():
+            super().writelines(data)
+
+
 StreamsAccepted = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
@@ -142,12 +160,27 @@ async def open_stream(
         transport, _ = await loop.create_connection(
             lambda: protocol, host, port, ssl=context, server_hostname=host, ssl_shutdown_timeout=_SHUTDOWN_S
         )
-    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+    return reader, LateWriter(transport, protocol, reader, loop)
+
+
+class _AcceptedProtocol(asyncio.StreamReaderProtocol):
+    def __init__(self, accepted: StreamsAccepted, limit: int) -> None:
+        reader = ChunkReader(limit)
+        super().__init__(reader)
+        #: Until the connection is made; afterwards its owner keeps the reader, and nothing here refers back to us.
+        self._owed: tuple[StreamsAccepted, ChunkReader] | None = (accepted, reader)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        assert self._owed is not None, "a protocol is of one connection"
+        (accepted, reader), self._owed = self._owed, None
+        # Not through asyncio's client_connected_cb: since Python 3.13 its writer closes the connection when nobody keeps it.
+        accepted(reader, LateWriter(cast(asyncio.WriteTransport, transport), self, reader, asyncio.get_running_loop()))
 
 
 def stream_protocol(accepted: StreamsAccepted, limit: int) -> asyncio.StreamReaderProtocol:
     """A connection's protocol, as asyncio.start_server makes them."""
-    return asyncio.StreamReaderProtocol(ChunkReader(limit), accepted)
+    return _AcceptedProtocol(accepted, limit)
 
 
 def close_when_written(transport: asyncio.WriteTransport, linger_s: float = _LINGER_S) -> None:

@@ -383,8 +383,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         transport = self._transport
         assert transport is not None
         out, self._out, self._out_bytes = self._out, [], 0
-        if not out:
-            return
+        if not out or transport.is_closing():
+            return  # it broke, which `connection_lost` is about to tell; uvloop's would raise RuntimeError
         if len(out) == 1:
             transport.write(out[0])
         elif any(len(buffer) > _VECTOR_BYTES for buffer in out):

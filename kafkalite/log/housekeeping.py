@@ -94,7 +94,7 @@ class Housekeeping:
 
     async def retention_pass(self) -> int:
         """Delete old segments and forget silent producers; returns the number of files taken out of service."""
-        now_ms = self._clock.wall_ms()
+        now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic()
         removed = 0
 
         def look_at(log: PartitionLog) -> None:
@@ -102,7 +102,7 @@ class Housekeeping:
             for path in log.delete_old_segments(self._hw_of(log.topic_partition), now_ms):
                 self._removals.later(path, log.config.file_delete_delay_ms, is_dir=False)
                 removed += 1
-            log.expire_producers(now_ms, self.producer_id_expiration_ms)
+            log.expire_producers(now_ms, self.producer_id_expiration_ms, now_s)
 
         await self._each_log(look_at)
         return removed

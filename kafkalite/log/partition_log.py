@@ -455,9 +455,16 @@ class PartitionLog:
         with self._local.io("reading aborted transactions"):
             return aborted_transactions(self._local, from_offset, to_offset)
 
-    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers that have been silent for so long; returns how many."""
-        return self._producers.expire(now_ms - expiration_ms) if len(self._producers) else 0
+    def expire_producers(self, now_ms: int, expiration_ms: int, now_s: float) -> int:
+        """Forget producers that have been silent for so long; returns how many.
+
+        Args:
+            now_ms: wall time.
+            now_s: the same moment by the process's own clock.
+        """
+        return (
+            self._producers.expire(now_ms - expiration_ms, now_s, expiration_ms / 1000) if len(self._producers) else 0
+        )
 
     # --- durability (kafkalite.log.flushing) --------------------------------------------------------
 
@@ -484,7 +491,8 @@ class PartitionLog:
         """By flush.ms or flush.messages."""
         flusher, config = self._flusher, self.config
         since = flusher.unflushed_since_ms
-        return (since is not None and now_ms - since >= config.flush_ms) or (
+        # A wall clock that was put back would otherwise put off the flush by as much.
+        return (since is not None and not 0 <= now_ms - since < config.flush_ms) or (
             self.log_end_offset - flusher.synced_offset >= config.flush_messages
         )
 

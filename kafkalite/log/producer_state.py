@@ -19,6 +19,8 @@ from kafkalite.record.reader import EndTransactionMarker
 
 #: Batches remembered per producer: a producer may have five requests in flight.
 BATCHES_KEPT = 5
+#: Longer than a producer repeats a batch (delivery.timeout.ms, two minutes by default).
+REPEATS_S = 3600.0
 
 _SNAPSHOT_VERSION = 1
 _SNAPSHOT_HEAD = struct.Struct(">hIi")
@@ -50,7 +52,14 @@ class KeptBatch(NamedTuple):
 class ProducerEntry:
     """What is known of one producer. `batches`: oldest first, at most BATCHES_KEPT, all of `producer_epoch`."""
 
-    __slots__ = ("batches", "coordinator_epoch", "producer_epoch", "timestamp", "transaction_first_offset")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "producer_epoch",
+        "quiet_since_s",
+        "timestamp",
+        "transaction_first_offset",
+    )
 
     def __init__(self) -> None:
         self.producer_epoch = -1
@@ -60,6 +69,8 @@ class ProducerEntry:
         self.transaction_first_offset: int = NO_OFFSET
         #: Largest timestamp of the last thing written: for expiry.
         self.timestamp = -1
+        #: The first look (`ProducerStates.expire`) since it wrote, by the process's own clock; None: there was none yet.
+        self.quiet_since_s: float | None = None
 
     def copy(self) -> ProducerEntry:
         twin = ProducerEntry()
@@ -273,13 +284,22 @@ class ProducerStates:
         """First offset -> producer id."""
         return self._open
 
-    def expire(self, before_ms: int) -> int:
-        """Forget producers silent since before `before_ms` that have no open transaction; return how many."""
-        silent = [
-            producer_id
-            for producer_id, entry in self._entries.items()
-            if entry.timestamp < before_ms and entry.transaction_first_offset == NO_OFFSET
-        ]
+    def expire(self, before_ms: int, now_s: float, patience_s: float) -> int:
+        """Forget producers silent since before `before_ms` that have no open transaction; return how many.
+
+        The timestamps are the records' own: a producer may write of long ago, and the wall clock may jump. Hence none is
+        forgotten that has written since the look an hour (or `patience_s`, if that is less) before `now_s`: it may be about
+        to repeat its last batches.
+        """
+        patience_s = min(patience_s, REPEATS_S)
+        silent = []
+        for producer_id, entry in self._entries.items():
+            if entry.timestamp >= before_ms or entry.transaction_first_offset != NO_OFFSET:
+                continue
+            if entry.quiet_since_s is None:
+                entry.quiet_since_s = now_s
+            elif now_s - entry.quiet_since_s >= patience_s:
+                silent.append(producer_id)
         for producer_id in silent:
             del self._entries[producer_id]
         return len(silent)

@@ -30,7 +30,7 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
-from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId
+from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId, TopicPartition
 from kafkalite.node.api import Api
 from kafkalite.node.config_orders import ConfigOrders
 from kafkalite.node.controller_link import ControllerLink
@@ -141,7 +141,7 @@ class Node:
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         nodes = self.security.principals if self.security is not None else ()
         self.rights = NodeRights(config, env.clock, self.session.wait, nodes)
-        self.configs = TopicConfigs(self._config_changed, env.clock.wall_ms)
+        self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
         self.metadata = MetadataCache()
         self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
         self.logs = LogManager(
@@ -378,12 +378,11 @@ class Node:
                 return
             await self.configs.load(coordinator)
             await self.rights.load(coordinator)
-            if self._introduced is None:
-                await self.replicas.look_for_missing(coordinator)
+            missing = await self.replicas.look_for_missing(coordinator, is_start=self._introduced is None)
             epoch = await registration.register_broker(
                 coordinator,
                 self.broker_id,
-                self._description(),
+                self._description(missing),
                 session_timeout_ms=self.config.zookeeper_session_timeout_ms,
                 dead_sessions=self._dead_sessions,
             )
@@ -422,7 +421,7 @@ class Node:
             hello=hello,
         )
 
-    def _description(self) -> BrokerZnode:
+    def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
         rpc = self._told(self.endpoints["rpc"])
         kafka = self._told(self.endpoints.get("kafka", Endpoint(self.config.host, -1)))
         return BrokerZnode(
@@ -433,6 +432,7 @@ class Node:
             rack=self.config.broker_rack or None,
             timestamp_ms=self.env.clock.wall_ms(),
             is_empty=self.logs.holds_nothing(),
+            missing=frozenset() if self.logs.holds_nothing() else missing,
         )
 
     def _told(self, bound: Endpoint) -> Endpoint:

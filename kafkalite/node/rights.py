@@ -58,7 +58,7 @@ class NodeRights:
                 allow_if_none=config.allow_everyone_if_no_acl_found,
                 nodes=frozenset(map(str, nodes)),
             )
-            self.store = AclStore(authorizer, clock.wall_ms)
+            self.store = AclStore(authorizer, clock.monotonic)
         self.access = Access(authorizer, clock.monotonic)
         self.quotas = Quotas(config.quota_window_num, config.quota_window_size_seconds)
         self._bad_quotas: dict[str, str] = {}

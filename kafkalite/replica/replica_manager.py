@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.coordination import znodes
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Buffer, Env
@@ -180,27 +181,31 @@ class ReplicaManager:
         self._serving.close()
         self.checkpoint_high_watermarks()
 
-    async def look_for_missing(self, coordinator: Coordinator) -> None:
-        """Before this node registers: a directory without an identity belongs to a new node, or to one that lost a disk.
+    async def look_for_missing(self, coordinator: Coordinator, *, is_start: bool) -> frozenset[TopicPartition]:
+        """Before this node registers: the logs that are not here of partitions that count it as in sync, for its
+        registration to tell; as many as that has room for.
 
-        It is new if no partition counts it as in sync whose log is not here. Whatever is made from its registration on is
-        new for certain, and tells so by when it was written.
+        A directory without an identity belongs to a new node, or to one that lost a disk. At the start it is new if nothing
+        is missing: whatever is made from its registration on is new for certain, and tells so by when it was written.
 
         Raises the Coordinator's errors.
         """
         if not self._logs.may_miss_logs():
-            return
+            return frozenset()
         snapshot = await read_cluster(coordinator)
         broker_id = self._identity()[0]
         missing = [
-            str(key)
+            key
             for state in snapshot.partitions
             if broker_id in state.isr and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
         ]
         if missing:
-            _log.warning("logs.missing", partitions=len(missing), first=missing[0])
-        elif snapshot.is_readable:
+            told = znodes.missing_with_room(missing)
+            _log.warning("logs.missing", partitions=len(missing), told=len(told), first=str(missing[0]))
+            return told
+        if is_start and snapshot.is_readable:
             self._logs.confirm_complete()
+        return frozenset()
 
     async def on_session(self, coordinator: Coordinator) -> None:
         """A new ZooKeeper session: take the roles that ZooKeeper names, without waiting for a controller.

@@ -165,6 +165,18 @@ class FaultInjector:
                     simulation.start_node(each)
 
             return start_all
+        if kind is FaultKind.EMPTY_DISK:
+            for each in simulation.nodes:
+                world.crash(each)
+            directories = simulation.plan.log_dirs
+            world.host(name).disk.remove_tree(directories[self.applied % len(directories)])
+            simulation.start_node(name)
+
+            def start_others() -> None:
+                for each in simulation.nodes:
+                    simulation.start_node(each)
+
+            return start_others
         if kind is FaultKind.ZK_DOWN:
             world.zookeeper.stop()
             return world.zookeeper.start

@@ -31,6 +31,7 @@ _OFFLOADS_OFF = (0x17, 0x19, 0x1F, 0x24)
 _ETH_P_ALL = 3
 _ETH_P_IP = 0x0800
 _FRAME_BYTES = 65536
+_SYN, _RST, _ACK = 0x02, 0x04, 0x10
 #: Frames on their way at once; more are lost, as in any switch.
 _MAX_DELAYED = 50_000
 
@@ -68,9 +69,12 @@ class VirtualNetwork:
         self.cut: frozenset[tuple[str, str]] = frozenset()
         self.delay_s = 0.0
         self.loss = 0.0
-        #: Frames forwarded and lost, for reports.
+        #: How much of what carries data is answered by RST, to both ends, and lost: 1 ends every connection that is used.
+        self.resets = 0.0
+        #: Frames forwarded and lost, and connections reset, for reports.
         self.forwarded = 0
         self.lost = 0
+        self.reset = 0
         self._rng = random.Random(0)
 
     # --- making it -------------------------------------------------------------------------------------------
@@ -155,9 +159,9 @@ class VirtualNetwork:
         self.cut |= pairs | ({(other, one) for one, other in pairs} if both_ways else set())
 
     def heal(self) -> None:
-        """No cut, delay or loss any more."""
+        """No cut, delay, loss or reset any more."""
         self.cut = frozenset()
-        self.delay_s = self.loss = 0.0
+        self.delay_s = self.loss = self.resets = 0.0
 
     # --- the switch ------------------------------------------------------------------------------------------
 
@@ -202,12 +206,56 @@ class VirtualNetwork:
         if (host, target) in self.cut or (self.loss and self._rng.random() < self.loss):
             self.lost += 1
             return None
+        if self.resets and self._rng.random() < self.resets and (pair := resets_for(frame)) is not None:
+            self.reset += 1
+            self._forward(target, pair[0])
+            self._forward(host, pair[1])
+            return None
         return target
 
     def _forward(self, target: str, frame: bytes) -> None:
         self.forwarded += 1
         with contextlib.suppress(OSError):
             self._sockets[target].send(frame)
+
+
+def resets_for(frame: bytes) -> tuple[bytes, bytes] | None:
+    """RSTs that end the TCP connection of an Ethernet frame: one for its receiver, one for its sender. None: it is of no
+    connection, or carries no data.
+
+    Each has the sequence number that its receiver expects next, without which a kernel does not believe it.
+    """
+    ip, transport = frame[14:34], 14 + (frame[14] & 0xF) * 4
+    size = int.from_bytes(ip[2:4])
+    if ip[9] != socket.IPPROTO_TCP or len(frame) < transport + 20:
+        return None
+    source, target, sequence, acknowledged, offset_flags = struct.unpack_from("!HHIIH", frame, transport)
+    data = 14 + size - transport - (offset_flags >> 12) * 4
+    if data <= 0 or offset_flags & (_SYN | _RST) or not offset_flags & _ACK:
+        return None
+    to_receiver = _reset(frame[:12], ip[12:16], ip[16:20], source, target, sequence, acknowledged)
+    to_sender = _reset(
+        frame[6:12] + frame[:6], ip[16:20], ip[12:16], target, source, acknowledged, (sequence + data) & 0xFFFFFFFF
+    )
+    return to_receiver, to_sender
+
+
+def _reset(
+    macs: bytes, source: bytes, target: bytes, source_port: int, target_port: int, sequence: int, acknowledged: int
+) -> bytes:
+    """A frame from `source` (address) to `target`. `macs`: the target's, then the source's."""
+    tcp = struct.pack("!HHIIHHHH", source_port, target_port, sequence, acknowledged, 5 << 12 | _RST | _ACK, 0, 0, 0)
+    tcp = tcp[:16] + _checksum(source + target + struct.pack("!HH", socket.IPPROTO_TCP, len(tcp)) + tcp) + tcp[18:]
+    ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(tcp), 0, 0, 64, socket.IPPROTO_TCP, 0) + source + target
+    return macs + struct.pack("!H", _ETH_P_IP) + ip[:10] + _checksum(ip) + ip[12:] + tcp
+
+
+def _checksum(data: bytes) -> bytes:
+    """Of an even number of bytes (RFC 1071)."""
+    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    while total > 0xFFFF:
+        total = (total & 0xFFFF) + (total >> 16)
+    return struct.pack("!H", ~total & 0xFFFF)
 
 
 def _no_offloads(interface: str) -> None:

@@ -29,6 +29,9 @@ class FaultKind(Enum):
     ZK_DOWN = "zk_down"  # the whole ZooKeeper service, for everybody
     DISK = "disk"  # one of its two log directories answers EIO; repaired and restarted after `for`
     CRASH_ALL = "crash_all"  # every node, at the same instant
+    #: The same, and one of the target's log directories is empty when it starts, `for` before the others. Not drawn: it may have been
+    #: the only one in sync.
+    EMPTY_DISK = "empty_disk"
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,11 @@ def _draw_faults(
 ) -> tuple[Fault, ...]:
     # A run under few kinds of faults gets deeper into them than one under all (swarm testing).
     kinds = [
-        kind for kind in FaultKind if (kind is not FaultKind.POWER or power) and (kind is not FaultKind.DISK or disks)
+        kind
+        for kind in FaultKind
+        if (kind is not FaultKind.POWER or power)
+        and (kind is not FaultKind.DISK or disks)
+        and kind is not FaultKind.EMPTY_DISK
     ]
     kinds = sorted(source.sample(kinds, source.randint(2, len(kinds))), key=lambda kind: kind.value)
     count = source.randint(2, max(3, round(time_s / 3)))

@@ -65,7 +65,8 @@ class Process:
         before: Sequence[str] = (),
     ) -> None:
         self.name = name
-        self._before = tuple(before)
+        #: In front of the command when it is started.
+        self.before = tuple(before)
         self._tree = tree
         self.log_path = log_path
         self._arguments = [sys.executable, "-m", "kafkalite_cli", *arguments]
@@ -89,7 +90,7 @@ class Process:
     def _spawn(self) -> subprocess.Popen[bytes]:
         with self.log_path.open("ab") as log:
             return subprocess.Popen(
-                [*DIE_WITH_PARENT, *self._before, *self._arguments],
+                [*DIE_WITH_PARENT, *self.before, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

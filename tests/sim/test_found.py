@@ -33,6 +33,24 @@ def test_a_node_without_one_of_its_disks_does_not_lead_or_follow_with_an_empty_l
     assert result.violation is None, result.line()
 
 
+@pytest.mark.checklist("F28", 93)
+@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("log_dirs", [("/data1", "/data2"), ("/data1",)])
+def test_all_nodes_crash_and_the_first_that_is_back_has_an_empty_disk(seed: int, log_dirs: tuple[str, ...]) -> None:
+    """With one of two disks empty it became all that was left of the ISR, and the partitions waited for a hand for ever."""
+    faults = [
+        Fault(
+            3.0 + 4 * number,
+            FaultKind.EMPTY_DISK,
+            f"node{1 + (number + seed) % 3}",
+            (0.3, 2.5, 4.0)[(number + seed) % 3],
+        )
+        for number in range(3)
+    ]
+    result = Simulation(plan(*faults, log_dirs=log_dirs, seed=seed, fault_time_s=14.0)).run()
+    assert result.violation is None, result.line()
+
+
 @pytest.mark.checklist("F14")
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_checkpoints_torn_by_a_loss_of_power_cut_no_record(seed: int) -> None:

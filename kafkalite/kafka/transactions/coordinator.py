@@ -46,6 +46,8 @@ class Slot:
 
     transaction: Transaction | None = None
     is_busy: bool = False
+    #: When the open transaction is overdue, by this process's own clock; None: none is, or it is yet to be told.
+    deadline_s: float | None = None
 
 
 @dataclass(slots=True)
@@ -180,7 +182,10 @@ class TransactionCoordinator:
             await self._write(partition, target.transactional_id, rules.value_of(target))
         finally:
             slot.is_busy = False
+        was_open = slot.transaction is not None and slot.transaction.is_open
         slot.transaction = target
+        if target.is_open and not was_open:
+            slot.deadline_s = self._services.clock.monotonic() + target.timeout_ms / 1000
         if target.state in rules.PREPARED:
             self.finish(partition, slot)
 
@@ -292,13 +297,22 @@ class TransactionCoordinator:
             await self.abort_overdue()
 
     async def abort_overdue(self) -> None:
-        """Abort transactions that are open for longer than their producer allowed, and fence the producer."""
+        """Abort transactions that are open for longer than their producer allowed, and fence the producer.
+
+        How long counts by this process's own clock, and anew with a new coordinator: wall clocks jump, and differ between
+        nodes, by hours.
+        """
         now = self._services.clock.wall_ms()
         for partition in list(self.log.states()):
             for slot in list(partition.slots.values()):
                 known = slot.transaction
-                deadline = known.times_out_ms() if known is not None else None
-                if known is None or deadline is None or deadline > now or slot.is_busy:
+                if known is None or not known.is_open:
+                    slot.deadline_s = None
+                    continue
+                now_s = self._services.clock.monotonic()
+                if slot.deadline_s is None:
+                    slot.deadline_s = now_s + known.timeout_ms / 1000
+                if slot.deadline_s > now_s or slot.is_busy:
                     continue
                 _log.info("transaction.timed_out", transactional_id=known.transactional_id)
                 try:

@@ -159,7 +159,7 @@ class _Channel:
 
     async def _exchange(self, markers: Sequence[Marker]) -> list[Errors]:
         now = self._services.clock.monotonic()
-        if now > self._used_until:
+        if now > self._used_until or (self._streams is not None and self._streams[1].transport.is_closing()):
             self.disconnect()
         if self._streams is None:
             reader, writer, lifetime_s = await self._services.dial_kafka(*self.address)

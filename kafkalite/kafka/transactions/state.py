@@ -56,9 +56,10 @@ class Transaction:
     updated_ms: int = -1
     last_producer_epoch: int = -1
 
-    def times_out_ms(self) -> int | None:
-        """Wall time at which the open transaction is aborted; None: none is open."""
-        return self.started_ms + self.timeout_ms if self.state is TransactionState.ONGOING else None
+    @property
+    def is_open(self) -> bool:
+        """Whether it has begun and is not decided."""
+        return self.state is TransactionState.ONGOING
 
 
 def begin(transactional_id: str, producer_id: ProducerId, timeout_ms: int, now: int) -> Transaction:

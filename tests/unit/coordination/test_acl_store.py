@@ -46,7 +46,7 @@ def add(*entries: Entry) -> object:
 async def following(world: World, host: str) -> tuple[AclStore, Authorizer, Coordinator]:
     session = await world.connect(host)
     authorizer = Authorizer()
-    store = AclStore(authorizer, lambda: int(world.loop.time() * 1000))
+    store = AclStore(authorizer, world.loop.time)
     await store.load(session)
     task = world.loop.create_task(store.follow(session))
     task.add_done_callback(lambda done: None if done.cancelled() else done.result())

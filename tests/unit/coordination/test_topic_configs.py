@@ -22,7 +22,7 @@ async def following(world: World, host: str) -> tuple[TopicConfigs, list[Change]
     session = await world.connect(host)
     await registration.ensure_layout(session)
     changes: list[Change] = []
-    configs = TopicConfigs(lambda *change: changes.append(change), lambda: int(world.loop.time() * 1000))
+    configs = TopicConfigs(lambda *change: changes.append(change), world.loop.time)
     await configs.load(session)
     return configs, changes, session, world.loop.create_task(configs.follow(session))
 
@@ -156,5 +156,25 @@ def test_old_notifications_are_cleared_away(world: World) -> None:
         await write_config(session, "topics", "t", {"a": "2"})
         await asyncio.sleep(1)
         assert world.zk.tree.children(paths.CONFIG_CHANGES) == ["config_change_0000000001"]
+
+    world.run(main())
+
+
+def test_who_has_just_come_leaves_old_notifications_to_those_that_it_does_not_know(world: World) -> None:
+    """Their age by ZooKeeper's clock says nothing: a node's own clock may be hours ahead of that."""
+
+    async def main() -> None:
+        for path in paths.PERSISTENT:
+            world.zk.poke(Create(path))
+        world.zk.poke(notification("topics", "t"))
+        await asyncio.sleep(20 * 60)
+        _, _, session, _ = await following(world, "a")
+        await write_config(session, "topics", "t", {"a": "1"})
+        await asyncio.sleep(1)
+        assert len(world.zk.tree.children(paths.CONFIG_CHANGES)) == 2
+        await asyncio.sleep(16 * 60)
+        await write_config(session, "topics", "t", {"a": "2"})
+        await asyncio.sleep(1)
+        assert world.zk.tree.children(paths.CONFIG_CHANGES) == ["config_change_0000000002"]
 
     world.run(main())

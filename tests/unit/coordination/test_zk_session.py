@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from kafkalite.coordination import aiozk_adapter
 from kafkalite.coordination.coordinator import NotSentError
+from kafkalite.coordination.zk_connection import Pending, ZkConnection
 from kafkalite.testing.sim_clock import SimClock
 from kafkalite.testing.sim_loop import SimLoop
 
@@ -65,3 +67,24 @@ def test_a_server_that_never_answers_is_given_more_time_at_each_attempt() -> Non
     assert gaps[0] < 0.6  # in its boot window a server accepts what it never answers
     assert max(gaps) > 2
     assert max(gaps) < 20 / 3 + 1.5
+
+
+async def test_a_request_to_a_connection_that_broke_a_moment_ago_was_not_sent() -> None:
+    """The transport knows, and its reader has not run yet. uvloop's ended that turn of the loop with a RuntimeError."""
+    written: list[bytes] = []
+    transport = SimpleNamespace(is_closing=lambda: True, abort=lambda: None)
+    writer = SimpleNamespace(transport=transport, write=written.append)
+    connection = ZkConnection(
+        asyncio.StreamReader(),
+        writer,  # type: ignore[arg-type]
+        on_reply=lambda zxid, sent_at: None,
+        on_event=lambda kind, path: None,
+    )
+    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    connection.send(b"request", Pending(1, future, lambda frame, at: None, 0.0))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    connection.abort("reset")
+    with pytest.raises(NotSentError):
+        await future
+    assert not written

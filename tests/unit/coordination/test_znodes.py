@@ -72,6 +72,14 @@ GOLDEN = [
         BrokerZnode("h", 9092, 5, -1, 5, ("PLAINTEXT://h:9092",), Endpoint("h", 9192), "r"),
     ),
     (
+        "broker",
+        znodes.encode_broker(
+            BrokerZnode("h", 1, missing=frozenset({TopicPartition("t", 10), TopicPartition("t", 9), TopicPartition("a", 0)}))
+        ),
+        b'{"version":5,"host":"h","port":1,"jmx_port":-1,"rack":null,"missing":{"a":[0],"t":[9,10]}}',
+        BrokerZnode("h", 1, missing=frozenset({TopicPartition("t", 10), TopicPartition("t", 9), TopicPartition("a", 0)})),
+    ),
+    (
         "topic",
         znodes.encode_topic(
             TopicZnode(TopicId("id"), {10: brokers(2), 9: brokers(1, 2)}, {9: brokers(3)}, {9: brokers(1)})
@@ -186,6 +194,15 @@ def test_golden_bytes(kind: str, encoded: bytes, golden: bytes, decoded: object)
     assert DECODERS[kind](golden) == decoded
 
 
+def test_a_registration_tells_of_as_many_missing_logs_as_it_has_room_for() -> None:
+    few = {TopicPartition(topic, number) for topic in ("a", "b") for number in range(12)}
+    assert znodes.missing_with_room(few) == few
+    many = [TopicPartition("t" * 200 + str(number // 7), number % 7) for number in range(30_000)]
+    told = znodes.missing_with_room(many)
+    assert told < set(many)
+    assert 400 * 1024 < len(znodes.encode_broker(BrokerZnode("h", 1, missing=told))) < 600 * 1024
+
+
 @pytest.mark.checklist(5)
 def test_the_articles_broker_is_read_and_written_back() -> None:
     article = b'{ "jmx_port":-1, "host":"node1", "version":1, "port":9092 }'
@@ -257,6 +274,8 @@ MALFORMED = [
     ("controller_epoch", b"99999999999", "not an integer"),
     ("broker", b'{"version":5,"host":"h","port":1,"rpc_endpoint":"h"}', "rpc_endpoint: not host:port"),
     ("broker", b'{"version":5,"host":"h","port":99999}', "port: not within"),
+    ("broker", b'{"version":5,"host":"h","port":1,"missing":[]}', "missing.: not a JSON object"),
+    ("broker", b'{"version":5,"host":"h","port":1,"missing":{"t":[-1]}}', "missing.t: not within"),
     ("config", b'{"version":1,"config":{"a":1}}', "config.a: not a string"),
     ("config_change", b'{"version":2,"entity_path":"topics"}', "entity_path: not <type>/<name>"),
     ("producer_ids", b'{"version":1,"broker":1,"block_start":"9","block_end":"8"}', "before block_start"),

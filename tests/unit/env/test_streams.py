@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 from collections.abc import Callable
 from typing import cast
 
@@ -182,3 +183,45 @@ def test_what_was_written_before_the_end_arrives(new_loop: Callable[[], asyncio.
         loop.run_until_complete(go())
     finally:
         loop.close()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def _closing(writer: asyncio.StreamWriter) -> None:
+    async with asyncio.timeout(30):
+        while not writer.transport.is_closing():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("make_loop", LOOPS, ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("resets", ["client", "server"])
+def test_what_is_written_to_a_connection_that_was_reset_is_lost_and_told_as_such(
+    make_loop: Callable[[], asyncio.AbstractEventLoop], resets: str
+) -> None:
+    """uvloop raises RuntimeError there, which nobody expects: a bug of ours, by its name."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        accepted: asyncio.Future[asyncio.StreamWriter] = loop.create_future()
+        server = await loop.create_server(
+            lambda: stream_protocol(lambda reader, writer: accepted.set_result(writer), 4096), "127.0.0.1", 0
+        )
+        async with server:
+            _, client = await open_stream("127.0.0.1", server.sockets[0].getsockname()[1], 4096)
+            served = await accepted
+            one, other = (client, served) if resets == "client" else (served, client)
+            _reset(one)
+            await _closing(other)
+            other.write(b"late")
+            other.writelines([b"la", b"te"])
+            with pytest.raises(OSError):
+                async with asyncio.timeout(30):
+                    while True:  # asyncio's own tells at the second
+                        await other.drain()
+                        await asyncio.sleep(0)
+
+    with asyncio.Runner(loop_factory=make_loop) as runner:
+        runner.run(main())

@@ -379,6 +379,32 @@ async def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker) -> N
     assert await producer.end(True) == ErrorCode.PRODUCER_FENCED
 
 
+async def test_an_open_transaction_outlives_a_wall_clock_that_jumps(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    producer = Producer(client)
+    await coordinator(client, "x", TRANSACTIONS)
+    answer = await client.ask(wire.InitProducerIdRequest("x", 60_000), 4)
+    producer.id, producer.epoch = answer.producer_id, answer.producer_epoch
+    await producer.add()
+    await producer.send(b"kept")
+    clock, real = broker.services.clock, broker.services.clock.wall_ms
+    for hours in (2, -2):
+        monkeypatch.setattr(clock, "wall_ms", lambda hours=hours: real() + hours * 3_600_000)
+        await broker.side.transactions.abort_overdue()
+    later = clock.monotonic() + 59
+    monkeypatch.setattr(clock, "monotonic", lambda: later)
+    await broker.side.transactions.abort_overdue()
+    assert await producer.end(True) == ErrorCode.NONE
+    await producer.add()
+    await broker.side.transactions.abort_overdue()
+    later += 61
+    await broker.side.transactions.abort_overdue()
+    assert await producer.end(True) == ErrorCode.PRODUCER_FENCED
+
+
 async def test_offsets_in_a_transaction(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()

@@ -136,9 +136,13 @@ async def test_each_row_once_whatever_races(broker: Broker, monkeypatch: pytest.
         tasks.create_task(driver(group, schedule))
     await driver(group, schedule)  # whoever comes last finds everything decided, or does it
     # what an attempt that died has left open times out
-    later = broker.services.clock.wall_ms() + 120_000
-    monkeypatch.setattr(broker.services.clock, "wall_ms", lambda: later)
+    clock = broker.services.clock
+    wall_ms, monotonic = clock.wall_ms, clock.monotonic
+    monkeypatch.setattr(clock, "wall_ms", lambda: wall_ms() + 120_000)
+    monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + 120)
     async with asyncio.timeout(30):
+        await broker.side.transactions.abort_overdue()  # of what was loaded just now, the time begins here
+        monkeypatch.setattr(clock, "monotonic", lambda: monotonic() + 240)
         while broker.services.partitions.logs[T0].open:
             await broker.side.transactions.abort_overdue()
             await asyncio.sleep(0)

@@ -129,9 +129,8 @@ def test_the_log_holds_kafkas_records() -> None:
             rules.parse(key, raw)
 
 
-def test_timeouts() -> None:
-    assert OPEN.times_out_ms() == 60_005
-    assert NEW.times_out_ms() is None
+def test_only_what_is_under_way_is_open() -> None:
+    assert OPEN.is_open and not NEW.is_open
 
 
 def test_states_have_kafkas_names() -> None:

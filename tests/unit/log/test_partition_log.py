@@ -415,3 +415,12 @@ def test_no_flipped_bit_outside_the_crc_makes_a_reader_miss_records(disk: Memory
     with pytest.raises(ApiError) as error:
         log.read(2, 1 << 20)
     assert refused(error) == ErrorCode.CORRUPT_MESSAGE and log.damaged_at == 2
+
+
+def test_a_wall_clock_that_is_put_back_does_not_put_off_the_flush(disk: MemoryDisk) -> None:
+    clock = ManualClock()
+    log = make_log(disk, clock=clock, flush_ms=1_000)
+    log.append_as_leader(batch(["a"]), 1)
+    assert not log.is_flush_due(clock.now_ms + 999)
+    assert log.is_flush_due(clock.now_ms + 1_000)
+    assert log.is_flush_due(clock.now_ms - 3_600_000)

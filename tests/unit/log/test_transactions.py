@@ -125,6 +125,22 @@ def test_silent_producers_are_forgotten_but_not_in_the_middle_of_a_transaction()
     log = make_log(MemoryDisk())
     write(log, 7, 0, transactional=False)
     write(log, 8, 0)
-    assert log.expire_producers(1_000 + 101, 100) == 1
+    assert log.expire_producers(1_000 + 101, 100, 5.0) == 0
+    assert log.expire_producers(1_000 + 101, 100, 6.0) == 1
     assert sorted(log.active_producers()) == [8]
     write(log, 7, 55, transactional=False)  # unknown again: it may start anywhere (KIP-360)
+
+
+def test_who_writes_of_long_ago_is_remembered_as_long_as_it_may_repeat_itself() -> None:
+    """Its records' timestamps are its own, and the wall clock may jump by days: its batch was in the log twice."""
+    log = make_log(MemoryDisk())
+    day_ms, hour_s = 24 * 3_600_000, 3_600.0
+    first = write(log, 7, 0, transactional=False)
+    for now_s in (0.0, 300.0, hour_s - 1):
+        assert log.expire_producers(400 * day_ms, day_ms, now_s) == 0
+        assert write(log, 7, 0, transactional=False) == first
+    second = write(log, 7, 1, transactional=False)
+    assert log.expire_producers(400 * day_ms, day_ms, hour_s) == 0
+    assert log.expire_producers(400 * day_ms, day_ms, 2 * hour_s - 1) == 0
+    assert (write(log, 7, 1, transactional=False), log.log_end_offset) == (second, second + 1)
+    assert log.expire_producers(400 * day_ms, day_ms, 2 * hour_s) == 1

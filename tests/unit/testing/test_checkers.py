@@ -304,7 +304,8 @@ def test_a_seed_always_means_the_same_plan_and_seeds_differ() -> None:
     plans = [draw(seed) for seed in range(200)]
     assert plans == [draw(seed) for seed in range(200)]
     assert len({"\n".join(plan.lines()) for plan in plans}) == 200
-    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind)
+    # An emptied disk may have been the only one in sync: where it may happen, only a plan by hand knows.
+    assert {fault.kind for plan in plans for fault in plan.faults} == set(FaultKind) - {FaultKind.EMPTY_DISK}
     for plan in plans:
         assert plan.flush_before_ack or all(fault.kind is not FaultKind.POWER for fault in plan.faults)
         assert str(plan.faults[0]) in plan.lines()[-len(plan.faults)]
