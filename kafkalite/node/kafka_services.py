@@ -15,6 +15,7 @@ from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights
 from kafkalite.model import (
     NO_LEADER_EPOCH,
+    NO_OFFSET,
     BrokerId,
     LeaderEpoch,
     Offset,
@@ -121,6 +122,9 @@ class NodePartitions:
                 raise api_error(ErrorCode.FENCED_LEADER_EPOCH)
             if current_epoch > led.leader.leader_epoch:
                 raise api_error(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if epoch > led.log.latest_epoch:
+            # What a consumer has from there is not in this log (an unclean election): there is no end to tell.
+            return NO_LEADER_EPOCH, NO_OFFSET
         return led.log.epoch_and_end_offset_for(epoch)
 
     def delete_records(self, partition: TopicPartition, before: Offset) -> Offset:
