@@ -125,7 +125,11 @@ class BrokerConfig:
     fetch_max_bytes: int = _key(57_671_680, "largest fetch answer", low=1024)
     max_connections: int = _key(10_000, "open connections per listener", low=1, dynamic=True)
     max_inflight_requests_per_connection: int = _key(64, "requests read ahead on one connection", low=1)
-    queued_max_request_bytes: int = _key(268_435_456, "memory for requests under way, all connections", low=1)
+    queued_max_request_bytes: int = _key(
+        268_435_456,
+        "memory for requests under way, all connections; as much again for answers that wait to be read",
+        low=1,
+    )
     socket_request_max_bytes: int = _key(104_857_600, "largest request on the Kafka listener", low=1024)
     rpc_max_frame_bytes: int = _key(134_217_728, "largest frame on the RPC listener", low=1024)
     connections_max_idle_ms: int = _key(600_000, "an idle connection is closed after", low=1)

@@ -12,7 +12,7 @@ from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights
+from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights, Room
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -71,8 +71,8 @@ class NodePartitions:
     ) -> None:
         self._replicas.produce(-1, timeout_ms, partitions, done, origin="coordinator")
 
-    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
-        self._replicas.fetch(request, done)
+    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+        self._replicas.fetch(request, done, room)
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return self._replicas.list_offsets(request)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -57,6 +57,15 @@ def records_error(records: Buffer | None, version: int) -> ErrorCode:
     if version < 7 and _ATTRIBUTES(records)[0] & 7 == _ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     return ErrorCode.NONE
+
+
+class _Fetch(NamedTuple):
+    """A fetch that waits for memory: the topics as they were asked for, with their names; what is to be read of them."""
+
+    request: Request
+    message: Any
+    topics: list[tuple[Any, str | None]]
+    asked: tuple[FetchPartition, ...]
 
 
 class DataHandlers:
@@ -195,6 +204,29 @@ class DataHandlers:
                         partition.partition_max_bytes,
                         partition.current_leader_epoch,
                     )
+        if not asked:
+            request.respond(_fetched(topics, request.denied.topics, message.isolation_level, (), []))
+            return None
+        self._await_memory(_Fetch(request, message, topics, tuple(asked.values())))
+        return None
+
+    def _await_memory(self, fetch: _Fetch) -> None:
+        fetch.request.connection.listener.answers.when_there_is_some(lambda: self._start(fetch))
+
+    def _start(self, fetch: _Fetch) -> None:
+        connection = fetch.request.connection
+        if connection.unread_since:
+            connection.postpone(lambda: self._await_memory(fetch))
+        elif not connection.is_closed:
+            self._fetch(*fetch)
+
+    def _fetch(
+        self,
+        request: Request,
+        message: Any,
+        topics: list[tuple[Any, str | None]],
+        asked: tuple[FetchPartition, ...],
+    ) -> None:
         isolation = message.isolation_level
         bill = request.bill
         max_bytes = min(message.max_bytes, self._services.config.fetch_max_bytes)
@@ -215,20 +247,17 @@ class DataHandlers:
                     buffers = []
             request.respond(_fetched(topics, request.denied.topics, isolation, results, buffers))
 
-        if not asked:
-            done((), [])
-            return None
         self._partitions.fetch(
             FetchRequest(
                 max_wait_ms=max(0, message.max_wait_ms) if len(topics) == len(message.topics) else 0,
                 min_bytes=message.min_bytes,
                 max_bytes=max_bytes,
-                partitions=tuple(asked.values()),
+                partitions=asked,
                 isolation=isolation,
             ),
             done,
+            request.connection.listener.answers.share,
         )
-        return None
 
     # --- offsets ---
 
