@@ -29,9 +29,15 @@ def _key(
     choices: tuple[str, ...] = (),
     secret: bool = False,
     dynamic: bool = False,
+    is_set: bool = False,
 ) -> Any:
-    """`secret`: the value is shown nowhere: not in a repr, an error, DescribeConfigs or a page."""
-    meta = {"doc": doc, "low": low, "high": high, "choices": choices, "secret": secret, "dynamic": dynamic}
+    """`secret`: the value is shown nowhere: not in a repr, an error, DescribeConfigs or a page.
+
+    `is_set`: a text of names with commas between them; spaces around them, and a name that comes twice, mean nothing.
+    """
+    meta = {
+        "doc": doc, "low": low, "high": high, "choices": choices, "secret": secret, "dynamic": dynamic, "is_set": is_set,
+    }  # fmt: skip
     return field(default=default, metadata=meta, repr=not secret)
 
 
@@ -43,6 +49,7 @@ class TopicConfig:
         "delete",
         "delete, compact, or both: what happens to old segments",
         choices=("delete", "compact", "compact,delete", "delete,compact"),
+        is_set=True,
     )
     compression_type: str = _key("producer", "the broker keeps batches as they arrive", choices=("producer",))
     flush_messages: int = _key(_MAX, "fsync after so many records", low=1)
@@ -53,7 +60,7 @@ class TopicConfig:
     message_timestamp_type: str = _key(
         "CreateTime", "whose clock a record carries", choices=("CreateTime", "LogAppendTime")
     )
-    min_cleanable_dirty_ratio: str = _key("0.5", "share of uncompacted log that starts a compaction")
+    min_cleanable_dirty_ratio: float = _key(0.5, "share of uncompacted log that starts a compaction", low=0, high=1)
     min_compaction_lag_ms: int = _key(0, "a record stays uncompacted at least so long", low=0)
     max_compaction_lag_ms: int = _key(_MAX, "a record stays uncompacted at most so long", low=1)
     delete_retention_ms: int = _key(86_400_000, "how long a compacted log keeps tombstones", low=0)
@@ -118,7 +125,11 @@ class BrokerConfig:
     fetch_max_bytes: int = _key(57_671_680, "largest fetch answer", low=1024)
     max_connections: int = _key(10_000, "open connections per listener", low=1, dynamic=True)
     max_inflight_requests_per_connection: int = _key(64, "requests read ahead on one connection", low=1)
-    queued_max_request_bytes: int = _key(268_435_456, "memory for requests under way, all connections", low=1)
+    queued_max_request_bytes: int = _key(
+        268_435_456,
+        "memory for requests under way, all connections; as much again for answers that wait to be read",
+        low=1,
+    )
     socket_request_max_bytes: int = _key(104_857_600, "largest request on the Kafka listener", low=1024)
     rpc_max_frame_bytes: int = _key(134_217_728, "largest frame on the RPC listener", low=1024)
     connections_max_idle_ms: int = _key(600_000, "an idle connection is closed after", low=1)
@@ -246,10 +257,8 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
                 value = {"true": True, "false": False}[value.strip().lower()]
             if not isinstance(value, bool):
                 raise ValueError
-        elif kind is int:
-            if isinstance(value, bool) or not isinstance(value, int | str):
-                raise ValueError
-            value = int(value)
+        elif kind in (int, float):
+            value = _number(kind, value)
             low, high = meta["low"], meta["high"]
             if (low is not None and value < low) or (high is not None and value > high):
                 raise ConfigError(
@@ -258,6 +267,8 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
         elif kind is str:
             if not isinstance(value, str):
                 raise ValueError
+            if meta["is_set"]:
+                value = ",".join(dict.fromkeys(part.strip() for part in value.split(",")))
             if meta["choices"] and value not in meta["choices"]:
                 raise ConfigError(f"{key}: {value!r} is none of {', '.join(meta['choices'])}")
         else:
@@ -266,8 +277,25 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
                 raise ValueError
     except (KeyError, TypeError, ValueError):
         shown = "the value" if meta["secret"] else repr(value)
-        raise ConfigError(f"{key}: {shown} is not a {getattr(kind, '__name__', 'list')}") from None
+        raise ConfigError(f"{key}: {shown} is {_KIND_NAMES.get(kind, 'no list')}") from None
     return value
+
+
+_KIND_NAMES = {bool: "neither true nor false", int: "no integer of 64 bits", float: "no number", str: "no text"}
+
+
+def _number(kind: type[int] | type[float], value: Any) -> int | float:
+    """Raises ValueError, also for what only Python takes for a number (1_000), and for what no client could read."""
+    expected = int | str if kind is int else int | float | str
+    if isinstance(value, bool) or not isinstance(value, expected) or (isinstance(value, str) and "_" in value):
+        raise ValueError
+    try:
+        number = kind(value)
+    except OverflowError:
+        raise ValueError from None
+    if not -(2**63) <= number <= _MAX:  # nor is "not a number" between them
+        raise ValueError
+    return number
 
 
 def _fields(cls: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
@@ -287,7 +315,25 @@ def topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig
             raise ConfigError(f"{key}: no such topic configuration")
         spec, kind = TOPIC_KEYS[key]
         changes[spec.name] = _parse(key, spec, kind, value)
-    return dataclasses.replace(base, **changes)
+    config = dataclasses.replace(base, **changes)
+    if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
+        raise ConfigError(
+            f"min.compaction.lag.ms ({config.min_compaction_lag_ms}) is above max.compaction.lag.ms"
+            f" ({config.max_compaction_lag_ms})"
+        )
+    return config
+
+
+def usable_overrides(base: TopicConfig, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Those of a topic's settings that mean something, alone and together: somebody may have written others by hand."""
+    usable: dict[str, str] = {}
+    for key, value in sorted(overrides.items()):
+        try:
+            topic_config(base, {**usable, key: value})
+        except ConfigError:
+            continue
+        usable[key] = value
+    return usable
 
 
 def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:

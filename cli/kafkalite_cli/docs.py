@@ -101,7 +101,7 @@ def rpc_api() -> str:
 _KAFKA_DIFFERENCES = (
     ("Records", "Only record batches of format version 2 (Kafka 0.11 and later). Produce 0 to 2 are advertised and refused with UNSUPPORTED_VERSION, because librdkafka turns compression off unless Produce begins at 0. Batches are stored as the client compressed them."),
     ("Produce", "One batch per partition and request, as Kafka from version 3 on. An error with acks=0 closes the connection."),
-    ("Fetch", "No incremental fetch sessions: every answer has session id 0, which clients take as a full fetch. Fetching from followers (rack awareness) is not offered: preferred_read_replica is -1."),
+    ("Fetch", "No incremental fetch sessions: every answer has session id 0, which clients take as a full fetch. Fetching from followers (rack awareness) is not offered: preferred_read_replica is -1. One answer has at most a sixteenth of what is left of `queued.max.request.bytes` (16 MiB of the default, more if one batch is larger), and waits if nothing is left."),
     ("Unsupported versions", "Answered with UNSUPPORTED_VERSION; the connection stays open (Kafka closes it, but for ApiVersions)."),
     ("Metadata", "A node that has just started waits up to a second for its first word of the controller before it answers. Topics are created on demand if `auto.create.topics.enable`."),
     ("Frames", "No request but Produce may be larger than 16 MiB; one array may have 200,000 elements at most. Memory for half received frames is bounded over all connections by `queued.max.request.bytes`."),

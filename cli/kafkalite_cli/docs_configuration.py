@@ -35,7 +35,7 @@ def _row(key: str, spec: dataclasses.Field[Any], kind: Any) -> str:
     doc = spec.metadata["doc"] + (f" (also {also})" if also else "")
     doc += " (secret)" if spec.metadata["secret"] else ""
     doc = doc.replace("|", "\\|")
-    name = "list" if kind not in (int, str, bool) else kind.__name__
+    name = "list" if kind not in (int, str, bool, float) else kind.__name__
     change = "yes" if is_dynamic(key) else ""
     return f"| `{key}` | {name} | {_value(spec.default)} | {_range(spec, kind)} | {change} | {doc} |"
 

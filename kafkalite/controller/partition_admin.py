@@ -95,10 +95,10 @@ class PartitionAdmin:
             raise api_error(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
         brokers = (await self._orders.existing(zk)).brokers
         count = wanted.count - have
-        if wanted.assignment:
-            self._check(wanted, count, frozenset(brokers))
-            return topic, {have + at: tuple(each) for at, each in enumerate(wanted.assignment)}
         first = topic.moves[0].target if 0 in topic.moves else topic.partitions[0]
+        if wanted.assignment:
+            self._check(wanted, count, len(first), frozenset(brokers))
+            return topic, {have + at: tuple(each) for at, each in enumerate(wanted.assignment)}
         try:
             ordered = sorted(brokers)
             start = ordered.index(first[0]) if first[0] in brokers else self._rng.randrange(max(1, len(ordered)))
@@ -107,7 +107,7 @@ class PartitionAdmin:
             raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
         return topic, {number: placed[number] for number in range(have, wanted.count)}
 
-    def _check(self, wanted: NewPartitions, count: int, brokers: frozenset[BrokerId]) -> None:
+    def _check(self, wanted: NewPartitions, count: int, factor: int, brokers: frozenset[BrokerId]) -> None:
         reason = None
         if len(wanted.assignment) != count:
             reason = f"{count} new partitions, but replicas for {len(wanted.assignment)}"
@@ -117,6 +117,8 @@ class PartitionAdmin:
                 reason = reason or f"{list(replicas)} is not a list of different brokers"
             elif unknown:
                 reason = reason or f"brokers that are not alive: {unknown}"
+            elif len(replicas) != factor:
+                reason = reason or f"{list(replicas)}: partition 0 has {factor} replicas"
         if reason is not None:
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.env.streams import close_when_written
+from kafkalite.kafka.answers import COUNTED_BYTES
 from kafkalite.kafka.codec import Buffer, WireError, encoder, read_varint
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.security.principal import ANONYMOUS, Principal
@@ -65,8 +67,8 @@ class Request:
     """One request under way. Whoever handles it calls `respond` (or `respond_nothing`) exactly once."""
 
     __slots__ = (
-        "api", "began", "bill", "buffers", "client_id", "connection", "correlation_id", "denied", "is_answered",
-        "returned", "version",
+        "api", "began", "bill", "buffers", "client_id", "connection", "correlation_id", "counted", "denied",
+        "is_answered", "returned", "version",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +83,8 @@ class Request:
         #: What it costs its client; None while no quota is set.
         self.bill: Bill | None = None
         self.buffers: list[Buffer] = []
+        #: Bytes of them that the listener counts as memory.
+        self.counted = 0
         self.is_answered = False
         #: Monotonic seconds: when the handler was called, and when it returned.
         self.began = 0.0
@@ -119,8 +123,12 @@ class Request:
         self._finish(w, [w])
 
     def _finish(self, head: bytearray, chunks: list[Buffer]) -> None:
-        _PUT_HEAD(head, 0, sum(map(len, chunks)) - 4, self.correlation_id)
+        size = sum(map(len, chunks))
+        _PUT_HEAD(head, 0, size - 4, self.correlation_id)
         self.buffers = chunks
+        if size >= COUNTED_BYTES:
+            self.counted = size
+            self.connection.hold(size)
         self.respond_nothing()
 
     def respond_nothing(self) -> None:
@@ -158,6 +166,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._waiting: deque[Request] = deque()
         self._out: list[Buffer] = []
         self._out_bytes = 0
+        #: Counted bytes of answers: all that the transport was not given yet; those of them in `_out`.
+        self._held = 0
+        self._held_out = 0
+        #: What the listener counts for us: `_held`, and what lies in a transport that does not get rid of it.
+        self.unread_bytes = 0
+        #: Since when the peer does not read what it is sent; 0 if it does.
+        self.unread_since = 0.0
+        self._postponed: list[Callable[[], None]] = []
         self._is_parsing = False
         self._is_flush_due = False
         self._is_write_paused = False
@@ -191,6 +207,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.is_closed = True
         self._waiting.clear()
         self._out = []
+        self._postponed = []
+        self._held = self._held_out = 0
+        self._is_write_paused = False
+        self._count_unread()
         self._release_own()
         self.listener.closed(self)
         # Nothing comes any more. Strangers by the thousand must not wait, with all their TLS, for the collector of cycles.
@@ -199,10 +219,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
+        self.unread_since = self.unread_since or self.listener.now()
         self._pause_reading()
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
+        self.unread_since = 0.0
+        self._count_unread()
+        postponed, self._postponed = self._postponed, []
+        for start in postponed:
+            start()
         self._resume()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -354,6 +380,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if size := len(buffer):  # why: framing.encode_frame
                     self._out.append(buffer)
                     self._out_bytes += size
+            first.buffers = []  # whoever still knows the request must not keep its answer
+            self._held_out += first.counted
             if first.bill is not None and first.bill.throttle_ms:
                 self._mute(first.bill.throttle_ms)
         if not self._is_parsing and not self._is_flush_due:
@@ -391,6 +419,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
             transport.writelines(out)
         else:
             transport.write(b"".join(out))
+        if self._held_out or self._is_write_paused:
+            self._held -= self._held_out
+            self._held_out = 0
+            self._count_unread()
+
+    def postpone(self, start: Callable[[], None]) -> None:
+        """Call `start` when the peer has read what it was sent; never if it is gone by then."""
+        self._postponed.append(start)
+
+    def hold(self, size: int) -> None:
+        """An answer of so many bytes is to be sent."""
+        if not self.is_closed:
+            self._held += size
+            self._count_unread()
+
+    def _count_unread(self) -> None:
+        size = self._held
+        if self._is_write_paused and self._transport is not None:
+            size += self._transport.get_write_buffer_size()
+        if size != self.unread_bytes:
+            self.listener.answers.change(size - self.unread_bytes)
+            self.unread_bytes = size
 
     # --- flow control ---
 
@@ -461,11 +511,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     # --- the end ---
 
-    def refuse(self, what: str, detail: str) -> None:
-        """The peer broke the protocol: one log line, and the connection closes."""
+    def refuse(self, what: str, detail: str, *, at_once: bool = False) -> None:
+        """The peer broke the protocol: one log line, and the connection closes. `at_once` drops what it has not read."""
         if not self.is_closed:
             _log.warning("kafka.connection_refused", reason=what, detail=detail, peer=self.peer)
-            self.close()
+            if at_once:
+                self.abort()
+            else:
+                self.close()
+        elif at_once:  # it was closing, once all is read
+            self.abort()
 
     def retire(self, reason: str) -> None:
         """Take nothing more, and close when what was asked is answered, or has not been for RETIRED_S."""

@@ -17,6 +17,7 @@ from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka import wire
+from kafkalite.kafka.answers import UNREAD_GRACE_S, AnswerMemory
 from kafkalite.kafka.apis import Api, refusal
 from kafkalite.kafka.bills import EXEMPT, Bill
 from kafkalite.kafka.codec import encode
@@ -72,6 +73,8 @@ class KafkaListener:
         self._starving: dict[KafkaConnection, None] = {}
         #: All starved: this one may finish its frame beyond the limit.
         self._favoured: KafkaConnection | None = None
+        #: Answers have as much again.
+        self.answers = AnswerMemory(self._memory_max, lambda call: asyncio.get_running_loop().call_soon(call))
         self._listener: Listener | None = None
         self._is_closing = False
 
@@ -195,8 +198,15 @@ class KafkaListener:
             await asyncio.sleep(_SWEEP_S)
             now = self.now()
             self._evict(now)
+            for connection in self.answers.to_be_closed(self.connections, now):
+                connection.refuse(
+                    "answer.unread", "an answer was not read while others waited for memory", at_once=True
+                )
             for connection in list(self.connections):
-                if connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
+                if connection.is_closed:
+                    if connection.unread_since and now - connection.unread_since > UNREAD_GRACE_S:
+                        connection.abort()  # it would be closed when its peer has read everything, which it does not
+                elif connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
                     connection.refuse("frame.slow", f"a request was not complete after {FRAME_DEADLINE_S:.0f} s")
                 elif connection.gate is not None and connection.gate.is_late(now):
                     connection.refuse("authentication.slow", "no authentication in time")

@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
 FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
+#: How many bytes of records an answer may have, asked when they are read; 0: none, at least one batch otherwise.
+Room = Callable[[], int]
 
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
@@ -106,7 +108,7 @@ class Partitions(Protocol):
         """Like `produce` with acks=all, by a coordinator of this node: control batches and internal topics are allowed."""
         ...
 
-    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
         """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
         ...
 

@@ -123,7 +123,7 @@ def plan(
     if not dirty_bytes or oldest_dirty_ms is None:
         return None
     overdue = now_ms - oldest_dirty_ms > config.max_compaction_lag_ms
-    if not overdue and dirty_bytes < float(config.min_cleanable_dirty_ratio) * (clean_bytes + dirty_bytes):
+    if not overdue and dirty_bytes < config.min_cleanable_dirty_ratio * (clean_bytes + dirty_bytes):
         return None
     return Plan(sources, max(first_dirty_offset, sources[0].base_offset), sources[-1].next_offset)
 

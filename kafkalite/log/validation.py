@@ -55,7 +55,7 @@ def _check_batch(view: memoryview, position: int, header: BatchHeader, config: T
         raise api_error(ErrorCode.CORRUPT_MESSAGE, "the CRC is wrong")
     if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
         raise api_error(
-            ErrorCode.CORRUPT_MESSAGE,
+            ErrorCode.INVALID_RECORD,  # its CRC is right: it would be wrong again if it were sent again
             f"record count {header.record_count}, last offset delta {header.last_offset_delta}",
         )
     if header.compression > _MAX_CODEC:

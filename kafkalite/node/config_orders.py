@@ -13,6 +13,7 @@ from kafkalite.config import (
     is_limit,
     parse_limit,
     topic_config,
+    usable_overrides,
 )
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
@@ -42,7 +43,8 @@ class ConfigOrders:
             settings = await read_config(zk, request.entity_type, request.entity_name)
             effective = None
             if request.entity_type == TOPICS:
-                effective = _as_text(topic_config(self._config().topic, _usable(settings)))
+                base = self._config().topic
+                effective = _as_text(topic_config(base, usable_overrides(base, settings)))
         except ApiError as refusal:
             return DescribeConfigsResponse(refusal.code, str(refusal))
         except (CoordinatorError, ZnodeError) as error:
@@ -87,18 +89,6 @@ def _check(entity_type: str, key: str, value: str) -> None:
         raise ConfigError(f"{key}: a secret is not kept in ZooKeeper; configure it on the node")
     else:
         check_dynamic(key, value)
-
-
-def _usable(settings: Mapping[str, str]) -> dict[str, str]:
-    """What was written by hand and means nothing is left out."""
-    usable: dict[str, str] = {}
-    for key, value in settings.items():
-        try:
-            topic_config(TopicConfig(), {key: value})
-        except ConfigError:
-            continue
-        usable[key] = value
-    return usable
 
 
 def _as_text(config: TopicConfig) -> dict[str, str]:

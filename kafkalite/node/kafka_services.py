@@ -12,9 +12,10 @@ from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights
+from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights, Room
 from kafkalite.model import (
     NO_LEADER_EPOCH,
+    NO_OFFSET,
     BrokerId,
     LeaderEpoch,
     Offset,
@@ -70,8 +71,8 @@ class NodePartitions:
     ) -> None:
         self._replicas.produce(-1, timeout_ms, partitions, done, origin="coordinator")
 
-    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
-        self._replicas.fetch(request, done)
+    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+        self._replicas.fetch(request, done, room)
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         return self._replicas.list_offsets(request)
@@ -121,6 +122,9 @@ class NodePartitions:
                 raise api_error(ErrorCode.FENCED_LEADER_EPOCH)
             if current_epoch > led.leader.leader_epoch:
                 raise api_error(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if epoch > led.log.latest_epoch:
+            # What a consumer has from there is not in this log (an unclean election): there is no end to tell.
+            return NO_LEADER_EPOCH, NO_OFFSET
         return led.log.epoch_and_end_offset_for(epoch)
 
     def delete_records(self, partition: TopicPartition, before: Offset) -> Offset:

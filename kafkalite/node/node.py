@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.config import BrokerConfig, TopicConfig, is_secured, topic_config, with_dynamic
+from kafkalite.config import BrokerConfig, TopicConfig, is_secured, topic_config, usable_overrides, with_dynamic
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
@@ -244,13 +244,8 @@ class Node:
         except ConfigError as error:
             # Somebody wrote it by hand. What can be used is used; `health` tells of the rest.
             _log.error("topic_config.invalid", topic=topic, error=str(error))
-            usable = self.config.topic
-            for key, value in sorted(overrides.items()):
-                try:
-                    usable = topic_config(usable, {key: value})
-                except ConfigError:
-                    continue
-            return usable
+            base = self.config.topic
+            return topic_config(base, usable_overrides(base, overrides))
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""

@@ -35,6 +35,7 @@ from kafkalite.rpc.messages.data import (
 )
 
 FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
+Room = Callable[[], int]
 
 
 class Consuming:
@@ -45,14 +46,19 @@ class Consuming:
         self._metadata = metadata
         self._fetch_max_bytes = fetch_max_bytes
 
-    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
-        """Call `done` once: at once if there are min_bytes, or an error to tell; else when they come, or max_wait."""
-        answers, body, size_bytes, is_error = self._read(request)
+    def fetch(self, request: FetchRequest, done: FetchDone, room: Room | None = None) -> None:
+        """Call `done` once: at once if there are min_bytes, or an error to tell; else when they come, or max_wait.
+
+        `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
+        """
+        answers, body, size_bytes, is_error = self._read(request, room)
+        # Who asks for more than there is room for would wait in vain for the rest.
+        needed = request.min_bytes if room is None else min(request.min_bytes, max(1, room() // 2))
         counters = self._hosted.counters
         counters.fetch_requests += len(request.partitions)
         wheel = self._hosted.wheel
         if (
-            size_bytes >= request.min_bytes
+            size_bytes >= needed
             or is_error
             or request.max_wait_ms <= 0
             or not request.partitions
@@ -65,12 +71,12 @@ class Consuming:
         del answers, body  # a long poll holds no record bytes
 
         def complete() -> None:
-            again, records, total, failed = self._read(request)
+            again, records, total, failed = self._read(request, room)
             counters.bytes_out += total
             counters.failed_fetch_requests += failed
             done(again, records)
 
-        delayed = DelayedFetch(wheel, request.min_bytes - size_bytes, complete)
+        delayed = DelayedFetch(wheel, needed - size_bytes, complete)
         for wanted in request.partitions:
             partition = self._hosted.get(TopicPartition(wanted.topic, wanted.partition))
             if partition is not None and delayed not in partition.fetch_waiters:
@@ -78,16 +84,23 @@ class Consuming:
                 delayed.partitions.append(partition)
         wheel.add(delayed, request.max_wait_ms)
 
-    def _read(self, request: FetchRequest) -> tuple[tuple[FetchedPartition, ...], list[Buffer], int, bool]:
+    def _read(
+        self, request: FetchRequest, room: Room | None
+    ) -> tuple[tuple[FetchedPartition, ...], list[Buffer], int, bool]:
         """All partitions of the request: answers, record bytes, how many of them, whether anything was refused."""
         answers: list[FetchedPartition] = []
         body: list[Buffer] = []
         left = min(request.max_bytes, self._fetch_max_bytes)
+        is_full = False
+        if room is not None:
+            size = room()
+            is_full, left = size <= 0, min(left, size)
         total = 0
         is_error = False
         for wanted in request.partitions:
             try:
-                answer, records = self._read_one(wanted, left, request.isolation, is_first=total == 0)
+                is_first = total == 0 and not is_full
+                answer, records = self._read_one(wanted, left, request.isolation, is_first=is_first)
             except ApiError as error:
                 is_error = True
                 answers.append(

@@ -16,7 +16,7 @@ from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.log.validation import Origin
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
 from kafkalite.replica.commands import Commands
-from kafkalite.replica.consuming import Consuming, FetchDone
+from kafkalite.replica.consuming import Consuming, FetchDone, Room
 from kafkalite.replica.describing import Describing
 from kafkalite.replica.fetch_session import ReplicaFetchDone
 from kafkalite.replica.fetcher import FetcherContext, Fetchers
@@ -355,9 +355,9 @@ class ReplicaManager:
         """See Producing.produce."""
         self._producing.produce(acks, timeout_ms, partitions, done, origin=origin)
 
-    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: Room | None = None) -> None:
         """See Consuming.fetch."""
-        self._consuming.fetch(request, done)
+        self._consuming.fetch(request, done, room)
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """See Consuming.list_offsets."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
-from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone
+from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Room
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
@@ -169,7 +169,8 @@ class MemoryPartitions:
         self._appended = asyncio.Event()
         return ProducedPartition(key.topic, key.partition, 0, Offset(base), -1, Offset(log.log_start_offset))
 
-    def fetch(self, request: FetchRequest, done: FetchDone) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+        request = replace(request, max_bytes=min(request.max_bytes, room()))
         answers, buffers, is_final = self._read(request)
         if is_final or request.max_wait_ms <= 0:
             done(answers, buffers)

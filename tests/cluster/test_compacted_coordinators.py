@@ -153,7 +153,7 @@ class Transactional(Producer):
             value, producer_id=self.id, producer_epoch=self.epoch, base_sequence=self.sequence, transactional=True
         )
         self.sequence += 1
-        answer = await self.leader.ask(produce("t", (0, records)), 9)
+        answer = await self.leader.ask(produce("t", (0, records), transactional_id=self.name), 9)
         return int(answer.responses[0].partition_responses[0].error_code)
 
     async def finish(self, committed: bool) -> int:

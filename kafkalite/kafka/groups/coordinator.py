@@ -14,11 +14,12 @@ from dataclasses import field, replace
 from itertools import count
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.codec import WireError, decode
+from kafkalite.kafka.codec import WireError
 from kafkalite.kafka.groups import records
 from kafkalite.kafka.groups.group import Group, GroupState
 from kafkalite.kafka.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 from kafkalite.kafka.groups.offsets import MAX_METADATA_BYTES, CommittedOffset, GroupOffsets
+from kafkalite.kafka.groups.subscription import CONSUMER, topics_in
 from kafkalite.kafka.internal_log import InternalLog, KeyValue
 from kafkalite.kafka.services import GROUP_TOPIC, Services
 from kafkalite.lazy_dataclass import dataclass
@@ -320,13 +321,13 @@ class GroupCoordinator:
         if entry is None or entry.group.state is GroupState.DEAD:
             raise api_error(ErrorCode.GROUP_ID_NOT_FOUND)
         group = entry.group
-        if group.members and group.protocol_type != "consumer":
+        if group.members and group.protocol_type != CONSUMER:
             raise api_error(ErrorCode.NON_EMPTY_GROUP)
         subscribed = subscribed_topics(group)
         results: CommitResults = {}
         doomed: list[TopicPartition] = []
         for key in partitions:
-            if key.topic in subscribed:
+            if subscribed is None or key.topic in subscribed:
                 results[key] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
             else:
                 results[key] = ErrorCode.NONE
@@ -399,10 +400,10 @@ class GroupCoordinator:
                 if group.state is GroupState.EMPTY:
                     idle_since = group.state_since_ms if group.protocol_type else None
                     doomed = entry.offsets.expired(now_ms, retention_ms, idle_since)
-                elif group.state is GroupState.STABLE and group.protocol_type == "consumer":
+                elif group.state is GroupState.STABLE and group.protocol_type == CONSUMER:
                     subscribed = subscribed_topics(group)
                     expired = entry.offsets.expired(now_ms, retention_ms, None)
-                    doomed = [key for key in expired if key.topic not in subscribed]
+                    doomed = [key for key in expired if subscribed is not None and key.topic not in subscribed]
                 is_over = (
                     group.state is GroupState.EMPTY
                     and not group.pending_members
@@ -496,14 +497,12 @@ def _end_transaction(partition: GroupPartition, producer_id: ProducerId, *, is_c
             entry.offsets.end_transaction(producer_id, is_committed=is_committed)
 
 
-def subscribed_topics(group: Group) -> frozenset[str]:
-    """The topics that members of a consumer group subscribe to."""
+def subscribed_topics(group: Group) -> frozenset[str] | None:
+    """The topics that members of a consumer group subscribe to; None if one of them does not say it in a way we know."""
     topics: set[str] = set()
     for member in group.members.values():
-        metadata = member.metadata(group.protocol)
-        try:
-            version = min(int.from_bytes(metadata[:2]), 3)
-            topics.update(decode("ConsumerProtocolSubscription", version, metadata[2:]).topics)
-        except WireError:
-            continue
+        subscribed = topics_in(member.metadata(group.protocol))
+        if subscribed is None:
+            return None
+        topics |= subscribed
     return frozenset(topics)

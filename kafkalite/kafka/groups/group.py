@@ -31,6 +31,7 @@ from kafkalite.kafka.groups.group_events import (
     Token,
     refuse_join,
 )
+from kafkalite.kafka.groups.subscription import wants_the_same
 from kafkalite.lazy_dataclass import dataclass
 
 #: A member that has asked to join for the first time may be away for so long before it is dropped.
@@ -219,8 +220,9 @@ class Group:
         member.client_id, member.client_host = request.client_id, request.client_host
         self._touch(member, now)
         if self.state is GroupState.STABLE:
-            if self._select_protocol() == self.protocol and member.metadata(self.protocol) == dict(old_protocols).get(
-                self.protocol or ""
+            old_metadata = dict(old_protocols).get(self.protocol or "")
+            if self._select_protocol() == self.protocol and wants_the_same(
+                self.protocol_type, old_metadata, member.metadata(self.protocol)
             ):
                 # Nothing changed but the id: no rebalance. The leader is not asked for an assignment.
                 answer = self._join_answer(member, request.token, skip_assignment=request.supports_skip_assignment)

@@ -16,6 +16,7 @@ from kafkalite.config import (
     is_limit,
     parse_limit,
     topic_config,
+    usable_overrides,
     with_dynamic,
 )
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -30,7 +31,7 @@ _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, 
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 #: Keys that are lists, of which IncrementalAlterConfigs can add and take away members.
 _LISTS = frozenset({"cleanup.policy"})
-_KINDS = {bool: 1, str: 2, int: 5, tuple: 7}
+_KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
 
 
 def as_text(value: object) -> str:
@@ -67,12 +68,13 @@ class ConfigHandlers:
         return wire.DescribeConfigsResponse(results=results)
 
     async def _entries(self, resource: Any, message: Any) -> list[Any]:
-        wanted = None if resource.configuration_keys is None else set(resource.configuration_keys)
+        # Nothing named is everything, as with Kafka: clients send either.
+        wanted = set(resource.configuration_keys or ()) or None
         entries = []
         if resource.resource_type == _TOPIC:
             base = self._services.config.topic
             overrides = await self._services.topic_overrides(resource.resource_name)
-            config = topic_config(base, overrides)
+            config = topic_config(base, usable_overrides(base, overrides))
             layers = await self._broker_layers()
             for key, (spec, _) in sorted(TOPIC_KEYS.items()):
                 if wanted is None or key in wanted:
@@ -281,7 +283,7 @@ def _increment(before: Mapping[str, str], changes: list[Any], base: TopicConfig)
                 after.pop(key, None)
             case 2 | 3 if key in _LISTS:
                 spec, _ = TOPIC_KEYS[key]
-                members = [part for part in after.get(key, getattr(base, spec.name)).split(",") if part]
+                members = [part.strip() for part in after.get(key, getattr(base, spec.name)).split(",") if part.strip()]
                 named = [part.strip() for part in _value(entry).split(",")]
                 if entry.config_operation == _APPEND:
                     members += [part for part in named if part not in members]
@@ -295,7 +297,7 @@ def _increment(before: Mapping[str, str], changes: list[Any], base: TopicConfig)
 
 def _value(entry: Any) -> str:
     if entry.value is None:
-        raise ConfigError(f"{entry.name}: there is no value")
+        raise api_error(ErrorCode.INVALID_REQUEST, f"{entry.name}: there is no value")
     return str(entry.value)
 
 
@@ -339,5 +341,5 @@ def _entry(
 
 
 def _kind(value: object) -> int:
-    """Kafka's ConfigDef type: BOOLEAN 1, STRING 2, LONG 5, LIST 7."""
+    """Kafka's ConfigDef type: BOOLEAN 1, STRING 2, LONG 5, DOUBLE 6, LIST 7."""
     return next(number for kind, number in _KINDS.items() if isinstance(value, kind))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -36,6 +36,9 @@ _MAX_PREBUILT = 10_000
 _ZSTD = 4
 _EARLIEST_LOCAL = -4
 _LATEST_TIERED = -5
+#: Timestamp with a meaning -> the version of ListOffsets that has it first.
+_SINCE = {-3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
+_TRANSACTIONAL = 0x10
 
 
 def records_error(records: Buffer | None, version: int) -> ErrorCode:
@@ -54,6 +57,15 @@ def records_error(records: Buffer | None, version: int) -> ErrorCode:
     if version < 7 and _ATTRIBUTES(records)[0] & 7 == _ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     return ErrorCode.NONE
+
+
+class _Fetch(NamedTuple):
+    """A fetch that waits for memory: the topics as they were asked for, with their names; what is to be read of them."""
+
+    request: Request
+    message: Any
+    topics: list[tuple[Any, str | None]]
+    asked: tuple[FetchPartition, ...]
 
 
 class DataHandlers:
@@ -79,6 +91,7 @@ class DataHandlers:
         accepted: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[tuple[str, int], ProducedPartition] = {}
         denied = request.denied.topics
+        is_plain = message.transactional_id is None
         size = 0
         for topic in message.topic_data:
             name = topic.name
@@ -92,6 +105,9 @@ class DataHandlers:
                     error = ErrorCode.INVALID_TOPIC_EXCEPTION
                 else:
                     error = records_error(partition.records, request.version)
+                    if not error and is_plain and _ATTRIBUTES(partition.records)[0] & _TRANSACTIONAL:
+                        # Nobody would ever end that transaction.
+                        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 key = TopicPartition(name, partition.index)
                 if error:
                     refused[key] = ProducedPartition(name, partition.index, int(error), Offset(-1))
@@ -173,22 +189,44 @@ class DataHandlers:
             # We open no sessions (the answer's session id is 0): this one is not ours.
             return wire.FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         uses_ids = request.version >= 13
-        asked: list[FetchPartition] = []
+        # Who names a partition twice gets it once, as from Kafka: a small request could ask for gigabytes.
+        asked: dict[tuple[str, int], FetchPartition] = {}
         topics: list[tuple[Any, str | None]] = []
         for topic in message.topics:
             name = self._services.topic_name(topic_ids.from_wire(topic.topic_id)) if uses_ids else topic.topic
             topics.append((topic, name))
             if name is not None and name not in request.denied.topics:
                 for partition in topic.partitions:
-                    asked.append(
-                        FetchPartition(
-                            name,
-                            partition.partition,
-                            partition.fetch_offset,
-                            partition.partition_max_bytes,
-                            partition.current_leader_epoch,
-                        )
+                    asked[name, partition.partition] = FetchPartition(
+                        name,
+                        partition.partition,
+                        partition.fetch_offset,
+                        partition.partition_max_bytes,
+                        partition.current_leader_epoch,
                     )
+        if not asked:
+            request.respond(_fetched(topics, request.denied.topics, message.isolation_level, (), []))
+            return None
+        self._await_memory(_Fetch(request, message, topics, tuple(asked.values())))
+        return None
+
+    def _await_memory(self, fetch: _Fetch) -> None:
+        fetch.request.connection.listener.answers.when_there_is_some(lambda: self._start(fetch))
+
+    def _start(self, fetch: _Fetch) -> None:
+        connection = fetch.request.connection
+        if connection.unread_since:
+            connection.postpone(lambda: self._await_memory(fetch))
+        elif not connection.is_closed:
+            self._fetch(*fetch)
+
+    def _fetch(
+        self,
+        request: Request,
+        message: Any,
+        topics: list[tuple[Any, str | None]],
+        asked: tuple[FetchPartition, ...],
+    ) -> None:
         isolation = message.isolation_level
         bill = request.bill
         max_bytes = min(message.max_bytes, self._services.config.fetch_max_bytes)
@@ -209,20 +247,17 @@ class DataHandlers:
                     buffers = []
             request.respond(_fetched(topics, request.denied.topics, isolation, results, buffers))
 
-        if not asked:
-            done((), [])
-            return None
         self._partitions.fetch(
             FetchRequest(
                 max_wait_ms=max(0, message.max_wait_ms) if len(topics) == len(message.topics) else 0,
                 min_bytes=message.min_bytes,
                 max_bytes=max_bytes,
-                partitions=tuple(asked),
+                partitions=asked,
                 isolation=isolation,
             ),
             done,
+            request.connection.listener.answers.share,
         )
-        return None
 
     # --- offsets ---
 
@@ -230,13 +265,16 @@ class DataHandlers:
         asked: list[ListOffsetsPartition] = []
         seen: set[tuple[str, int]] = set()
         duplicates: set[tuple[str, int]] = set()
+        too_early: set[tuple[str, int]] = set()
         denied = request.denied.topics
         for topic in message.topics:
             for partition in topic.partitions:
                 key = (topic.name, partition.partition_index)
                 (duplicates if key in seen else seen).add(key)
-                if partition.timestamp != _LATEST_TIERED and topic.name not in denied:
-                    timestamp = partition.timestamp
+                timestamp = partition.timestamp
+                if request.version < _SINCE.get(timestamp, 0):
+                    too_early.add(key)
+                elif timestamp != _LATEST_TIERED and topic.name not in denied:
                     asked.append(
                         ListOffsetsPartition(
                             topic.name,
@@ -259,6 +297,8 @@ class DataHandlers:
                     answer.error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 elif key in duplicates:
                     answer.error_code = int(ErrorCode.INVALID_REQUEST)
+                elif key in too_early:
+                    answer.error_code = int(ErrorCode.UNSUPPORTED_VERSION)
                 elif entry is not None:
                     answer.error_code = entry.error
                     answer.timestamp, answer.offset, answer.leader_epoch = (
@@ -377,9 +417,12 @@ def _fetched(
     pieces = split_buffers((result.records_size for result in results), buffers)
     by_key = {(result.topic, result.partition): (result, mine) for result, mine in zip(results, pieces)}
     answers = []
+    told: set[tuple[str, int]] = set()
     for topic, name in topics:
         partitions = []
         for partition in topic.partitions:
+            if name is not None and (name, partition.partition) in told:
+                continue
             found = by_key.get((name, partition.partition)) if name is not None else None
             if found is None:
                 code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -388,6 +431,7 @@ def _fetched(
                 partitions.append(partition_class(partition.partition, int(code), -1, records=b""))
                 continue
             result, mine = found
+            told.add((result.topic, result.partition))
             partitions.append(
                 partition_class(
                     partition.partition,

@@ -97,6 +97,11 @@ class TopicHandlers:
             name = topic.name
             if name is None:
                 name = self._services.topic_name(topic_ids.from_wire(topic.topic_id))
+                if topic.topic_id == ZERO_UUID:
+                    answers.append(
+                        result_class(None, ZERO_UUID, int(ErrorCode.INVALID_REQUEST), "neither a name nor an id")
+                    )
+                    continue
                 if name is None:
                     answers.append(
                         result_class(None, topic.topic_id, int(ErrorCode.UNKNOWN_TOPIC_ID), "no such topic id")

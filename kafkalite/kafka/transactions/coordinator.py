@@ -85,11 +85,11 @@ class TransactionCoordinator:
         self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int]
     ) -> tuple[ProducerId, int]:
         """(producer id, epoch)."""
+        if (expected[0] == NO_PRODUCER_ID) != (expected[1] == -1):
+            raise api_error(ErrorCode.INVALID_REQUEST)
         if transactional_id is None:
             return await self._ids.take(), 0
         if not transactional_id:
-            raise api_error(ErrorCode.INVALID_REQUEST)
-        if (expected[0] == NO_PRODUCER_ID) != (expected[1] == -1):
             raise api_error(ErrorCode.INVALID_REQUEST)
         if not 0 < timeout_ms <= self._services.config.transaction_max_timeout_ms:
             raise api_error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)

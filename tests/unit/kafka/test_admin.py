@@ -49,6 +49,66 @@ async def test_incremental_changes(broker: Broker) -> None:
     # As with Kafka, what is not set can be taken away whatever its name.
     assert await alter(client, ("leader.replication.throttled.replicas", 1, None)) == 0
     assert await alter(client, ("retention.ms", 0, "1"), name="1", kind=8) == ErrorCode.INVALID_REQUEST
+    assert await alter(client, ("retention.ms", 0, None)) == ErrorCode.INVALID_REQUEST
+
+
+async def test_no_key_named_is_every_key(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    request = wire.DescribeConfigsRequest
+    for kind, name in ((TOPIC, "t"), (BROKER, "1")):
+        shown = []
+        for keys in (None, []):
+            answer = await client.ask(request([request.DescribeConfigsResource(kind, name, keys)]), 4)
+            shown.append([entry.name for entry in answer.results[0].configs])
+        assert "retention.ms" in shown[0] and shown[0] == shown[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("min.cleanable.dirty.ratio", "abc"),
+        ("min.cleanable.dirty.ratio", "1.5"),
+        ("min.cleanable.dirty.ratio", "nan"),
+        ("min.cleanable.dirty.ratio", "inf"),
+        ("retention.ms", "9223372036854775808"),
+        ("retention.ms", "1_000"),
+        ("retention.ms", "1e3"),
+        ("retention.ms", ""),
+        ("min.compaction.lag.ms", "9223372036854775807"),
+        ("cleanup.policy", "compact,,delete"),
+    ],
+)
+async def test_a_value_that_would_mean_nothing_to_the_nodes_is_refused(broker: Broker, key: str, value: str) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    assert await alter(client, ("max.compaction.lag.ms", 0, "5")) == 0
+    assert await alter(client, (key, 0, value)) == ErrorCode.INVALID_CONFIG
+    assert broker.services.overrides["t"] == {"max.compaction.lag.ms": "5"}
+
+
+async def test_what_somebody_wrote_by_hand_is_shown_and_can_be_corrected(broker: Broker) -> None:
+    await broker.create("t")
+    broker.services.overrides["t"] = {"retention.ms": "soon", "segment.ms": "5"}
+    client = await broker.client()
+    shown = await described(client)
+    values = {entry.name: [synonym.value for synonym in entry.synonyms][:1] for entry in shown.configs}
+    assert (shown.error_code, values["retention.ms"], values["segment.ms"]) == (0, ["soon"], ["5"])
+    assert await alter(client, ("retention.ms", 1, None)) == 0
+    assert broker.services.overrides["t"] == {"segment.ms": "5"}
+
+
+async def test_spaces_and_repetitions_in_a_list_mean_nothing(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    assert await alter(client, ("cleanup.policy", 0, " compact , delete,compact"), ("segment.ms", 0, " 5 ")) == 0
+    entries = {entry.name: entry for entry in (await described(client)).configs}
+    assert (entries["cleanup.policy"].value, entries["segment.ms"].value) == ("compact,delete", "5")
+    assert await alter(client, ("cleanup.policy", 3, "delete")) == 0
+    [entry] = (await described(client, "cleanup.policy")).configs
+    assert entry.value == "compact"
+    [ratio] = (await described(client, "min.cleanable.dirty.ratio")).configs
+    assert (ratio.value, ratio.config_type) == ("0.5", 6)
 
 
 async def test_dynamic_settings_of_brokers(broker: Broker) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import socket
 from typing import Any
 
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka import answers as answers_module
 from kafkalite.kafka import connection as connection_module
 from kafkalite.kafka import listener as listener_module
 from kafkalite.kafka import wire
@@ -211,6 +214,84 @@ async def test_a_client_that_does_not_read_stops_being_served(broker: Broker) ->
         await bystander.ask(wire.ApiVersionsRequest(), 0)
     [served] = [each for each in broker.side.listener.connections if each.peer != "" and each._is_write_paused]
     assert served._out_bytes <= connection_module._FLUSH_BYTES + 600_000
+
+
+async def _reads_nothing(broker: Broker, asked: bytes) -> socket.socket:
+    """A peer that has asked, and takes a few kilobytes of the answers."""
+    peer = socket.socket()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    peer.setblocking(False)
+    loop = asyncio.get_running_loop()
+    await loop.sock_connect(peer, broker.services.kafka_endpoint)
+    await loop.sock_sendall(peer, asked)
+    return peer
+
+
+async def test_answers_that_nobody_reads_share_a_bound(make_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients ask for 50 MiB as a matter of course: who does not read them must not use up the memory of all."""
+    monkeypatch.setattr(listener_module, "_SWEEP_S", 0.01)
+    monkeypatch.setattr(answers_module, "UNREAD_GRACE_S", 3600.0)
+    limit = 8 * 2**20
+    broker = await make_broker(queued_max_request_bytes=limit)
+    await broker.create("t")
+    client = await broker.client()
+    for _ in range(100):
+        await client.ask(produce("t", (0, batch(bytes(500_000)))), 9)
+    everything = fetch("t", max_bytes=2**26)
+    everything.topics[0].partitions[0].partition_max_bytes = 2**26
+    memory = broker.side.listener.answers
+    asked = client.frame(everything, 11) * 20
+    peers = [await _reads_nothing(broker, asked) for _ in range(40)]
+    while memory.bytes < limit or not memory._waiting:
+        await client.ask(wire.ApiVersionsRequest(), 0)  # the others are served
+    assert memory.bytes < limit + 2**20
+    # One who reads waits for those who do not, and for no longer than their grace.
+    asked_later = client.send(everything, 11)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert not client.reader._buffer  # type: ignore[attr-defined]
+    monkeypatch.setattr(answers_module, "UNREAD_GRACE_S", 0.0)
+    correlation_id, answer = await client.receive()
+    assert correlation_id == asked_later and len(answer.responses[0].partitions[0].records) > 500_000
+    for peer in peers:
+        peer.close()
+    while len(broker.side.listener.connections) > 1 or memory._waiting:
+        await client.ask(wire.ApiVersionsRequest(), 0)
+    assert memory.bytes == 0
+
+
+async def test_an_answer_that_was_sent_is_gone_without_the_collector_of_cycles(broker: Broker) -> None:
+    """It comes by rarely: megabytes of each fetch would lie about until then."""
+    await broker.create("t")
+    client = await broker.client()
+    await client.ask(produce("t", (0, batch(bytes(100_000)))), 9)
+    gc.collect()
+    gc.disable()
+    try:
+        for wait_ms, offset in ((0, 0), (0, 1), (20, 1)):
+            await client.ask(fetch("t", offset, max_wait_ms=wait_ms), 11)
+        assert not [each for each in gc.get_objects() if type(each) is connection_module.Request]
+    finally:
+        gc.enable()
+
+
+async def test_a_closed_connection_does_not_wait_for_ever_for_its_peer_to_read(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener_module, "_SWEEP_S", 0.01)
+    monkeypatch.setattr(listener_module, "UNREAD_GRACE_S", 0.0)
+    await broker.create("t")
+    client = await broker.client()
+    await client.ask(produce("t", (0, batch(random.Random(1).randbytes(900_000)))), 9)
+    peer = await _reads_nothing(broker, client.frame(fetch("t", max_bytes=2**26), 11) * 20)
+    connections = broker.side.listener.connections
+    while not (unread := [each for each in connections if each.unread_since]):
+        await asyncio.sleep(0)
+    unread[0].close()
+    while len(connections) > 1:
+        await asyncio.sleep(0.001)
+    assert broker.side.listener.answers.bytes == 0
+    peer.close()
 
 
 async def test_acks_0_is_not_answered_and_an_error_closes_the_connection(broker: Broker) -> None:

@@ -73,6 +73,8 @@ async def test_what_a_broken_producer_is_told(broker: Broker) -> None:
     assert await error(bytes(flipped)) == ErrorCode.CORRUPT_MESSAGE
     assert await error(bytes(old)) == ErrorCode.INVALID_RECORD
     assert await error(bytes(good + good)) == ErrorCode.INVALID_RECORD
+    nobodys = batch(b"a", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    assert await error(nobodys) == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     assert await error(end_transaction_marker(1, 0, commit=True, coordinator_epoch=0, timestamp_ms=0)) != 0
     assert await error(batch(b"a" * 500, compression=Codec.ZSTD), 6) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert await error(batch(b"a" * 500, compression=Codec.ZSTD), 7) == 0
@@ -208,3 +210,30 @@ async def test_one_partitions_answer_is_what_the_codec_would_write(broker: Broke
         [part] = answer.responses[0].partition_responses
         assert (part.index, part.error_code, part.base_offset) == (2, 0, offset)
         assert encode(answer, version) == body
+
+
+async def test_a_partition_named_twice_is_answered_once(broker: Broker) -> None:
+    """A small request for one partition a thousand times must not be worth gigabytes."""
+    await broker.create("t", 1)
+    client = await broker.client()
+    await client.ask(produce("t", (0, batch(b"x" * 10_000))), 9)
+    request = fetch("t")
+    [topic] = request.topics
+    topic.partitions = [topic.partitions[0]] * 1_000
+    request.topics = [topic, topic]
+    answer = await client.ask(request, 11)
+    assert [len(topic.partitions) for topic in answer.responses] == [1, 0]
+    assert len(answer.responses[0].partitions[0].records) > 10_000
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9)])
+async def test_a_timestamp_with_a_meaning_has_it_from_its_version_on(
+    broker: Broker, timestamp: int, since: int
+) -> None:
+    await broker.create("t", 1)
+    client = await broker.client()
+    request = wire.ListOffsetsRequest
+    asked = request(-1, 0, [request.ListOffsetsTopic("t", [request.ListOffsetsPartition(0, -1, timestamp)])])
+    for version, code in ((since - 1, ErrorCode.UNSUPPORTED_VERSION), (since, ErrorCode.NONE)):
+        answer = await client.ask(asked, version)
+        assert answer.topics[0].partitions[0].error_code == code

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.kafka.codec import encode
 from kafkalite.kafka.groups.group import Group, GroupState
 from kafkalite.kafka.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 
@@ -299,6 +301,23 @@ def test_a_static_member_with_another_subscription_rebalances() -> None:
     bench.stable("a", instance_id="i1")
     answer = bench.join("back", instance_id="i1", protocols=(("range", b"other"),))
     assert answer is not None and answer.generation == 2
+
+
+@pytest.mark.parametrize(("topics", "generation"), [(["t"], 1), (["t", "u"], 2)])
+def test_a_static_member_that_owns_nothing_after_its_restart_takes_nothing_from_the_others(
+    topics: list[str], generation: int
+) -> None:
+    """Its metadata differs at every restart once it has owned something, in what it says of that (KIP-429, KIP-792)."""
+
+    def metadata(topics: list[str], owned: list[int], generation: int) -> bytes:
+        owns = [wire.ConsumerProtocolSubscription.TopicPartition("t", owned)] if owned else []
+        subscription = wire.ConsumerProtocolSubscription(topics, None, owns, generation, None)
+        return (3).to_bytes(2) + encode(subscription, 3)
+
+    bench = Bench()
+    bench.stable("a", instance_id="i1", protocols=(("range", metadata(["t"], [0, 1], 7)),))
+    answer = bench.join("back", instance_id="i1", protocols=(("range", metadata(topics, [], -1)),))
+    assert answer is not None and answer.generation == generation
 
 
 def test_static_members_survive_a_rebalance_they_miss_and_admins_remove_them_by_instance() -> None:

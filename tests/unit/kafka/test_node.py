@@ -67,6 +67,16 @@ async def test_administration_of_a_node(tmp_path: Path) -> None:
         more = wire.CreatePartitionsRequest
         added = await client.ask(more([more.CreatePartitionsTopic("t", 2, None)], 10_000), 3)
         assert (added.results[0].error_code, len(await _leaders(client, "t"))) == (0, 2)
+        for replicas in ([1], [1, 1], [1, 9], []):  # a topic has as many replicas everywhere
+            wrong = more.CreatePartitionsTopic("t", 3, [more.CreatePartitionsAssignment(replicas)])
+            refused = await client.ask(more([wrong], 10_000), 3)
+            assert refused.results[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
+        epochs = wire.OffsetForLeaderEpochRequest
+        for epoch, told in ((0, (0, 0)), (1, (-1, -1))):  # what the log has never seen ends nowhere
+            asked = epochs(-2, [epochs.OffsetForLeaderTopic("t", [epochs.OffsetForLeaderPartition(0, -1, epoch)])])
+            [part] = (await client.ask(asked, 4)).topics[0].partitions
+            assert (part.error_code, part.leader_epoch, part.end_offset) == (0, *told)
 
         written = batch(b"x", producer_id=7, producer_epoch=1, base_sequence=0)
         await client.ask(produce("t", (0, written), acks=-1), 9)

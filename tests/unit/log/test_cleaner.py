@@ -19,7 +19,7 @@ from tests.support.memory_disk import ManualClock, MemoryDisk
 SETTINGS = {
     "cleanup_policy": "compact",
     "segment_bytes": 1024,
-    "min_cleanable_dirty_ratio": "0.01",
+    "min_cleanable_dirty_ratio": 0.01,
     "delete_retention_ms": 1000,
 }
 Pair = tuple[str, str | None]

@@ -91,7 +91,7 @@ def test_wrong_counts_are_refused(disk: MemoryDisk) -> None:
         )
         with pytest.raises(ApiError) as error:
             log.append_as_leader(bad, 1)
-        assert refused(error) == ErrorCode.CORRUPT_MESSAGE
+        assert refused(error) == ErrorCode.INVALID_RECORD
 
 
 def test_a_compacted_topic_wants_keys(disk: MemoryDisk) -> None:

@@ -1,0 +1,81 @@
+"""Memory of answers that clients have not read yet, over all connections, and whose turn it is to get some of it.
+
+A fetch may ask for 50 MiB, and every client does; who then reads slowly, or not at all, leaves them with us. So an
+answer gets a share of what is left of the limit, which is enough for any client (at least one batch is always in it),
+and while nothing is left fetches wait. Then whoever has not read what it was sent is closed, longest first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkalite.kafka.connection import KafkaConnection
+
+#: Smaller answers are not counted: a connection has but a few of them.
+COUNTED_BYTES = 16 * 1024
+#: One answer gets this part of what is left, so that it does not hold up everything else while it is read either.
+_PART = 16
+_LEAST_BYTES = 64 * 1024
+#: While others wait, a connection may leave an answer unread for so long (seconds).
+UNREAD_GRACE_S = 10.0
+
+
+class AnswerMemory:
+    """One per listener.
+
+    Args:
+        limit: bytes in all; each connection may exceed it by one batch.
+        soon: call something in the next turn of the loop.
+    """
+
+    def __init__(self, limit: int, soon: Callable[[Callable[[], None]], object]) -> None:
+        self._limit = limit
+        self._soon = soon
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._is_feeding = False
+        self.bytes = 0
+
+    def share(self) -> int:
+        """How large an answer may be now; 0: there may be none."""
+        left = self._limit - self.bytes
+        return max(left // _PART, _LEAST_BYTES) if left > 0 else 0
+
+    def change(self, size: int) -> None:
+        """So many bytes more wait to be read, or fewer."""
+        self.bytes += size
+        if size < 0 and self._waiting and not self._is_feeding and self.bytes < self._limit:
+            self._is_feeding = True
+            self._soon(self._feed)
+
+    def when_there_is_some(self, start: Callable[[], None]) -> None:
+        """Call `start` now, or in turn when there is memory."""
+        if self._waiting or self.bytes >= self._limit:
+            self._waiting.append(start)
+        else:
+            start()
+
+    def _feed(self) -> None:
+        """One at a time: others want the loop, too."""
+        self._is_feeding = False
+        if self._waiting and self.bytes < self._limit:
+            self._waiting.popleft()()
+        if self._waiting and self.bytes < self._limit:
+            self._is_feeding = True
+            self._soon(self._feed)
+
+    def to_be_closed(self, connections: Iterable[KafkaConnection], now: float) -> list[KafkaConnection]:
+        """While others wait: who has left answers unread for too long, until half of the memory would be free."""
+        if not self._waiting or self.bytes < self._limit:
+            return []
+        late = [each for each in connections if each.unread_since and now - each.unread_since > UNREAD_GRACE_S]
+        doomed: list[KafkaConnection] = []
+        left = self.bytes
+        for connection in sorted(late, key=lambda each: each.unread_since):
+            if left <= self._limit // 2:
+                break
+            left -= connection.unread_bytes
+            doomed.append(connection)
+        return doomed
