@@ -29,6 +29,8 @@ from pyspark_kafkalite.options import OptionError, ReadOptions, Subscription
 log = logging.getLogger("pyspark_kafkalite")
 T = TypeVar("T")
 
+_DELETED = "Records were deleted (retention, or the topic was made anew) before they were read"
+
 #: Fetched of a partition to learn how large its records are.
 _SAMPLE_BYTES = 64 << 10
 
@@ -148,6 +150,7 @@ class Cluster:
         """Put numbers for -1 and -2, and see that the others lie in the log."""
         first, end = self.earliest(offsets), self.latest(offsets)
         lost: list[str] = []
+        beyond: list[str] = []
         resolved: dict[TopicPartition, int] = {}
         for tp, offset in sorted(offsets.items()):
             if offset in (LATEST, EARLIEST):
@@ -155,15 +158,26 @@ class Cluster:
                 continue
             resolved[tp] = min(max(offset, first[tp]), end[tp])
             if resolved[tp] != offset:
-                lost.append(f"{tp} has offsets {first[tp]} to {end[tp]}, not {offset}")
+                wrong = lost if offset < first[tp] else beyond
+                wrong.append(f"{tp} has offsets {first[tp]} to {end[tp]}, not {offset}")
         if lost:
             self.report_loss(f"{option}: {'; '.join(lost[:10])}")
+        if beyond:
+            open_too = (
+                "; what transactions hold that are open still is not counted"
+                if self.options.fetch.read_committed
+                else ""
+            )
+            self.report_loss(
+                f"{option}: {'; '.join(beyond[:10])}",
+                f"Nothing was written there yet, or the topic was deleted and made anew{open_too}",
+            )
         return resolved
 
-    def report_loss(self, what: str) -> None:
+    def report_loss(self, what: str, why: str = _DELETED) -> None:
         """Fail or warn, as failOnDataLoss says."""
         if self.options.fetch.fail_on_data_loss:
-            raise DataLoss(loss_message(what))
+            raise DataLoss(loss_message(what, why))
         log.warning("%s: going on with what is there (failOnDataLoss=false)", what)
 
     def ranges(self, narrowing: Narrowing) -> list[OffsetRange]:
@@ -177,7 +191,7 @@ class Cluster:
                 raise OptionError(f"startingOffsets are beyond endingOffsets for {names(wrong)}")
         chosen = [tp for tp in sorted(ids) if narrowing.admits(*tp)]
         if narrowing.timestamp_ms is not None:
-            late = self.at_timestamp({tp: max(narrowing.timestamp_ms, 0) for tp in chosen})
+            late = self.at_timestamp(dict.fromkeys(chosen, narrowing.timestamp_ms))
             for tp, offset in late.items():
                 starts[tp] = ends[tp] if offset is None else max(starts[tp], offset)
         found = []
@@ -188,11 +202,8 @@ class Cluster:
         return found
 
 
-def loss_message(what: str) -> str:
-    return (
-        f"{what}. Records were deleted (retention, or the topic was made anew) before they were read. "
-        "Set failOnDataLoss=false to go on with what is left"
-    )
+def loss_message(what: str, why: str = _DELETED) -> str:
+    return f"{what}. {why}. Set failOnDataLoss=false to go on with what is left"
 
 
 def _partitions(client: LogClient, subscription: Subscription) -> dict[TopicPartition, str]:

@@ -142,6 +142,13 @@ def test_lost_offsets_fail_the_plan_or_are_left_out(topic) -> None:
     ]
 
 
+def test_offsets_beyond_the_end_are_not_called_deleted(topic) -> None:
+    with pytest.raises(
+        DataLoss, match=r"t-0 has offsets 0 to 10, not 99\. Nothing was written there yet.* transactions"
+    ):
+        reader(topic, endingOffsets='{"t":{"0":99,"1":1}}').partitions()
+
+
 def test_a_loss_between_plan_and_read(topic) -> None:
     strict, lenient = reader(topic), reader(topic, failOnDataLoss="false")
     work = strict.partitions()[0]
@@ -152,14 +159,52 @@ def test_a_loss_between_plan_and_read(topic) -> None:
     assert rows == [5, 6, 7, 8, 9]
 
 
-def test_a_topic_made_anew_is_told_apart(topic) -> None:
-    source = reader(topic, failOnDataLoss="false")
-    work = source.partitions()[0]
+@pytest.mark.parametrize("records", [0, 1, 10, 20])
+def test_a_topic_made_anew_is_told_apart(topic, records: int) -> None:
+    """However much is in it: its offsets may be those that were planned, its records are others."""
+    strict, lenient = reader(topic), reader(topic, failOnDataLoss="false")
+    work = strict.partitions()[0]
     topic.add_topic("t", 2)
     topic.topic_ids["t"] = "another"
-    topic.put("t", 0, (None, b"x"))
-    with pytest.raises(DataLoss, match="deleted and made anew"):
-        list(source.read(work))
+    for _ in range(records):
+        topic.put("t", 0, (None, b"x"))
+    with pytest.raises(DataLoss, match=r"t-0: offsets \d+ to 10 .*made anew .*failOnDataLoss=false"):
+        list(strict.read(work))
+    assert list(lenient.read(work)) == []  # or a batch that is in a checkpoint could never be replayed
+
+
+def test_a_topic_that_is_gone_when_it_is_to_be_read(topic) -> None:
+    strict, lenient = reader(topic), reader(topic, failOnDataLoss="false")
+    work = strict.partitions()[0]
+
+    def before(name: str) -> None:
+        if name == "fetch_raw":
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    topic.before = before
+    del topic.topic_ids["t"]
+    with pytest.raises(DataLoss, match=r"t-0: offsets 0 to 10 cannot be read, the topic is not there any more"):
+        list(strict.read(work))
+    assert list(lenient.read(work)) == []
+
+
+@pytest.mark.parametrize("name", ["fetch_raw", "list_offsets", "metadata"])
+def test_a_leader_that_is_looked_for_is_waited_for_and_a_refusal_is_told_with_its_place(topic, name: str) -> None:
+    """Whatever is asked: one that went away between two questions of the same task included."""
+    failures = [api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER), ConnectionError("gone")] * 3
+    wanted = OffsetRange("t", 0, 0, 10, "id-of-t")
+    topic.partitions[Tp("t", 0)].log_start_offset = 2
+
+    def before(asked: str) -> None:
+        if asked == name and failures:
+            raise failures.pop(0)
+
+    topic.before = before
+    rows = list(range_reader(topic, fail_on_data_loss=False).read(wanted, COLUMNS))
+    assert sum(batch.num_rows for batch in rows) == 8 and not failures
+    failures[:] = [api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(ReadFailed, match="t-0 at offset 0: TOPIC_AUTHORIZATION_FAILED"):
+        list(range_reader(topic, fail_on_data_loss=False).read(wanted, COLUMNS))
 
 
 def range_reader(fake, **options) -> RangeReader:
