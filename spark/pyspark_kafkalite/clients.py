@@ -35,7 +35,9 @@ class Fetched(Protocol):
 class LogClient(Protocol):
     """The part of kafkalite.client.group_offsets.OffsetsClient that is used here. It follows leaders and retries."""
 
-    def metadata(self, topics: Iterable[str] | None = None, /) -> MetadataResponse: ...
+    def metadata(
+        self, topics: Iterable[str] | None = None, /, *, allow_auto_create: bool = False
+    ) -> MetadataResponse: ...
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], /, *, isolation: int = 0
