@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from kafkalite.errors import ApiError, KafkaliteError
 from pyspark_kafkalite.options import ClientOptions
 
 if TYPE_CHECKING:
@@ -77,6 +78,20 @@ class LogClient(Protocol):
 Connect = Callable[[ClientOptions], LogClient]
 
 _clients: dict[tuple[int, int, ClientOptions], LogClient] = {}
+
+
+class Unreachable(KafkaliteError):
+    """No node answers. The message says which were asked, and what may be wrong with the options."""
+
+
+def told(options: ClientOptions, error: Exception) -> str:
+    """An error for a message: a refusal with its code, anything else with who did not answer, and what may be wrong."""
+    if isinstance(error, ApiError):
+        return str(error) if error.code.name in str(error) else f"{error.code.name}, {error}"
+    return (
+        f"{','.join(options.bootstrap)} cannot be reached: {error}. kafkalite.bootstrap.servers are RPC endpoints (port 9192 by "
+        "default), not Kafka listeners; kafkalite.security.protocol must be what they are set to"
+    )
 
 
 def shared(options: ClientOptions) -> LogClient:

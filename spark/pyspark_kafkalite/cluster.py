@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from pyspark_kafkalite.batches import mean_bytes
-from pyspark_kafkalite.clients import LogClient
+from pyspark_kafkalite.clients import LogClient, Unreachable, told
 from pyspark_kafkalite.filters import Narrowing
 from pyspark_kafkalite.offsets import (
     EARLIEST,
@@ -25,6 +25,9 @@ from pyspark_kafkalite.offsets import (
     names,
 )
 from pyspark_kafkalite.options import OptionError, ReadOptions, Subscription
+
+if TYPE_CHECKING:
+    from kafkalite.rpc.messages.data import TopicMetadata
 
 log = logging.getLogger("pyspark_kafkalite")
 T = TypeVar("T")
@@ -101,8 +104,12 @@ class Cluster:
                 return ask()
             except (KafkaliteError, OSError) as error:
                 refused = isinstance(error, ApiError) and not error.retriable
-                if refused or isinstance(error, OptionError) or attempt == self.options.offset_retries:
+                if refused or isinstance(error, OptionError):
                     raise
+                if attempt == self.options.offset_retries:
+                    if isinstance(error, ApiError):
+                        raise
+                    raise Unreachable(told(self.options.client, error)) from error
                 log.warning("asking %s for offsets failed: %s", ",".join(self.options.client.bootstrap), error)
                 self.sleep(self.options.offset_retry_interval_ms / 1000)
         raise AssertionError("unreachable")
@@ -217,12 +224,21 @@ def _partitions(client: LogClient, subscription: Subscription) -> dict[TopicPart
     for topic in topics:
         if topic.error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
             continue
+        if topic.error and not (refusal := _refusal(topic)).retriable:
+            raise refusal
         for partition in topic.partitions:
             found[TopicPartition(topic.topic, partition.partition)] = topic.topic_id
     if subscription.partitions:
         named = set(subscription.partitions)
         found = {tp: topic_id for tp, topic_id in found.items() if tp in named}
     return dict(sorted(found.items()))
+
+
+def _refusal(topic: TopicMetadata) -> ApiError:
+    from kafkalite.rpc.answers import error_code  # and with it every message: not in Spark's planning processes
+
+    code = error_code(topic.error)
+    return api_error(code, f"topic {topic.topic}: {code.name}")
 
 
 def _check_exist(subscription: Subscription, found: Mapping[TopicPartition, str]) -> None:

@@ -19,9 +19,10 @@ from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
 from kafkalite.rpc.answers import error_code
 from kafkalite.rpc.messages.transactions import TransactionMember
-from pyspark_kafkalite.clients import LogClient
+from pyspark_kafkalite.clients import LogClient, told
 from pyspark_kafkalite.encode import EncodedBatch, HeaderWithoutKey, encode
-from pyspark_kafkalite.options import WriteOptions
+from pyspark_kafkalite.offsets import names
+from pyspark_kafkalite.options import ClientOptions, WriteOptions
 from pyspark_kafkalite.row_shape import RowShape
 from pyspark_kafkalite.rows import BadRow, PartitionCounts, Router
 
@@ -76,7 +77,7 @@ class RowWriter:
             BadRow: a row cannot be written as it is.
             WriteFailed: the cluster refused, or did not answer within delivery.timeout.ms.
         """
-        counts = _Counts(self.client, self._settle, self.sleep)
+        counts = _Counts(self.client, self.options.client, self._settle, self.sleep)
         router = Router(self.shape, self.options.topic, counts, self.options.batch_bytes, self.rng)
         waiting: list[pa.RecordBatch] = []
         size = 0
@@ -126,7 +127,7 @@ class RowWriter:
         try:
             producer_id, epoch = self._prepare(batches.keys())
         except (KafkaliteError, OSError) as error:
-            raise WriteFailed(f"writing to {', '.join(map(str, sorted(batches)))} failed: {error}") from error
+            raise self._failed(batches, error) from error
         now_ms = self.now_ms()
         codec = codec_named(self.options.compression)
         sealed = {
@@ -145,7 +146,7 @@ class RowWriter:
         except ApiError as error:
             raise WriteFailed(_refusal(error, max(map(len, sealed.values())))) from error
         except (KafkaliteError, OSError) as error:
-            raise WriteFailed(f"writing to {', '.join(map(str, sorted(sealed)))} failed: {error}") from error
+            raise self._failed(sealed, error) from error
         for tp, batch in batches.items():
             answer = answers[tp]
             self._sequences[tp] = add_to_sequence(self._sequences.get(tp, 0), batch.count)
@@ -154,6 +155,9 @@ class RowWriter:
                 self._offsets[tp] = (first, answer.base_offset + batch.count)
             self._rows += batch.count
             self._bytes += len(batch.records)
+
+    def _failed(self, partitions: Iterable[TopicPartition], error: Exception) -> WriteFailed:
+        return WriteFailed(f"writing to {names(partitions)} failed: {told(self.options.client, error)}")
 
     def _prepare(self, partitions: Iterable[TopicPartition]) -> tuple[int, int]:
         """The producer id and epoch to write to these partitions with. Raises what the client raises."""
@@ -176,8 +180,11 @@ def _pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
 class _Counts(PartitionCounts):
     """Asks like Kafka's producer: the cluster makes a topic that is missing if auto.create.topics.enable says so."""
 
-    def __init__(self, client: LogClient, settle: Callable[[], None], sleep: Callable[[float], None]) -> None:
+    def __init__(
+        self, client: LogClient, options: ClientOptions, settle: Callable[[], None], sleep: Callable[[float], None]
+    ) -> None:
         self._client = client
+        self._options = options
         self._settle = settle
         self._sleep = sleep
         self._known: dict[str, int] = {}
@@ -192,7 +199,11 @@ class _Counts(PartitionCounts):
     def _asked(self, topic: str) -> int:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for pause_s in (*_ASK_AGAIN_AFTER_S, 0):
-            for found in self._client.metadata([topic], allow_auto_create=True).topics:
+            try:
+                answer = self._client.metadata([topic], allow_auto_create=True)
+            except (KafkaliteError, OSError) as error:
+                raise WriteFailed(f"writing to {topic} failed: {told(self._options, error)}") from error
+            for found in answer.topics:
                 code = error_code(found.error)
                 if code is ErrorCode.NONE and found.partitions:
                     return len(found.partitions)

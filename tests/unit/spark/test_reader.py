@@ -7,8 +7,10 @@ import pickle
 import pytest
 from pyspark.sql import datasource as spark
 
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
+from kafkalite.rpc.messages.data import MetadataResponse, TopicMetadata
+from pyspark_kafkalite.clients import Unreachable
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.fetching import RangeReader, ReadFailed
@@ -256,6 +258,26 @@ def test_offset_questions_are_asked_again_and_refusals_are_not(topic) -> None:
     failures[:] = [api_error(ErrorCode.UNSUPPORTED_VERSION)]
     with pytest.raises(type(api_error(ErrorCode.UNSUPPORTED_VERSION))):
         reader(topic).partitions()
+
+
+def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
+    monkeypatch.setattr(topic, "metadata", lambda topics: MetadataResponse("cluster", 1, (), (refused,)))
+    with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
+        reader(topic).partitions()
+
+
+def test_a_cluster_that_nobody_reaches_is_named_with_what_may_be_wrong(topic) -> None:
+    """Kafka's listener in place of the RPC endpoint, or plain text to a node that wants TLS, are the usual ways."""
+
+    def before(name: str) -> None:
+        raise ConnectionError("the peer closed the connection")
+
+    topic.before = before
+    says = r"a:1 .*the peer closed the connection.*kafkalite\.bootstrap\.servers.*RPC endpoints.*security\.protocol"
+    with pytest.raises(Unreachable, match=says):
+        reader(topic).partitions()
+    assert len(topic.calls) == 4
 
 
 def test_small_fetches_read_the_same(topic) -> None:

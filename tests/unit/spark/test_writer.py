@@ -193,6 +193,24 @@ def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: 
         write(topic, [{"value": "v"}], topic="t")
 
 
+@pytest.mark.parametrize("name", ["metadata", "produce_many"])
+def test_what_fails_is_told_with_its_code_and_a_cluster_that_is_away_with_its_address(topic, name: str) -> None:
+    errors = [
+        ConnectionError("nobody there"),
+        api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "IDEMPOTENT_WRITE on x"),
+    ]
+
+    def before(asked: str) -> None:
+        if asked == name:
+            raise errors.pop(0)
+
+    topic.before = before
+    with pytest.raises(WriteFailed, match=r"u.*a:1 .*nobody there.*kafkalite\.bootstrap\.servers"):
+        write(topic, [{"value": "v"}], topic="u")
+    with pytest.raises(WriteFailed, match=r"u.*CLUSTER_AUTHORIZATION_FAILED.*IDEMPOTENT_WRITE on x"):
+        write(topic, [{"value": "v"}], topic="u")
+
+
 def test_memory_goes_by_the_buffer_and_not_by_what_spark_hands_over(topic, monkeypatch: pytest.MonkeyPatch) -> None:
     """At once Spark hands over up to 64 MiB (before 4.1: 10,000 rows, of any size)."""
     at_once: list[int] = []
