@@ -16,7 +16,7 @@ from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.fetching import RangeReader, ReadFailed
 from pyspark_kafkalite.offsets import OffsetRange
 from pyspark_kafkalite.options import FetchOptions, OptionError, read_options
-from pyspark_kafkalite.reader import KafkaliteReader
+from pyspark_kafkalite.reader import KafkaliteReader, _PushFilters
 
 COLUMNS = columns_of(spark_schema(include_headers=False))
 
@@ -33,6 +33,12 @@ def offsets_read(source: KafkaliteReader) -> list[tuple[int, int]]:
 
 def planned(source: KafkaliteReader) -> list[tuple[int, int, int]]:
     return [(p.range.partition, p.range.start, p.range.end) for p in source.partitions()]
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the Spark versions that keep the plan of a filter to the scan that has it."""
+    monkeypatch.setattr(_PushFilters, "keeps_plans_apart", True)
 
 
 @pytest.fixture
@@ -70,7 +76,7 @@ def test_timestamps(topic) -> None:
     assert planned(late) == []
 
 
-def test_filters_narrow_the_plan(topic) -> None:
+def test_filters_narrow_the_plan(topic, apart) -> None:
     source = reader(topic)
     filters = [
         spark.EqualTo(("partition",), 1),
@@ -81,7 +87,14 @@ def test_filters_narrow_the_plan(topic) -> None:
     assert planned(source) == [(1, 3, 8)]
 
 
-def test_a_timestamp_filter_seeks(topic) -> None:
+def test_filters_narrow_nothing_where_spark_would_use_the_plan_for_other_queries(topic, monkeypatch) -> None:
+    monkeypatch.setattr(_PushFilters, "keeps_plans_apart", False)
+    source = reader(topic)
+    assert list(source.pushFilters([spark.EqualTo(("partition",), 1)])) == [spark.EqualTo(("partition",), 1)]
+    assert planned(source) == planned(reader(topic))
+
+
+def test_a_timestamp_filter_seeks(topic, apart) -> None:
     import datetime
 
     source = reader(topic)
@@ -89,7 +102,7 @@ def test_a_timestamp_filter_seeks(topic) -> None:
     assert planned(source) == [(0, 6, 10), (1, 6, 10)]
 
 
-def test_spark_takes_the_reader_with_pushdown_off_and_the_reader_travels(topic) -> None:
+def test_spark_takes_the_reader_with_pushdown_off_and_the_reader_travels(topic, apart) -> None:
     """What Spark checks before it refuses a reader, see pyspark.sql.worker.plan_data_source_read."""
     assert reader(topic).pushFilters.__func__ is spark.DataSourceReader.pushFilters
     source = KafkaliteReader(
