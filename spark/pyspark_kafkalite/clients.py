@@ -77,6 +77,9 @@ class LogClient(Protocol):
 
 Connect = Callable[[ClientOptions], LogClient]
 
+#: Of each thread.
+KEPT_CLIENTS = 8
+
 _clients: dict[tuple[int, int, ClientOptions], LogClient] = {}
 
 
@@ -95,11 +98,18 @@ def told(options: ClientOptions, error: Exception) -> str:
 
 
 def shared(options: ClientOptions) -> LogClient:
-    """This thread's client for these options, connected at first use. Never one from before a fork."""
-    key = (os.getpid(), threading.get_ident(), options)
-    client = _clients.get(key)
+    """This thread's client for these options, connected at first use. Never one from before a fork.
+
+    Of those with other options the last few are kept: a worker serves one task at a time, so that none of them is in use.
+    """
+    mine = (os.getpid(), threading.get_ident())
+    client = _clients.pop((*mine, options), None)
     if client is None:
-        client = _clients[key] = connect(options)
+        client = connect(options)
+        ours = [key for key in _clients if key[:2] == mine]
+        for key in ours[: max(0, len(ours) + 1 - KEPT_CLIENTS)]:
+            _clients.pop(key).close()
+    _clients[(*mine, options)] = client  # the last one used is the last to go
     return client
 
 
