@@ -137,10 +137,13 @@ class BlockingClient:
 
     # --- questions for any node --------------------------------------------------------------
 
-    def metadata(self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None) -> MetadataResponse:
-        """Metadata of topics (None: all), remembered. Raises ApiError, RpcError."""
+    def metadata(
+        self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None, allow_auto_create: bool = False
+    ) -> MetadataResponse:
+        """Metadata of topics (None: all), remembered. With `allow_auto_create` the cluster may make those that are missing
+        (auto.create.topics.enable). Raises ApiError, RpcError."""
         asked = None if topics is None else tuple(sorted(set(topics)))
-        answer = self.call_any(MetadataRequest(asked), MetadataResponse, timeout_ms=timeout_ms)
+        answer = self.call_any(MetadataRequest(asked, allow_auto_create), MetadataResponse, timeout_ms=timeout_ms)
         self.view.update(answer)
         return answer
 

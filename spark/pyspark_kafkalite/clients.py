@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from kafkalite.errors import ApiError, KafkaliteError
 from pyspark_kafkalite.options import ClientOptions
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ class Fetched(Protocol):
 class LogClient(Protocol):
     """The part of kafkalite.client.group_offsets.OffsetsClient that is used here. It follows leaders and retries."""
 
-    def metadata(self, topics: Iterable[str] | None = None, /) -> MetadataResponse: ...
+    def metadata(
+        self, topics: Iterable[str] | None = None, /, *, allow_auto_create: bool = False
+    ) -> MetadataResponse: ...
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], /, *, isolation: int = 0
@@ -74,15 +77,39 @@ class LogClient(Protocol):
 
 Connect = Callable[[ClientOptions], LogClient]
 
+#: Of each thread.
+KEPT_CLIENTS = 8
+
 _clients: dict[tuple[int, int, ClientOptions], LogClient] = {}
 
 
+class Unreachable(KafkaliteError):
+    """No node answers. The message says which were asked, and what may be wrong with the options."""
+
+
+def told(options: ClientOptions, error: Exception) -> str:
+    """An error for a message: a refusal with its code, anything else with who did not answer, and what may be wrong."""
+    if isinstance(error, ApiError):
+        return str(error) if error.code.name in str(error) else f"{error.code.name}, {error}"
+    return (
+        f"{','.join(options.bootstrap)} cannot be reached: {error}. kafkalite.bootstrap.servers are RPC endpoints (port 9192 by "
+        "default), not Kafka listeners; kafkalite.security.protocol must be what they are set to"
+    )
+
+
 def shared(options: ClientOptions) -> LogClient:
-    """This thread's client for these options, connected at first use. Never one from before a fork."""
-    key = (os.getpid(), threading.get_ident(), options)
-    client = _clients.get(key)
+    """This thread's client for these options, connected at first use. Never one from before a fork.
+
+    Of those with other options the last few are kept: a worker serves one task at a time, so that none of them is in use.
+    """
+    mine = (os.getpid(), threading.get_ident())
+    client = _clients.pop((*mine, options), None)
     if client is None:
-        client = _clients[key] = connect(options)
+        client = connect(options)
+        ours = [key for key in _clients if key[:2] == mine]
+        for key in ours[: max(0, len(ours) + 1 - KEPT_CLIENTS)]:
+            _clients.pop(key).close()
+    _clients[(*mine, options)] = client  # the last one used is the last to go
     return client
 
 

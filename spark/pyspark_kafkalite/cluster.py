@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from pyspark_kafkalite.batches import mean_bytes
-from pyspark_kafkalite.clients import LogClient
+from pyspark_kafkalite.clients import LogClient, Unreachable, told
 from pyspark_kafkalite.filters import Narrowing
 from pyspark_kafkalite.offsets import (
     EARLIEST,
@@ -26,8 +26,13 @@ from pyspark_kafkalite.offsets import (
 )
 from pyspark_kafkalite.options import OptionError, ReadOptions, Subscription
 
+if TYPE_CHECKING:
+    from kafkalite.rpc.messages.data import TopicMetadata
+
 log = logging.getLogger("pyspark_kafkalite")
 T = TypeVar("T")
+
+_DELETED = "Records were deleted (retention, or the topic was made anew) before they were read"
 
 #: Fetched of a partition to learn how large its records are.
 _SAMPLE_BYTES = 64 << 10
@@ -99,8 +104,12 @@ class Cluster:
                 return ask()
             except (KafkaliteError, OSError) as error:
                 refused = isinstance(error, ApiError) and not error.retriable
-                if refused or isinstance(error, OptionError) or attempt == self.options.offset_retries:
+                if refused or isinstance(error, OptionError):
                     raise
+                if attempt == self.options.offset_retries:
+                    if isinstance(error, ApiError):
+                        raise
+                    raise Unreachable(told(self.options.client, error)) from error
                 log.warning("asking %s for offsets failed: %s", ",".join(self.options.client.bootstrap), error)
                 self.sleep(self.options.offset_retry_interval_ms / 1000)
         raise AssertionError("unreachable")
@@ -148,6 +157,7 @@ class Cluster:
         """Put numbers for -1 and -2, and see that the others lie in the log."""
         first, end = self.earliest(offsets), self.latest(offsets)
         lost: list[str] = []
+        beyond: list[str] = []
         resolved: dict[TopicPartition, int] = {}
         for tp, offset in sorted(offsets.items()):
             if offset in (LATEST, EARLIEST):
@@ -155,15 +165,26 @@ class Cluster:
                 continue
             resolved[tp] = min(max(offset, first[tp]), end[tp])
             if resolved[tp] != offset:
-                lost.append(f"{tp} has offsets {first[tp]} to {end[tp]}, not {offset}")
+                wrong = lost if offset < first[tp] else beyond
+                wrong.append(f"{tp} has offsets {first[tp]} to {end[tp]}, not {offset}")
         if lost:
             self.report_loss(f"{option}: {'; '.join(lost[:10])}")
+        if beyond:
+            open_too = (
+                "; what transactions hold that are open still is not counted"
+                if self.options.fetch.read_committed
+                else ""
+            )
+            self.report_loss(
+                f"{option}: {'; '.join(beyond[:10])}",
+                f"Nothing was written there yet, or the topic was deleted and made anew{open_too}",
+            )
         return resolved
 
-    def report_loss(self, what: str) -> None:
+    def report_loss(self, what: str, why: str = _DELETED) -> None:
         """Fail or warn, as failOnDataLoss says."""
         if self.options.fetch.fail_on_data_loss:
-            raise DataLoss(loss_message(what))
+            raise DataLoss(loss_message(what, why))
         log.warning("%s: going on with what is there (failOnDataLoss=false)", what)
 
     def ranges(self, narrowing: Narrowing) -> list[OffsetRange]:
@@ -177,7 +198,7 @@ class Cluster:
                 raise OptionError(f"startingOffsets are beyond endingOffsets for {names(wrong)}")
         chosen = [tp for tp in sorted(ids) if narrowing.admits(*tp)]
         if narrowing.timestamp_ms is not None:
-            late = self.at_timestamp({tp: max(narrowing.timestamp_ms, 0) for tp in chosen})
+            late = self.at_timestamp(dict.fromkeys(chosen, narrowing.timestamp_ms))
             for tp, offset in late.items():
                 starts[tp] = ends[tp] if offset is None else max(starts[tp], offset)
         found = []
@@ -188,11 +209,8 @@ class Cluster:
         return found
 
 
-def loss_message(what: str) -> str:
-    return (
-        f"{what}. Records were deleted (retention, or the topic was made anew) before they were read. "
-        "Set failOnDataLoss=false to go on with what is left"
-    )
+def loss_message(what: str, why: str = _DELETED) -> str:
+    return f"{what}. {why}. Set failOnDataLoss=false to go on with what is left"
 
 
 def _partitions(client: LogClient, subscription: Subscription) -> dict[TopicPartition, str]:
@@ -206,12 +224,21 @@ def _partitions(client: LogClient, subscription: Subscription) -> dict[TopicPart
     for topic in topics:
         if topic.error in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION):
             continue
+        if topic.error and not (refusal := _refusal(topic)).retriable:
+            raise refusal
         for partition in topic.partitions:
             found[TopicPartition(topic.topic, partition.partition)] = topic.topic_id
     if subscription.partitions:
         named = set(subscription.partitions)
         found = {tp: topic_id for tp, topic_id in found.items() if tp in named}
     return dict(sorted(found.items()))
+
+
+def _refusal(topic: TopicMetadata) -> ApiError:
+    from kafkalite.rpc.answers import error_code  # and with it every message: not in Spark's planning processes
+
+    code = error_code(topic.error)
+    return api_error(code, f"topic {topic.topic}: {code.name}")
 
 
 def _check_exist(subscription: Subscription, found: Mapping[TopicPartition, str]) -> None:

@@ -35,6 +35,9 @@ ARROW_BATCH_BYTES = 4 << 20
 #: A batch may not grow beyond this when it is decompressed; a chunk with it still fits Arrow's 32-bit offsets.
 MAX_BATCH_BYTES = 1 << 30
 
+#: Spark counts microseconds in 64 bits.
+_LAST_MS = (2**63 - 1) // 1000
+
 #: Columns that need no look at the records themselves, as long as compaction left no holes.
 _HEADER_ONLY = frozenset({"topic", "partition", "offset", "timestampType"})
 
@@ -325,7 +328,7 @@ def _column(name: str, fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa
         case "offset":
             return numbers(fields.offset)
         case "timestamp":
-            micros = pa.py_buffer(fields.timestamp_ms * 1000)
+            micros = pa.py_buffer(np.clip(fields.timestamp_ms, -_LAST_MS, _LAST_MS) * 1000)
             return pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, [None, micros])
         case "timestampType":
             return numbers(fields.log_append_time.astype(np.int32))

@@ -27,6 +27,14 @@ Longs = npt.NDArray[np.int64]
 RECORD_OVERHEAD_BYTES = 32
 
 
+class HeaderWithoutKey(ValueError):
+    """The header of a row, or its key, is null: the format has no place for that."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(f"row {row}: a header without a key cannot be written")
+        self.row = row
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Rows of one destination after the other. Keys and values are binary arrays; nulls are null on the wire.
@@ -149,7 +157,8 @@ def _header_sections(headers: pa.Array) -> pa.Array:
     flat = headers.flatten()  # what null lists may hide is left out
     keys, values = pc.cast(flat.field("key"), pa.binary()), flat.field("value")
     if flat.null_count or keys.null_count:
-        raise ValueError("a header without a key cannot be written")
+        wrong = np.flatnonzero(_nulls(flat) | _nulls(keys))[0]
+        raise HeaderWithoutKey(int(np.searchsorted(np.cumsum(counts), wrong, side="right")))
     key_size, value_size = lengths(keys), np.where(_nulls(values), -1, lengths(values))
     encoded = _join(
         _varint_array(key_size, varints.sizes(key_size)),

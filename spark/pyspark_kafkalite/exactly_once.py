@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.client.transactions import GroupVersion
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.rpc.messages.transactions import TransactionMember
-from pyspark_kafkalite.clients import LogClient
+from pyspark_kafkalite.clients import LogClient, told
 from pyspark_kafkalite.options import WriteOptions
 from pyspark_kafkalite.writer import TaskWritten
 
@@ -115,7 +115,9 @@ def write_prepared(
         hint = ""
         if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             hint = " (kafkalite.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"
-        raise WriteFailed(f"no transaction could be begun for {attempt.version}: {error}{hint}") from error
+        raise WriteFailed(
+            f"no transaction could be begun for {attempt.version}: {told(options.client, error)}{hint}"
+        ) from error
     if member is None:
         log.info("%s is decided already: nothing is written", attempt.version)
         for _ in rest:  # Spark's side of the pipe wants to be read to its end

@@ -40,11 +40,17 @@ class RangeReader:
     def read(self, wanted: OffsetRange, columns: tuple[Column, ...]) -> Iterator[pa.RecordBatch]:
         """The rows of `wanted`, in order. Leaders may change meanwhile; the client follows them.
 
+        A fetch names the topic, not its id: one that was deleted and made anew answers in the place of the one that was
+        planned. With failOnDataLoss that is looked for after the last row, which proves all of them; without it before
+        the first, for the range to be left out: a batch in a checkpoint must be over with at some time.
+
         Raises:
-            DataLoss: offsets of the range are gone and failOnDataLoss is true.
-            ReadFailed: nothing arrived for poll_timeout_ms, or the records are corrupt.
+            DataLoss: offsets of the range, or its topic, are gone and failOnDataLoss is true.
+            ReadFailed: nothing arrived for poll_timeout_ms, the cluster refused, or the records are corrupt.
         """
         position = wanted.start
+        if not self.options.fail_on_data_loss:
+            position = self._in_same_topic(wanted, position)
         deadline = self._deadline()
         # the next fetch is on its way while this one is decoded and taken; nothing else uses the client meanwhile
         with ThreadPoolExecutor(1, "kafkalite-fetch") as fetcher:
@@ -59,8 +65,8 @@ class RangeReader:
                 found = self._scanned(fetched, wanted, position)
                 after = found.next_offset
                 if after is None or after <= position:
-                    self._check_same_topic(wanted, position)
                     self._check_patience(wanted, position, deadline, f"its high watermark is {fetched.high_watermark}")
+                    position = self._in_same_topic(wanted, position)
                     continue
                 if after < wanted.end:
                     coming = fetcher.submit(self._fetch, wanted, after)
@@ -71,19 +77,22 @@ class RangeReader:
                     raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
                 position = after
                 deadline = self._deadline()
+        if self.options.fail_on_data_loss:
+            self._in_same_topic(wanted, wanted.start)
 
     def _taken(self, coming: Future[Fetched], wanted: OffsetRange, position: int, deadline: float) -> Fetched | int:
         """What was fetched, or the offset to go on at when nothing could be."""
         try:
             return coming.result()
         except ApiError as error:
-            if error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
-            return self._resume(wanted, position, deadline)
-        except (KafkaliteError, OSError) as error:  # no answer: the leader may be on its way to another node
-            self._check_patience(wanted, position, deadline, str(error))
-            self.sleep(_RETRY_S)
-            return position
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                return self._resume(wanted, position, deadline)
+            if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # and for all of request.timeout.ms
+                return self._lost(wanted, position, wanted.end, "the topic is not there any more")
+            self._wait(error, wanted, position, deadline)
+        except (KafkaliteError, OSError) as error:
+            self._wait(error, wanted, position, deadline)
+        return position
 
     def _scanned(self, fetched: Fetched, wanted: OffsetRange, position: int) -> Scan:
         aborted = [(a.producer_id, a.first_offset) for a in fetched.aborted] if self.options.read_committed else []
@@ -111,24 +120,36 @@ class RangeReader:
         is behind until its followers have fetched.
         """
         tp = wanted.topic_partition
-        self._check_same_topic(wanted, position)
-        first = self.client.list_offsets({tp: EARLIEST_TIMESTAMP})[tp].offset
+        if self._in_same_topic(wanted, position) != position:
+            return wanted.end
+        try:
+            first, end = (
+                self.client.list_offsets({tp: at})[tp].offset for at in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+            )
+        except (KafkaliteError, OSError) as error:
+            self._wait(error, wanted, position, deadline)
+            return position
         if position < first:
             return self._lost(wanted, position, min(first, wanted.end), f"the log begins at {first}")
-        end = self.client.list_offsets({tp: LATEST_TIMESTAMP})[tp].offset
         self._check_patience(wanted, position, deadline, f"the log ends at {end}")
         self.sleep(_RETRY_S)
         return position
 
-    def _check_same_topic(self, wanted: OffsetRange, position: int) -> None:
-        if not wanted.topic_id:
-            return
-        for topic in self.client.metadata([wanted.topic]).topics:
-            if topic.topic == wanted.topic and topic.topic_id and topic.topic_id != wanted.topic_id:
-                raise DataLoss(
-                    f"{wanted.topic_partition}: the topic was deleted and made anew while offsets {position} to "
-                    f"{wanted.end} were being read (its id was {wanted.topic_id}, now {topic.topic_id}). Start the query again"
-                )
+    def _in_same_topic(self, wanted: OffsetRange, position: int) -> int:
+        """`position`, or the range's end if another topic has the name of the one that was planned."""
+        deadline = self._deadline()
+        while wanted.topic_id:
+            try:
+                found = self.client.metadata([wanted.topic]).topics
+            except (KafkaliteError, OSError) as error:
+                self._wait(error, wanted, position, deadline)
+                continue
+            others = [topic.topic_id for topic in found if topic.topic_id not in ("", wanted.topic_id)]
+            if others:
+                why = f"the topic was deleted and made anew (its id was {wanted.topic_id}, now {others[0]})"
+                return self._lost(wanted, position, wanted.end, why)
+            break
+        return position
 
     def _lost(self, wanted: OffsetRange, first: int, end: int, why: str) -> int:
         what = f"{wanted.topic_partition}: offsets {first} to {end} cannot be read, {why}"
@@ -136,6 +157,13 @@ class RangeReader:
             raise DataLoss(loss_message(what))
         log.warning("%s: skipped (failOnDataLoss=false)", what)
         return end
+
+    def _wait(self, error: Exception, wanted: OffsetRange, position: int, deadline: float) -> None:
+        """Before the next try: there was no answer, the leader may be on its way to another node. Raises ReadFailed."""
+        if isinstance(error, ApiError) and not error.retriable:
+            raise ReadFailed(f"{wanted.topic_partition} at offset {position}: {error}") from error
+        self._check_patience(wanted, position, deadline, str(error))
+        self.sleep(_RETRY_S)
 
     def _check_patience(self, wanted: OffsetRange, position: int, deadline: float, why: str) -> None:
         if self.clock() >= deadline:

@@ -84,5 +84,7 @@ def _narrow_timestamp(found: Narrowing, kind: str, value: datetime.datetime) -> 
         bound = micros // 1000 + 1
     else:
         return found
+    if bound < 0:  # before 1970 there are the records without a time (-1), which no question for a time finds
+        return found
     known = found.timestamp_ms
     return replace(found, timestamp_ms=bound if known is None else max(bound, known))

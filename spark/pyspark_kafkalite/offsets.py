@@ -94,14 +94,14 @@ def _share(size: int, total: int, parts: int) -> int:
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """Even pieces; the last ones take what integer division leaves."""
+    """Even pieces, none of them empty; the last ones take what integer division leaves."""
     pieces: list[OffsetRange] = []
     start, remaining = whole.start, whole.size
+    parts = min(parts, whole.size)
     for part in range(parts):
         size = remaining // (parts - part)
         remaining -= size
-        if size:
-            pieces.append(replace(whole, start=start, end=start + size))
+        pieces.append(replace(whole, start=start, end=start + size))
         start += size
     return pieces
 

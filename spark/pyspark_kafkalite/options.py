@@ -60,7 +60,7 @@ _REFUSED = {
 }
 
 _DURATION = re.compile(
-    r"(\d+)\s*(ms|msec|millis|milliseconds?|s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?|d|days?)?"
+    r"(\d{1,15})\s*(ms|msec|millis|milliseconds?|s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?|d|days?)?"
 )
 _DURATION_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -68,8 +68,14 @@ _DURATION_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "m": 60_000, "h": 3_600_000, 
 #: Records of a batch before compression: with its header it stays below Kafka's default max.message.bytes.
 BATCH_BYTES = 1_000_000
 BUFFER_BYTES = 16 << 20
+#: More is not used: Arrow counts the bytes of what is encoded at once in 31 bits.
+MAX_BUFFER_BYTES = 256 << 20
 #: The most that brokers allow by default (transaction.max.timeout.ms).
 TRANSACTION_TIMEOUT_MS = 900_000
+#: Of txnAppId: it is part of every transaction's name.
+_NAME_CHARACTERS = 1_000
+#: The most that a client's settings, partitions and Spark's counts may be, and offsets and times.
+_INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +232,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         group_id=group_id.strip() if group_id and streaming else None,
         max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", 15 * 60_000),
         offset_retries=_or(given.number("fetchOffset.numRetries", least=0), 3),
-        offset_retry_interval_ms=_or(given.number("fetchOffset.retryIntervalMs", least=0), 1_000),
+        offset_retry_interval_ms=_or(given.number("fetchOffset.retryIntervalMs", least=0, most=_INT_MAX), 1_000),
         warnings=tuple(given.warnings),
     )
 
@@ -257,6 +263,8 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
         raise OptionError("txnAppId and txnVersion are for deliveryGuarantee=exactly-once")
     if app_id is not None and not app_id.strip():
         raise OptionError("txnAppId is empty")
+    if app_id is not None and len(app_id) > _NAME_CHARACTERS:
+        raise OptionError(f"txnAppId has {len(app_id)} characters; the most is {_NAME_CHARACTERS}")
     if streaming and version is not None:
         raise OptionError("txnVersion is for batch writes: a stream's versions are its batches")
     if not streaming and (app_id is None) != (version is None):
@@ -271,7 +279,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
         topic=topic.strip() if topic else None,
         compression=compression,
         batch_bytes=given.client_number("batch.size", BATCH_BYTES),
-        buffer_bytes=given.client_number("buffer.memory", BUFFER_BYTES),
+        buffer_bytes=min(given.client_number("buffer.memory", BUFFER_BYTES, _LONG_MAX), MAX_BUFFER_BYTES),
         delivery_timeout_ms=given.client_number("delivery.timeout.ms", 120_000),
         exactly_once=exactly_once,
         txn_app_id=app_id.strip() if app_id else None,
@@ -324,13 +332,13 @@ class _Options:
             raise OptionError(f"{name} is true or false, not {value!r}")
         return value.strip().lower() == "true"
 
-    def number(self, name: str, *, least: int) -> int | None:
+    def number(self, name: str, *, least: int, most: int = _LONG_MAX) -> int | None:
         value = self.text(name)
-        return None if value is None else _number(name, value, least)
+        return None if value is None else _number(name, value, least, most)
 
-    def client_number(self, key: str, default: int) -> int:
+    def client_number(self, key: str, default: int, most: int = _INT_MAX) -> int:
         value = self.client(key)
-        return default if value is None else _number(f"kafkalite.{key}", value, 1)
+        return default if value is None else _number(f"kafkalite.{key}", value, 1, most)
 
     def duration_ms(self, name: str, default: int) -> int:
         value = self.text(name)
@@ -378,7 +386,7 @@ class _Options:
         endpoints = tuple(part.strip() for part in servers.split(",") if part.strip())
         for endpoint in endpoints:
             host, _, port = endpoint.rpartition(":")
-            if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            if not host or not _is_decimal(port) or not 0 < int(port) < 65536:
                 raise OptionError(f"{BOOTSTRAP}: {endpoint!r} is not host:port")
         if not endpoints:
             raise OptionError(f"{BOOTSTRAP} is empty")
@@ -441,21 +449,32 @@ class _Options:
         return Specific(_per_partition(f"{side}Offsets", value.strip(), least=EARLIEST))
 
 
-def _number(name: str, value: str, least: int) -> int:
+def _number(name: str, value: str, least: int, most: int = _LONG_MAX) -> int:
     try:
         number = int(value.strip())
     except ValueError:
         raise OptionError(f"{name} is a whole number, not {value!r}") from None
+    return _between(name, number, least, most)
+
+
+def _between(name: str, number: int, least: int, most: int) -> int:
     if number < least:
         raise OptionError(f"{name} is {number}; the least is {least}")
+    if number > most:
+        raise OptionError(f"{name} is {number}; the most is {most}")
     return number
+
+
+def _is_decimal(text: str) -> bool:
+    """Digits that `int` takes, few enough of them: `str.isdigit` is true of superscripts, too."""
+    return text.isascii() and text.isdigit() and len(text) < 20
 
 
 def _json_object(name: str, value: str, example: str) -> dict[str, Any]:
     try:
         parsed = json.loads(value)
-    except json.JSONDecodeError as error:
-        raise OptionError(f"{name} is JSON such as {example}, not {value!r}: {error}") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a ValueError of another kind
+        raise OptionError(f"{name} is JSON such as {example}, not {value[:200]!r}: {error}") from error
     if not isinstance(parsed, dict):
         raise OptionError(f"{name} is a JSON object such as {example}, not {value!r}")
     return parsed
@@ -479,11 +498,11 @@ def _per_partition(name: str, value: str, *, least: int) -> dict[TopicPartition,
         if not isinstance(by_partition, dict):
             raise OptionError(f"{name}: {topic} has an object of partition and number, as in {example}")
         for partition, number in by_partition.items():
-            if not partition.isdigit() or type(number) is not int:
+            if not _is_decimal(partition) or type(number) is not int:
                 raise OptionError(
                     f"{name}: {topic} has {partition!r}: {number!r}; it is partition and number, as in {example}"
                 )
-            if number < least:
-                raise OptionError(f"{name}: {topic}-{partition} is {number}; the least is {least}")
-            found[TopicPartition(topic, int(partition))] = number
+            found[TopicPartition(topic, int(partition))] = _between(
+                f"{name}: {topic}-{partition}", number, least, _LONG_MAX
+            )
     return found

@@ -5,7 +5,6 @@ Source: Spark's KafkaWriter and KafkaRowWriter.
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
@@ -55,9 +54,10 @@ class Router:
         if headers is not None:
             headers = pc.cast(headers, pa.list_(HEADER_ARROW))
         sizes = lengths(keys) + lengths(values)
+        has_key = keys.is_valid().to_numpy(zero_copy_only=False)
         where = np.empty(len(values), np.int64)
         for topic, at in self._by_topic(batch):
-            partitions = self._partitions(topic, batch, keys, sizes, at)
+            partitions = self._partitions(topic, batch, keys, has_key[at], sizes, at)
             number_of = np.array([self._number(topic, p) for p in range(self.partition_count(topic))], np.int64)
             where[at] = number_of[partitions]
         if len(where) and (where[1:] < where[:-1]).any():
@@ -80,27 +80,31 @@ class Router:
         return pa.nulls(batch.num_rows, pa.binary()) if column is None else pc.cast(column, pa.binary())
 
     def _by_topic(self, batch: pa.RecordBatch | pa.Table) -> list[tuple[str, npt.NDArray[np.int64]]]:
-        """Row numbers per topic."""
+        """Row numbers per topic, ascending."""
         everything = np.arange(batch.num_rows, dtype=np.int64)
         if self.topic is not None:
             return [(self.topic, everything)]
         column = self._column(batch, "topic")
         assert column is not None
-        if column.null_count:
-            raise BadRow("a row has no topic (null): give every row one, or use the option topic")
         encoded = pc.dictionary_encode(pc.cast(column, pa.string()))
+        topics = encoded.dictionary.to_pylist()
+        if column.null_count or "" in topics:
+            raise BadRow("a row has no topic (null or empty): give every row one, or use the option topic")
         codes = encoded.indices.to_numpy(zero_copy_only=False)
-        return [(str(topic), everything[codes == code]) for code, topic in enumerate(encoded.dictionary.to_pylist())]
+        by_code = np.argsort(codes, kind="stable")
+        bounds = np.searchsorted(codes[by_code], np.arange(len(topics) + 1)).tolist()
+        return [(topic, by_code[bounds[n] : bounds[n + 1]]) for n, topic in enumerate(topics)]
 
     def _partitions(
         self,
         topic: str,
         batch: pa.RecordBatch | pa.Table,
         keys: pa.Array,
+        has_key: npt.NDArray[np.bool_],
         sizes: npt.NDArray[np.int64],
         at: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.int32]:
-        """The partition of each of the rows `at`: the column's, else by key, else the sticky one."""
+        """The partition of each of the rows `at`: the column's, else by key (`has_key` is of these rows), else the sticky one."""
         count = self.partition_count(topic)
         partitioner = self._partitioners.get(topic)
         if partitioner is None:
@@ -108,14 +112,14 @@ class Router:
         chosen = np.full(len(at), -1, np.int32)
         column = self._column(batch, "partition")
         if column is not None:
-            chosen = pc.fill_null(column.take(pa.array(at)), -1).to_numpy(zero_copy_only=False).astype(np.int32)
-            given = column.take(pa.array(at)).is_valid().to_numpy(zero_copy_only=False)
+            taken = column.take(pa.array(at))
+            chosen = pc.fill_null(taken, -1).to_numpy(zero_copy_only=False).astype(np.int32)
+            given = taken.is_valid().to_numpy(zero_copy_only=False)
             wrong = given & ((chosen < 0) | (chosen >= count))
             if wrong.any():
                 raise BadRow(
                     f"a row wants partition {chosen[wrong][0]} of {topic}, which has partitions 0 to {count - 1}"
                 )
-        has_key = keys.is_valid().to_numpy(zero_copy_only=False)[at]
         keyed, unkeyed = np.flatnonzero((chosen < 0) & has_key), np.flatnonzero((chosen < 0) & ~has_key)
         if len(keyed):
             chosen[keyed] = partitioner.keyed(keys if len(keyed) == len(keys) else keys.take(pa.array(at[keyed])))
@@ -138,17 +142,30 @@ class PartitionCounts:
         raise NotImplementedError
 
 
-#: Rows made to one Arrow batch, for Spark versions that hand rows to a streaming writer.
-_ROWS_TOGETHER = 10_000
+#: Rows made to one Arrow batch, or fewer, of so many bytes, for Spark versions that hand rows to a streaming writer.
+_ROWS_TOGETHER, _BYTES_TOGETHER = 10_000, 16 << 20
 
 
 def batches_of(rows: Iterable[Sequence[Any]], shape: RowShape) -> Iterator[pa.RecordBatch]:
     """Arrow batches of Spark rows: what Spark 4.1 and later do themselves, faster."""
-    remaining = iter(rows)
     names = {position: name for name, position in shape.positions.items()}
-    while together := list(itertools.islice(remaining, _ROWS_TOGETHER)):
+    for together in _together(rows, [shape.positions[name] for name in ("key", "value") if name in shape.positions]):
         columns = [_column_of(names.get(at), [row[at] for row in together]) for at in range(max(names) + 1)]
         yield pa.RecordBatch.from_arrays(columns, names=[f"_{at}" for at in range(len(columns))])
+
+
+def _together(rows: Iterable[Sequence[Any]], sized: Sequence[int]) -> Iterator[list[Sequence[Any]]]:
+    """Rows in lists; `sized` are the positions of the columns whose bytes count."""
+    together: list[Sequence[Any]] = []
+    size = 0
+    for row in rows:
+        together.append(row)
+        size += sum(len(row[at]) for at in sized if row[at] is not None)
+        if len(together) >= _ROWS_TOGETHER or size >= _BYTES_TOGETHER:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together
 
 
 def _column_of(name: str | None, values: list[Any]) -> pa.Array:

@@ -5,23 +5,29 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import field
+from itertools import chain
 
 import pyarrow as pa
 
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
+from kafkalite.rpc.answers import error_code
 from kafkalite.rpc.messages.transactions import TransactionMember
-from pyspark_kafkalite.clients import LogClient
-from pyspark_kafkalite.encode import EncodedBatch, encode
-from pyspark_kafkalite.options import WriteOptions
+from pyspark_kafkalite.clients import LogClient, told
+from pyspark_kafkalite.encode import EncodedBatch, HeaderWithoutKey, encode
+from pyspark_kafkalite.offsets import names
+from pyspark_kafkalite.options import ClientOptions, WriteOptions
 from pyspark_kafkalite.row_shape import RowShape
 from pyspark_kafkalite.rows import BadRow, PartitionCounts, Router
+
+#: Pauses between questions for a topic: a node that has just started knows few of them for a moment.
+_ASK_AGAIN_AFTER_S = (0.25, 0.5, 1.0)
 
 #: What is still to be sent, in order, by partition.
 _Queues = dict[TopicPartition, deque[EncodedBatch]]
@@ -54,6 +60,7 @@ class RowWriter:
     shape: RowShape
     now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
     rng: random.Random = field(default_factory=random.Random)
+    sleep: Callable[[float], None] = time.sleep
     transaction: TransactionMember | None = None
     _added: set[TopicPartition] = field(default_factory=set)
     _sequences: dict[TopicPartition, int] = field(default_factory=dict)
@@ -70,17 +77,15 @@ class RowWriter:
             BadRow: a row cannot be written as it is.
             WriteFailed: the cluster refused, or did not answer within delivery.timeout.ms.
         """
-        counts = _Counts(self.client, self._settle)
+        counts = _Counts(self.client, self.options.client, self._settle, self.sleep)
         router = Router(self.shape, self.options.topic, counts, self.options.batch_bytes, self.rng)
         waiting: list[pa.RecordBatch] = []
         size = 0
         # one buffer is on its way while the next is collected and encoded
         with ThreadPoolExecutor(1, "kafkalite-send") as sender:
-            for batch in batches:
-                if not batch.num_rows:
-                    continue
-                waiting.append(batch)
-                size += batch.nbytes
+            for piece in chain.from_iterable(_pieces(batch, self.options.buffer_bytes) for batch in batches):
+                waiting.append(piece)
+                size += piece.nbytes
                 if size >= self.options.buffer_bytes:
                     self._hand_over(sender, self._encoded(router, waiting))
                     waiting, size = [], 0
@@ -103,9 +108,13 @@ class RowWriter:
     def _encoded(self, router: Router, waiting: list[pa.RecordBatch]) -> _Queues:
         rows, where = router.route(waiting[0] if len(waiting) == 1 else pa.Table.from_batches(waiting))
         queues: _Queues = {}
-        for batch in encode(rows, where, self.options.batch_bytes):
-            tp = TopicPartition(*router.destinations[batch.destination])
-            queues.setdefault(tp, deque()).append(batch)
+        try:
+            for batch in encode(rows, where, self.options.batch_bytes):
+                tp = TopicPartition(*router.destinations[batch.destination])
+                queues.setdefault(tp, deque()).append(batch)
+        except HeaderWithoutKey as error:
+            tp = TopicPartition(*router.destinations[where[error.row]])
+            raise BadRow(f"a row for {tp} has a header without a key (null)") from None
         return queues
 
     def _send(self, queues: _Queues) -> None:
@@ -118,7 +127,7 @@ class RowWriter:
         try:
             producer_id, epoch = self._prepare(batches.keys())
         except (KafkaliteError, OSError) as error:
-            raise WriteFailed(f"writing to {', '.join(map(str, sorted(batches)))} failed: {error}") from error
+            raise self._failed(batches, error) from error
         now_ms = self.now_ms()
         codec = codec_named(self.options.compression)
         sealed = {
@@ -137,7 +146,7 @@ class RowWriter:
         except ApiError as error:
             raise WriteFailed(_refusal(error, max(map(len, sealed.values())))) from error
         except (KafkaliteError, OSError) as error:
-            raise WriteFailed(f"writing to {', '.join(map(str, sorted(sealed)))} failed: {error}") from error
+            raise self._failed(sealed, error) from error
         for tp, batch in batches.items():
             answer = answers[tp]
             self._sequences[tp] = add_to_sequence(self._sequences.get(tp, 0), batch.count)
@@ -146,6 +155,9 @@ class RowWriter:
                 self._offsets[tp] = (first, answer.base_offset + batch.count)
             self._rows += batch.count
             self._bytes += len(batch.records)
+
+    def _failed(self, partitions: Iterable[TopicPartition], error: Exception) -> WriteFailed:
+        return WriteFailed(f"writing to {names(partitions)} failed: {told(self.options.client, error)}")
 
     def _prepare(self, partitions: Iterable[TopicPartition]) -> tuple[int, int]:
         """The producer id and epoch to write to these partitions with. Raises what the client raises."""
@@ -159,21 +171,48 @@ class RowWriter:
         return self.transaction.producer_id, self.transaction.producer_epoch
 
 
+def _pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
+    """The batch in slices of about so many bytes: Spark hands over 64 MiB at once, or (4.0) any number. None for no rows."""
+    rows = -(-batch.num_rows // max(1, batch.nbytes // most_bytes)) or 1
+    return (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+
+
 class _Counts(PartitionCounts):
-    def __init__(self, client: LogClient, settle: Callable[[], None]) -> None:
+    """Asks like Kafka's producer: the cluster makes a topic that is missing if auto.create.topics.enable says so."""
+
+    def __init__(
+        self, client: LogClient, options: ClientOptions, settle: Callable[[], None], sleep: Callable[[float], None]
+    ) -> None:
         self._client = client
+        self._options = options
         self._settle = settle
+        self._sleep = sleep
         self._known: dict[str, int] = {}
 
     def __call__(self, topic: str) -> int:
         count = self._known.get(topic)
         if count is None:
             self._settle()
-            found = [t for t in self._client.metadata([topic]).topics if t.topic == topic and not t.error]
-            if not found or not found[0].partitions:
-                raise BadRow(f"topic {topic} does not exist: kafkalite admin create-topic {topic}")
-            count = self._known[topic] = len(found[0].partitions)
+            count = self._known[topic] = self._asked(topic)
         return count
+
+    def _asked(self, topic: str) -> int:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for pause_s in (*_ASK_AGAIN_AFTER_S, 0):
+            try:
+                answer = self._client.metadata([topic], allow_auto_create=True)
+            except (KafkaliteError, OSError) as error:
+                raise WriteFailed(f"writing to {topic} failed: {told(self._options, error)}") from error
+            for found in answer.topics:
+                code = error_code(found.error)
+                if code is ErrorCode.NONE and found.partitions:
+                    return len(found.partitions)
+            if not is_retriable(code):
+                raise WriteFailed(f"topic {topic}: {code.name}")
+            self._sleep(pause_s)
+        raise BadRow(
+            f"topic {topic} does not exist, and the cluster does not make it by itself: kafkalite admin create-topic {topic}"
+        )
 
 
 def _refusal(error: ApiError, size: int) -> str:

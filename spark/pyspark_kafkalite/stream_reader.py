@@ -171,7 +171,10 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             attempts += 1
             cluster.sleep(self._options.offset_retry_interval_ms / 1000)
         if changed.gone:
-            cluster.report_loss(f"{names(changed.gone)}: deleted while the query was running")
+            cluster.report_loss(
+                f"{names(changed.gone)}: read by this query before, but not there any more, or not subscribed",
+                "A topic was deleted, or the query's options were changed",
+            )
         for topic in changed.made_anew:
             cluster.report_loss(f"topic {topic} was deleted and made anew (its id was {position.ids[topic]})")
         return found, changed

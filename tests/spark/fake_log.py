@@ -47,6 +47,8 @@ class FakeLog:
     calls: list[str] = field(default_factory=list)
     #: Applies the next produce, then loses its answer and sends the same bytes again, as the real client does.
     resend: bool = False
+    #: Partitions of topics that are made when somebody first writes to them; 0: none is.
+    auto_create: int = 0
     #: Group -> offsets.
     committed: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     _producer_ids: int = 1000
@@ -90,8 +92,11 @@ class FakeLog:
         self.calls.append(name)
         self.before(name)
 
-    def metadata(self, topics: Sequence[str] | None = None) -> MetadataResponse:
+    def metadata(self, topics: Sequence[str] | None = None, *, allow_auto_create: bool = False) -> MetadataResponse:
         self._called("metadata")
+        if allow_auto_create and self.auto_create:
+            for topic in sorted(set(topics or ()) - self.topic_ids.keys()):
+                self.add_topic(topic, self.auto_create)
         known = sorted(self.topic_ids) if topics is None else sorted(topics)
         listed = []
         for topic in known:

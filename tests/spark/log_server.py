@@ -93,7 +93,7 @@ class LogServer:
     # --- handlers: run on the server's loop, one at a time
 
     def _metadata(self, request: Request) -> Reply:
-        answer = self.log.metadata(request.message.topics)
+        answer = self.log.metadata(request.message.topics, allow_auto_create=request.message.allow_auto_create)
         broker = Broker(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self._port)
         return Reply(MetadataResponse("cluster", BrokerId(1), (broker,), answer.topics))
 

@@ -144,6 +144,15 @@ def test_log_append_time_is_the_batch_s_for_every_record() -> None:
     assert [(row[5], row[6]) for row in rows_of(batch.build(), wanted())] == [(9000, 1), (9000, 1)]
 
 
+def test_times_that_spark_cannot_hold_are_its_first_and_last() -> None:
+    """A producer that gives nanoseconds for milliseconds: no other time must come of that."""
+    builder = RecordBatchBuilder()
+    for ms in (1_700_000_000_000_000_000, -(1 << 62), 1_700_000_000_000):
+        builder.append(None, b"v", (), ms)
+    last = (2**63 - 1) // 1000 * 1000
+    assert [row[5] for row in rows_of(builder.build(), wanted())] == [last, -last, 1_700_000_000_000_000]
+
+
 def test_header_keys_that_are_not_utf8_are_shown_not_refused() -> None:
     record = bytearray(encode_record(0, 0, None, b"v", [("k~", b"x")]))
     record[record.index(b"~")] = 0xFF

@@ -42,6 +42,9 @@ def test_timestamps_are_lower_bounds_in_whole_milliseconds() -> None:
     assert narrow([spark.GreaterThanOrEqual(("timestamp",), between)]).timestamp_ms == 1001
     assert narrow([spark.GreaterThan(("timestamp",), between)]).timestamp_ms == 1001
     assert narrow([spark.LessThan(("timestamp",), exact)]) == Narrowing()
+    early = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert narrow([spark.GreaterThanOrEqual(("timestamp",), early)]) == Narrowing()  # -1: records that have no time
+    assert narrow([spark.GreaterThan(("timestamp",), early)]).timestamp_ms == 0
 
 
 def test_what_is_not_understood_narrows_nothing() -> None:

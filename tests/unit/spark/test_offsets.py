@@ -29,6 +29,12 @@ def test_min_partitions_cuts_the_large_in_proportion() -> None:
     assert [r.size for r in planned] == [1125, 1125, 1125, 1125, 14, 2]
 
 
+def test_no_more_tasks_than_records() -> None:
+    """Nor is time spent on those that would be empty."""
+    assert len(plan(sizes(3, 1), min_partitions=10**12)) == 4
+    assert len(plan(sizes(10), min_partitions=10**12, max_records=1)) == 10
+
+
 def test_max_records_comes_first() -> None:
     assert cut(plan(sizes(10), max_records=4)) == [(0, 10, 13), (0, 13, 16), (0, 16, 20)]
     assert [r.size for r in plan(sizes(10, 1), max_records=5, min_partitions=4)] == [2, 3, 2, 3, 1]

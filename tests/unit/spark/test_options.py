@@ -114,6 +114,20 @@ def test_durations(text: str, milliseconds: int) -> None:
         ({"kafka.value.deserializer": "x"}, "cast it in the query"),
         ({"kafkalite.bootstrap.servers": "nowhere"}, "not host:port"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
+        ({"startingOffsets": '{"t":{"²":5}}'}, "partition and number"),
+        (
+            {"startingOffsets": f'{{"t":{{"0":{1 << 63}}}}}'},
+            "t-0 is 9223372036854775808; the most is 9223372036854775807",
+        ),
+        ({"startingOffsets": f'{{"t":{{"0":{"9" * 5000}}}}}'}, "is JSON such as"),
+        ({"startingOffsets": "[" * 100_000}, "is JSON such as"),
+        ({"startingTimestamp": str(1 << 63)}, "the most is"),
+        ({"startingTimestamp": "9" * 5000}, "whole number"),
+        ({"kafkalite.bootstrap.servers": "host:²"}, "not host:port"),
+        ({"kafkalite.bootstrap.servers": "host:" + "9" * 5000}, "not host:port"),
+        ({"kafkalite.request.timeout.ms": str(1 << 31)}, "request.timeout.ms is 2147483648; the most is 2147483647"),
+        ({"kafkalite.max.partition.fetch.bytes": str(1 << 31)}, "the most is"),
+        ({"fetchOffset.retryIntervalMs": str(1 << 63)}, "the most is"),
     ],
 )
 def test_wrong_options_of_a_batch(options: dict[str, str], says: str) -> None:
@@ -128,6 +142,7 @@ def test_wrong_options_of_a_batch(options: dict[str, str], says: str) -> None:
         ({"endingTimestamp": "1"}, "for batch queries"),
         ({"minOffsetsPerTrigger": "10", "maxOffsetsPerTrigger": "5"}, "larger than"),
         ({"maxTriggerDelay": "soon"}, "a time such as"),
+        ({"maxTriggerDelay": "9" * 5000}, "a time such as"),
         ({"maxBytesPerTrigger": "0"}, "the least is 1"),
         ({"maxBytesPerTrigger": "1m"}, "whole number"),
         ({"kafkalite.group.id": " "}, "group.id is empty"),
@@ -167,11 +182,17 @@ def test_options_of_the_sink() -> None:
         }
     )
     assert (options.topic, options.compression, options.batch_bytes) == ("t", "zstd", 500)
+    large = write_options({"kafkalite.bootstrap.servers": "a:1", "kafka.buffer.memory": str(1 << 40)})
+    assert large.buffer_bytes == 256 << 20
     for wrong, says in (
         ({"kafka.acks": "1"}, "acks=all only"),
         ({"kafkalite.compression.type": "brotli"}, "one of none, gzip"),
         ({"topic": " "}, "topic is empty"),
         ({"topik": "t"}, "did you mean topic"),
+        ({"kafkalite.transaction.timeout.ms": str(1 << 31)}, "the most is 2147483647"),
+        ({"kafkalite.delivery.timeout.ms": str(1 << 31)}, "the most is 2147483647"),
+        ({"deliveryGuarantee": "exactly-once", "txnAppId": "x" * 1001, "txnVersion": "1"}, "1001 characters"),
+        ({"deliveryGuarantee": "exactly-once", "txnAppId": "x", "txnVersion": str(1 << 63)}, "the most is"),
     ):
         with pytest.raises(OptionError, match=says):
             write_options({"kafkalite.bootstrap.servers": "a:1"} | wrong)

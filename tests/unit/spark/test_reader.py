@@ -7,14 +7,16 @@ import pickle
 import pytest
 from pyspark.sql import datasource as spark
 
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
+from kafkalite.rpc.messages.data import MetadataResponse, TopicMetadata
+from pyspark_kafkalite.clients import Unreachable
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.fetching import RangeReader, ReadFailed
 from pyspark_kafkalite.offsets import OffsetRange
 from pyspark_kafkalite.options import FetchOptions, OptionError, read_options
-from pyspark_kafkalite.reader import KafkaliteReader
+from pyspark_kafkalite.reader import KafkaliteReader, _PushFilters
 
 COLUMNS = columns_of(spark_schema(include_headers=False))
 
@@ -31,6 +33,12 @@ def offsets_read(source: KafkaliteReader) -> list[tuple[int, int]]:
 
 def planned(source: KafkaliteReader) -> list[tuple[int, int, int]]:
     return [(p.range.partition, p.range.start, p.range.end) for p in source.partitions()]
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the Spark versions that keep the plan of a filter to the scan that has it."""
+    monkeypatch.setattr(_PushFilters, "keeps_plans_apart", True)
 
 
 @pytest.fixture
@@ -68,7 +76,7 @@ def test_timestamps(topic) -> None:
     assert planned(late) == []
 
 
-def test_filters_narrow_the_plan(topic) -> None:
+def test_filters_narrow_the_plan(topic, apart) -> None:
     source = reader(topic)
     filters = [
         spark.EqualTo(("partition",), 1),
@@ -79,7 +87,14 @@ def test_filters_narrow_the_plan(topic) -> None:
     assert planned(source) == [(1, 3, 8)]
 
 
-def test_a_timestamp_filter_seeks(topic) -> None:
+def test_filters_narrow_nothing_where_spark_would_use_the_plan_for_other_queries(topic, monkeypatch) -> None:
+    monkeypatch.setattr(_PushFilters, "keeps_plans_apart", False)
+    source = reader(topic)
+    assert list(source.pushFilters([spark.EqualTo(("partition",), 1)])) == [spark.EqualTo(("partition",), 1)]
+    assert planned(source) == planned(reader(topic))
+
+
+def test_a_timestamp_filter_seeks(topic, apart) -> None:
     import datetime
 
     source = reader(topic)
@@ -87,7 +102,7 @@ def test_a_timestamp_filter_seeks(topic) -> None:
     assert planned(source) == [(0, 6, 10), (1, 6, 10)]
 
 
-def test_spark_takes_the_reader_with_pushdown_off_and_the_reader_travels(topic) -> None:
+def test_spark_takes_the_reader_with_pushdown_off_and_the_reader_travels(topic, apart) -> None:
     """What Spark checks before it refuses a reader, see pyspark.sql.worker.plan_data_source_read."""
     assert reader(topic).pushFilters.__func__ is spark.DataSourceReader.pushFilters
     source = KafkaliteReader(
@@ -142,6 +157,13 @@ def test_lost_offsets_fail_the_plan_or_are_left_out(topic) -> None:
     ]
 
 
+def test_offsets_beyond_the_end_are_not_called_deleted(topic) -> None:
+    with pytest.raises(
+        DataLoss, match=r"t-0 has offsets 0 to 10, not 99\. Nothing was written there yet.* transactions"
+    ):
+        reader(topic, endingOffsets='{"t":{"0":99,"1":1}}').partitions()
+
+
 def test_a_loss_between_plan_and_read(topic) -> None:
     strict, lenient = reader(topic), reader(topic, failOnDataLoss="false")
     work = strict.partitions()[0]
@@ -152,14 +174,52 @@ def test_a_loss_between_plan_and_read(topic) -> None:
     assert rows == [5, 6, 7, 8, 9]
 
 
-def test_a_topic_made_anew_is_told_apart(topic) -> None:
-    source = reader(topic, failOnDataLoss="false")
-    work = source.partitions()[0]
+@pytest.mark.parametrize("records", [0, 1, 10, 20])
+def test_a_topic_made_anew_is_told_apart(topic, records: int) -> None:
+    """However much is in it: its offsets may be those that were planned, its records are others."""
+    strict, lenient = reader(topic), reader(topic, failOnDataLoss="false")
+    work = strict.partitions()[0]
     topic.add_topic("t", 2)
     topic.topic_ids["t"] = "another"
-    topic.put("t", 0, (None, b"x"))
-    with pytest.raises(DataLoss, match="deleted and made anew"):
-        list(source.read(work))
+    for _ in range(records):
+        topic.put("t", 0, (None, b"x"))
+    with pytest.raises(DataLoss, match=r"t-0: offsets \d+ to 10 .*made anew .*failOnDataLoss=false"):
+        list(strict.read(work))
+    assert list(lenient.read(work)) == []  # or a batch that is in a checkpoint could never be replayed
+
+
+def test_a_topic_that_is_gone_when_it_is_to_be_read(topic) -> None:
+    strict, lenient = reader(topic), reader(topic, failOnDataLoss="false")
+    work = strict.partitions()[0]
+
+    def before(name: str) -> None:
+        if name == "fetch_raw":
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    topic.before = before
+    del topic.topic_ids["t"]
+    with pytest.raises(DataLoss, match=r"t-0: offsets 0 to 10 cannot be read, the topic is not there any more"):
+        list(strict.read(work))
+    assert list(lenient.read(work)) == []
+
+
+@pytest.mark.parametrize("name", ["fetch_raw", "list_offsets", "metadata"])
+def test_a_leader_that_is_looked_for_is_waited_for_and_a_refusal_is_told_with_its_place(topic, name: str) -> None:
+    """Whatever is asked: one that went away between two questions of the same task included."""
+    failures = [api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER), ConnectionError("gone")] * 3
+    wanted = OffsetRange("t", 0, 0, 10, "id-of-t")
+    topic.partitions[Tp("t", 0)].log_start_offset = 2
+
+    def before(asked: str) -> None:
+        if asked == name and failures:
+            raise failures.pop(0)
+
+    topic.before = before
+    rows = list(range_reader(topic, fail_on_data_loss=False).read(wanted, COLUMNS))
+    assert sum(batch.num_rows for batch in rows) == 8 and not failures
+    failures[:] = [api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+    with pytest.raises(ReadFailed, match="t-0 at offset 0: TOPIC_AUTHORIZATION_FAILED"):
+        list(range_reader(topic, fail_on_data_loss=False).read(wanted, COLUMNS))
 
 
 def range_reader(fake, **options) -> RangeReader:
@@ -211,6 +271,26 @@ def test_offset_questions_are_asked_again_and_refusals_are_not(topic) -> None:
     failures[:] = [api_error(ErrorCode.UNSUPPORTED_VERSION)]
     with pytest.raises(type(api_error(ErrorCode.UNSUPPORTED_VERSION))):
         reader(topic).partitions()
+
+
+def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
+    monkeypatch.setattr(topic, "metadata", lambda topics: MetadataResponse("cluster", 1, (), (refused,)))
+    with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
+        reader(topic).partitions()
+
+
+def test_a_cluster_that_nobody_reaches_is_named_with_what_may_be_wrong(topic) -> None:
+    """Kafka's listener in place of the RPC endpoint, or plain text to a node that wants TLS, are the usual ways."""
+
+    def before(name: str) -> None:
+        raise ConnectionError("the peer closed the connection")
+
+    topic.before = before
+    says = r"a:1 .*the peer closed the connection.*kafkalite\.bootstrap\.servers.*RPC endpoints.*security\.protocol"
+    with pytest.raises(Unreachable, match=says):
+        reader(topic).partitions()
+    assert len(topic.calls) == 4
 
 
 def test_small_fetches_read_the_same(topic) -> None:

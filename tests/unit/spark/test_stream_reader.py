@@ -7,8 +7,9 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
-from kafkalite.errors import ErrorCode, api_error
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
+from kafkalite.rpc.messages.data import MetadataResponse, TopicMetadata
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.options import OptionError, read_options
@@ -187,10 +188,23 @@ def test_partitions_that_are_gone(topic) -> None:
     strict.batch(), lenient.batch()
     del topic.partitions[Tp("t", 1)]
     grow(topic, 0, 1)
-    with pytest.raises(DataLoss, match="t-1: deleted while the query was running"):
+    with pytest.raises(
+        DataLoss, match=r"t-1: read by this query before, but not there any more, or not subscribed.*failOnDataLoss"
+    ):
         strict.batch()
     assert lenient.batch() == [(0, 0)]
     assert lenient.batch() is None
+
+
+def test_rights_that_were_taken_away_are_no_lost_topic(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or failOnDataLoss=false would leave it out without a word."""
+    query = Query(topic, failOnDataLoss="false")
+    grow(topic, 1, 1)
+    query.batch()
+    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
+    monkeypatch.setattr(topic, "metadata", lambda topics: MetadataResponse("cluster", 1, (), (refused,)))
+    with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
+        query.batch()
 
 
 def test_a_node_that_knows_no_topics_for_a_moment_is_asked_again(topic) -> None:

@@ -12,7 +12,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.record.batch import parse_header
-from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.rpc.messages.data import MetadataResponse, ProducedPartition, TopicMetadata
+from pyspark_kafkalite import encode, rows, sending
 from pyspark_kafkalite.arrow_types import HEADER_ARROW
 from pyspark_kafkalite.columns import HEADERS_SPARK
 from pyspark_kafkalite.options import OptionError, write_options
@@ -148,7 +149,13 @@ def test_an_empty_task_says_so_and_asks_nothing(topic) -> None:
     ("row", "says"),
     [
         ({"topic": None, "value": "v"}, "no topic"),
+        ({"topic": "", "value": "v"}, "no topic"),
         ({"topic": "nope", "value": "v"}, "create-topic nope"),
+        (
+            {"topic": "t", "partition": 2, "value": "v", "headers": [("h", b""), (None, b"")]},
+            "for t-2 has a header without a key",
+        ),
+        ({"topic": "t", "partition": 2, "value": "v", "headers": [None]}, "for t-2 has a header without a key"),
         ({"topic": "t", "partition": 3, "value": "v"}, "partition 3 of t, which has partitions 0 to 2"),
         ({"topic": "t", "partition": -1, "value": "v"}, "partition -1 of t"),
     ],
@@ -156,6 +163,65 @@ def test_an_empty_task_says_so_and_asks_nothing(topic) -> None:
 def test_rows_that_cannot_be_written(topic, row: dict, says: str) -> None:
     with pytest.raises(BadRow, match=says):
         write(topic, [row])
+
+
+def test_a_topic_is_made_where_the_cluster_makes_them(topic) -> None:
+    """As Kafka's producer has it, and with it Spark's own sink."""
+    topic.auto_create = 2
+    assert write(topic, [{"topic": "new", "key": b"%d" % n, "value": "v"} for n in range(20)]).rows == 20
+    assert sum(len(values(topic, "new", partition)) for partition in (0, 1)) == 20
+
+
+def test_a_node_that_does_not_know_a_topic_for_a_moment_is_asked_again(topic) -> None:
+    """One that has just started, or the topic."""
+    kept, questions = dict(topic.topic_ids), []
+
+    def before(name: str) -> None:
+        if name == "metadata":
+            questions.append(name)
+            topic.topic_ids = kept if len(questions) > 2 else {}
+
+    topic.before = before
+    assert write(topic, [{"value": "v"}], topic="u").rows == 1
+
+
+def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
+    answer = MetadataResponse("cluster", 1, (), (refused,))
+    monkeypatch.setattr(topic, "metadata", lambda topics, allow_auto_create: answer)
+    with pytest.raises(WriteFailed, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
+        write(topic, [{"value": "v"}], topic="t")
+
+
+@pytest.mark.parametrize("name", ["metadata", "produce_many"])
+def test_what_fails_is_told_with_its_code_and_a_cluster_that_is_away_with_its_address(topic, name: str) -> None:
+    errors = [
+        ConnectionError("nobody there"),
+        api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "IDEMPOTENT_WRITE on x"),
+    ]
+
+    def before(asked: str) -> None:
+        if asked == name:
+            raise errors.pop(0)
+
+    topic.before = before
+    with pytest.raises(WriteFailed, match=r"u.*a:1 .*nobody there.*kafkalite\.bootstrap\.servers"):
+        write(topic, [{"value": "v"}], topic="u")
+    with pytest.raises(WriteFailed, match=r"u.*CLUSTER_AUTHORIZATION_FAILED.*IDEMPOTENT_WRITE on x"):
+        write(topic, [{"value": "v"}], topic="u")
+
+
+def test_memory_goes_by_the_buffer_and_not_by_what_spark_hands_over(topic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once Spark hands over up to 64 MiB (before 4.1: 10,000 rows, of any size)."""
+    at_once: list[int] = []
+    monkeypatch.setattr(
+        sending, "encode", lambda rows, *rest: at_once.append(rows.values.nbytes) or encode.encode(rows, *rest)
+    )
+    rows = [{"value": "v" * 1000, "key": b"%d" % n} for n in range(200)]
+    message = write(topic, rows, topic="t", **{"kafkalite.buffer.memory": "20000"})
+    assert message.rows == 200 and len(at_once) > 5
+    assert max(at_once) < 2 * 20_000
+    assert sorted(len(v) for p in range(3) for v in values(topic, "t", p)) == [1000] * 200
 
 
 def test_refusals_name_the_partition_and_what_to_do(topic, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,9 +261,16 @@ def test_a_refusal_on_the_way_stops_the_task_before_its_end(topic, monkeypatch: 
     monkeypatch.setattr(topic, "produce_many", produce)
     rows = [{"value": "v" * 100} for _ in range(1000)]
     with pytest.raises(WriteFailed, match="TOPIC_AUTHORIZATION_FAILED"):
-        write(topic, rows, batches=100, topic="u", **{"kafkalite.buffer.memory": "1"})
+        write(topic, rows, batches=100, topic="u", **{"kafkalite.buffer.memory": "1000"})
     assert 10 <= len(values(topic, "u", 0)) < 200
     assert {name.rpartition("_")[0] for name in threads} == {"kafkalite-send"}
+
+
+def test_large_rows_of_older_sparks_make_small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rows, "_BYTES_TOGETHER", 10_000)
+    shape = row_shape(StructType([StructField("value", StringType()), StructField("key", BinaryType())]), "t")
+    made = [batch.num_rows for batch in batches_of([Row(value="v" * 900, key=None)] * 100, shape)]
+    assert sum(made) == 100 and max(made) < 13
 
 
 def test_rows_of_older_sparks_make_the_same_batches() -> None:
