@@ -75,13 +75,15 @@ async def ensure_layout(coordinator: Coordinator) -> None:
 
 
 async def cluster_id(coordinator: Coordinator, rng: random.Random) -> str:
-    """The cluster's id, made by whoever comes first. Raises ZnodeError."""
+    """The cluster's id, made by whoever comes first. Raises StartupRefused: what is there is none."""
     while True:
         try:
             data, _ = await retrying(lambda: coordinator.get(paths.CLUSTER_ID))
             return decode_cluster_id(data)
         except NoNodeError:
             mine = encode_cluster_id(new_uuid(rng))
+        except ZnodeError as error:
+            raise StartupRefused(f"{error}: this does not say which cluster it is; put the right id there") from None
         try:
             await retrying(lambda: coordinator.create(paths.CLUSTER_ID, mine))  # noqa: B023 - awaited here
         except NodeExistsError:

@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
 import resource
+import threading
+from collections.abc import Callable
+from typing import TypeVar
 
 from kafkalite.env.seams import LEAST_LOG_FILES
+
+T = TypeVar("T")
+
+#: The process, or the host, has no descriptor left: that says nothing of any disk.
+SHORTAGE = frozenset({errno.EMFILE, errno.ENFILE})
+#: At least as many as threads that may want one at the same time.
+_SPARE = 8
 
 #: What each node of a process may keep open, of the process's limit: the rest is for connections, and for other nodes.
 _SHARE = 4
@@ -28,3 +41,50 @@ def log_files() -> int:
         return _MOST
     # Of a small limit no more than half: connections would take the rest, and appends would fail for want of a file.
     return max(min(LEAST_LOG_FILES, soft // 2), min(_MOST, soft // _SHARE))
+
+
+class Reserve:
+    """Descriptors for file operations that need one for a moment, held back for when clients have used up the others."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: list[int] = []
+        self._fill()
+
+    def _fill(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            while len(self._held) < _SPARE:
+                self._held.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+    def _let_go_of_one(self) -> bool:
+        with self._lock:
+            if not self._held:
+                return False
+            os.close(self._held.pop())
+            return True
+
+    def run(self, operation: Callable[[], T]) -> T:
+        """Its result; a second time from the start, with a descriptor of ours, if there was none. Raises OSError."""
+        try:
+            return operation()
+        except OSError as error:
+            if error.errno not in SHORTAGE:
+                raise
+        is_left = True
+        try:
+            while is_left:
+                is_left = self._let_go_of_one()
+                try:
+                    return operation()
+                except OSError as error:  # another thread may have been quicker
+                    if error.errno not in SHORTAGE or not is_left:
+                        raise
+            raise AssertionError("unreachable")
+        finally:
+            self._fill()
+
+    def close(self) -> None:
+        """Give them back for good."""
+        with self._lock:
+            while self._held:
+                os.close(self._held.pop())

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.env import open_files
 from kafkalite.env.lanes import Lane
+from kafkalite.env.open_files import Reserve
 from kafkalite.env.seams import Buffer, Clock, ConnectionHandler, Disk, Env, Listener, Network
 from kafkalite.env.streams import open_stream, stream_protocol
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -254,6 +255,7 @@ class RealDisk:
         self._lanes: dict[str, Lane] = {}
         #: Directory -> where the kernel counts what its device completes.
         self._counters: dict[str, str] = {}
+        self._reserve = Reserve()
 
     def _new_lane(self, name: str) -> Lane:
         return Lane(name, sync_threads=_SYNC_THREADS, work_threads=_BLOCKING_THREADS)
@@ -287,10 +289,16 @@ class RealDisk:
         return os.path.exists(path)
 
     def read_file(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
+        def read() -> bytes:
+            with open(path, "rb") as file:
+                return file.read()
+
+        return self._reserve.run(read)
 
     def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self._reserve.run(lambda: self._replace(path, data, durable=durable))
+
+    def _replace(self, path: str, data: bytes, *, durable: bool) -> None:
         beside = path + ".tmp"
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -306,7 +314,7 @@ class RealDisk:
             self.sync_dir(os.path.dirname(path))
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))
+        return sorted(self._reserve.run(lambda: os.listdir(path)))
 
     def makedirs(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)
@@ -322,11 +330,14 @@ class RealDisk:
 
     def remove_tree(self, path: str) -> None:
         try:
-            shutil.rmtree(path)
+            self._reserve.run(lambda: shutil.rmtree(path))
         except FileNotFoundError:
             return
 
     def sync_dir(self, path: str) -> None:
+        self._reserve.run(lambda: self._sync_dir(path))
+
+    def _sync_dir(self, path: str) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -370,6 +381,7 @@ class RealDisk:
         """End the threads when their work is done. The disk cannot be used after this."""
         for lane in (self._common, *self._lanes.values()):
             lane.close()
+        self._reserve.close()
 
 
 def real_env(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkalite.env.seams import Disk
 from kafkalite.log import checkpoints
 from kafkalite.log.epoch_cache import LeaderEpochCache
+from kafkalite.log.handles import HandleCache
 from kafkalite.log.local_log import LocalLog
 
 #: A file up to this size is on the platter whole, or as it was, or recognisably broken.
@@ -33,12 +33,12 @@ class LeaderEpochFile:
         local = self._local
         path = f"{local.path}/{checkpoints.LEADER_EPOCHS}"
         data = checkpoints.encode_epochs(self.cache.entries())
-        if not _extend(local.disk, path, data):
+        if not _extend(local.handles, path, data):
             local.disk.write_file_atomic(path, data, durable=False)
         self.dirty = True
 
 
-def _extend(disk: Disk, path: str, data: bytes) -> bool:
+def _extend(handles: HandleCache, path: str, data: bytes) -> bool:
     """Write `data` over a small file that differs by lines at its end only; returns whether it was one. Raises OSError.
 
     A new file beside it and a rename cost twenty times as much, and a failover waits for one per partition. What a loss of
@@ -47,7 +47,7 @@ def _extend(disk: Disk, path: str, data: bytes) -> bool:
     if len(data) > _SECTOR_BYTES:
         return False
     try:
-        file = disk.open(path)
+        file = handles.open_apart(path)
     except FileNotFoundError:
         return False
     try:

@@ -58,7 +58,7 @@ async def probe(
 ) -> OSError | None:
     """Write, fsync and read a small file in the directory, off the loop; None if all went well.
 
-    An error is tried a second time within the deadline. A disk that does not answer by then is dead: TimeoutError.
+    An error is tried a second time within the deadline; one that nobody is to blame for is no answer, and no reproach. A disk that does not answer by then is dead: TimeoutError.
 
     Args:
         own_time: for the deadline: a process that gets no processor says nothing of its disks.
@@ -95,7 +95,8 @@ async def probe(
     except TimeoutError:
         return TimeoutError(errno.ETIMEDOUT, f"no answer within {waited_s:g} s", path)
     except OSError as error:
-        return error
+        # Where descriptors or memory have run out the disk was not asked.
+        return None if _BLAME.get(error.errno or 0) is Blame.NOBODY else error
     return None
 
 

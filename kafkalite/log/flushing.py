@@ -156,9 +156,9 @@ class Flusher:
                 await self._sync_path(segment.path(suffix))
 
     async def _sync_path(self, path: str) -> None:
-        disk = self.local.disk
-        if disk.exists(path):
-            file = disk.open(path)
+        local = self.local
+        if local.disk.exists(path):
+            file = local.handles.open_apart(path)
             try:
                 await file.sync()
             finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Protocol
 
+from kafkalite.env.open_files import SHORTAGE
 from kafkalite.env.seams import Disk, File
 
 
@@ -37,14 +38,30 @@ class HandleCache:
         if found is not None:
             self._open.move_to_end(path)
             return found[0]
-        file = self._disk.open(path, create=create)
+        file = self.open_apart(path, create=create)
         self._open[path] = (file, owner)
         if len(self._open) > self.capacity:
-            _, (oldest, its_owner) = self._open.popitem(last=False)
-            self._close(oldest)
-            if its_owner is not None:
-                its_owner.unload()
+            self._close_oldest()
         return file
+
+    def open_apart(self, path: str, *, create: bool = False) -> File:
+        """A handle that is the caller's to close. Raises OSError.
+
+        Where there is no descriptor left (clients have the others), the one of ours that has rested longest makes room.
+        """
+        while True:
+            try:
+                return self._disk.open(path, create=create)
+            except OSError as error:
+                if error.errno not in SHORTAGE or not self._open:
+                    raise
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        _, (oldest, owner) = self._open.popitem(last=False)
+        self._close(oldest)
+        if owner is not None:
+            owner.unload()
 
     def forget(self, path: str) -> None:
         """Close the handle, if there is one: the file is about to be renamed, removed or left alone for good."""

@@ -88,7 +88,7 @@ class Judge:
             reason = await self.check(log_dir)
         now = self._clock.monotonic()
         log_dir.failures.note(now)
-        if not reason and log_dir.failures.is_exhausted(now):
+        if not reason and kinds != {Blame.NOBODY} and log_dir.failures.is_exhausted(now):
             reason = "its logs have failed too often within an hour"
         if not log_dir.online:
             return

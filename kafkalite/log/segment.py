@@ -427,7 +427,7 @@ class Segment:
         path = self.path(suffix)
         if not data and not keep and not self._disk.exists(path):
             return []
-        file = self._disk.open(path, create=True)
+        file = self._handles.open_apart(path, create=True)
         try:
             if file.size() != keep:
                 file.truncate(keep)
@@ -478,7 +478,7 @@ class Segment:
         ):
             path = self.path(suffix)
             if self._disk.exists(path):
-                file = self._disk.open(path)
+                file = self._handles.open_apart(path)
                 if file.size() > saved * entry_size:
                     file.truncate(saved * entry_size)
                 file.close()

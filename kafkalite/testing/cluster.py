@@ -27,7 +27,10 @@ from kafkalite.coordination.coordinator import Create, Op
 from kafkalite.env.real import real_env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.node.node import Node
+from kafkalite.telemetry.logs import get_logger
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
+
+_log = get_logger(__name__)
 
 #: Changes of znodes are saved at most so often.
 _SAVE_DELAY_S = 0.05
@@ -147,7 +150,14 @@ class Cluster:
 
     def _save_soon(self) -> None:
         if self._save_timer is None and not self._temporary:
-            self._save_timer = asyncio.get_running_loop().call_later(_SAVE_DELAY_S, self._save_znodes)
+            self._save_timer = asyncio.get_running_loop().call_later(_SAVE_DELAY_S, self._try_to_save)
+
+    def _try_to_save(self) -> None:
+        try:
+            self._save_znodes()
+        except OSError as error:
+            _log.warning("znodes.not_saved", error=str(error))
+            self._save_soon()
 
     def _save_znodes(self) -> None:
         """Every persistent znode; the last moment before a kill -9 may be missing, as documented for `dev`."""

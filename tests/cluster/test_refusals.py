@@ -80,6 +80,18 @@ def test_the_directory_of_another_node_is_refused(cluster: ProcessCluster, tmp_p
     assert line == f"kafkalite: log.dirs: {tmp_path / 'copy'} belongs to broker 1, this is broker 2"
 
 
+@pytest.mark.parametrize("rubbish", [b"rubbish", b"\xff", b"", b"[]", b'{"version":"1"}', b'{"version":"1","id":""}'])
+def test_rubbish_in_the_place_of_the_clusters_id_is_refused(
+    cluster: ProcessCluster, rubbish: bytes, tmp_path: Path
+) -> None:
+    with eye(cluster.zookeeper_connect) as zk:
+        root = f"/rubbish-{rubbish.hex()}"
+        zk.client.create(f"{root}/cluster/id", rubbish, makepath=True)
+    line = complaint(serve(cluster.zookeeper_connect + root, tmp_path / "log"))
+    assert "/cluster/id" in line and "which cluster" in line
+    assert not (tmp_path / "log").exists()
+
+
 def test_the_directory_of_another_cluster_is_refused(cluster: ProcessCluster, tmp_path: Path) -> None:
     """Another chroot is another cluster. What is in the directory stays."""
     copy = tmp_path / "copy"

@@ -68,7 +68,7 @@ def test_all_nodes_agree_on_one_cluster_id(world: World) -> None:
         )
         assert len(set(ids)) == 1
         world.zk.poke(SetData(paths.CLUSTER_ID, b"garbage"))
-        with pytest.raises(ZnodeError):
+        with pytest.raises(StartupRefused):
             await registration.cluster_id(sessions[0], random.Random(1))
 
     world.run(main())

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -187,6 +189,31 @@ async def test_running_out_of_descriptors_condemns_no_disk() -> None:
     manager.log_failed(error)
     await host.verdict()
     assert host.dead == [] and host.lost == [tp(0)]
+
+
+@pytest.mark.checklist(92)
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_a_probe_that_was_not_made_for_want_of_something_reproaches_no_disk(code: int) -> None:
+    host = Host("/d1")
+    manager = await host.manager()
+    for number in range(MAX_FAILURES_PER_HOUR + 2):
+        manager.create(tp(number), TOPIC_ID, CONFIG)
+        log = manager.get(tp(number))
+        assert log is not None
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(host.disk, "write_file_atomic", _fails_with(code))
+            error = log.storage_error("open", OSError(code, "too many"))
+            error.__cause__ = OSError(errno.EIO if number == 0 else code, "too many")
+            manager.log_failed(error)
+            await host.verdict()
+    assert host.dead == [] and len(host.lost) == MAX_FAILURES_PER_HOUR + 2
+
+
+def _fails_with(code: int) -> Any:
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return fail
 
 
 @pytest.mark.checklist(92)
