@@ -52,10 +52,6 @@ if TYPE_CHECKING:
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
 FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
 
-GROUP_TOPIC = "__consumer_offsets"
-TRANSACTION_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
-
 
 @dataclass(frozen=True, slots=True)
 class LogDirReplica:
