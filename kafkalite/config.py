@@ -15,6 +15,7 @@ from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
 
+#: The largest number that Kafka's clients have for a setting (a long).
 _MAX = 2**63 - 1
 
 CLIENT_AUTH = ("none", "requested", "required")
@@ -237,6 +238,9 @@ ALIASES = {
 OBSOLETE = frozenset({"replica.lag.max.messages", "replica.lag.max.bytes"})
 
 
+_KINDS: dict[Any, str] = {bool: "true or false", int: "an integer", str: "text"}
+
+
 def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any:
     """One value, from TOML or text, as `kind`. Raises ConfigError."""
     meta = spec.metadata
@@ -251,10 +255,10 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
                 raise ValueError
             value = int(value)
             low, high = meta["low"], meta["high"]
+            if high is None and value > _MAX:
+                high = _MAX
             if (low is not None and value < low) or (high is not None and value > high):
-                raise ConfigError(
-                    f"{key}: {value} is not within {low if low is not None else '-inf'}..{high if high is not None else 'inf'}"
-                )
+                raise ConfigError(f"{key}: {value} is not {_range_text(low, high)}")
         elif kind is str:
             if not isinstance(value, str):
                 raise ValueError
@@ -266,8 +270,14 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
                 raise ValueError
     except (KeyError, TypeError, ValueError):
         shown = "the value" if meta["secret"] else repr(value)
-        raise ConfigError(f"{key}: {shown} is not a {getattr(kind, '__name__', 'list')}") from None
+        raise ConfigError(f"{key}: {shown} is not {_KINDS.get(kind, 'a list')}") from None
     return value
+
+
+def _range_text(low: int | None, high: int | None) -> str:
+    if high is None:
+        return f"at least {low}"
+    return f"at most {high}" if low is None else f"within {low}..{high}"
 
 
 def _fields(cls: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:

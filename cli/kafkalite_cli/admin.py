@@ -19,6 +19,8 @@ from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.imports import uncollected
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
+from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
+from kafkalite_cli.partitions import raise_for_topic
 
 #: How long `create-topic` waits until every node knows the new leaders.
 SPREAD_TIMEOUT_S = 10.0
@@ -66,18 +68,12 @@ def parse_assignment(text: str) -> dict[int, tuple[BrokerId, ...]]:
     assignment: dict[int, tuple[BrokerId, ...]] = {}
     for part in filter(None, (piece.strip() for piece in text.split(";"))):
         partition, equals, brokers = part.partition("=")
-        try:
-            number = int(partition)
-            replicas = tuple(BrokerId(int(broker)) for broker in brokers.split(","))
-        except ValueError:
-            equals = ""
-        if not equals:
+        if not equals or not is_whole(partition.strip()):
             raise click.BadParameter(f"{part!r} is not PARTITION=BROKER,…", param_hint="--assignment")
+        number = int(partition)
         if number in assignment:
             raise click.BadParameter(f"partition {number} twice", param_hint="--assignment")
-        if len(set(replicas)) != len(replicas):
-            raise click.BadParameter(f"partition {number}: a broker twice", param_hint="--assignment")
-        assignment[number] = replicas
+        assignment[number] = parse_brokers(brokers, "--assignment")
     if sorted(assignment) != list(range(len(assignment))) or not assignment:
         raise click.BadParameter("partitions must be numbered 0, 1, 2, …", param_hint="--assignment")
     return assignment
@@ -98,7 +94,8 @@ def raise_for(result: TopicResult) -> None:
     """The refusal in a topic's result, if it is one."""
     if result.error:
         code = error_code(result.error)
-        raise api_error(code, f"{result.topic}: {result.message or code.name}")
+        message = result.message or code.name
+        raise api_error(code, message if repr(result.topic) in message else f"{result.topic}: {message}")
 
 
 # --- topics --------------------------------------------------------------------------------------
@@ -106,8 +103,8 @@ def raise_for(result: TopicResult) -> None:
 
 @admin.command("create-topic")
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), help="Number of partitions [default: the cluster's].")
-@click.option("--replication-factor", type=click.IntRange(1), help="Replicas each [default: the cluster's].")
+@click.option("--partitions", type=Whole(1), help="Number of partitions [default: the cluster's].")
+@click.option("--replication-factor", type=Whole(1), help="Replicas each [default: the cluster's].")
 @click.option("--assignment", metavar='"0=1,2;1=2,3"', help="Replicas by partition, preferred leader first.")
 @click.option("--placement", type=click.Choice(["shifted", "mod"]), default="shifted", show_default=True)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A configuration of the topic.")
@@ -249,9 +246,7 @@ def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s:
             answer = await client.metadata(topics or None, timeout_s=timeout_s)
             found = sorted(answer.topics, key=lambda topic: topic.topic)
             for topic in found:
-                if topic.error:
-                    code = error_code(topic.error)
-                    raise api_error(code, f"{topic.topic}: {code.name}")
+                raise_for_topic(topic)
             if internal:
                 return await _describe_internal(client, topics, timeout_s, out)
             _describe_topics(found, out)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
@@ -27,7 +28,7 @@ from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
+from kafkalite.errors import CannotListen, ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId
@@ -363,13 +364,23 @@ class Node:
                 await asyncio.sleep(_START_RETRY_S)
 
     async def _bind(self) -> None:
-        host = self.config.host
-        self.endpoints["rpc"] = await self.rpc.start(host, self.config.rpc_port)
-        if self.config.kafka_port >= 0:
-            self.endpoints["kafka"] = await self.kafka.start(host, self.config.kafka_port)
-        if self.config.http_port >= 0:
-            bound = await self.http.start(host, self.config.http_port)
-            self.endpoints["http"] = Endpoint(*bound)
+        """Raises CannotListen."""
+
+        async def http(host: str, port: int) -> Endpoint:
+            return Endpoint(*await self.http.start(host, port))
+
+        for name, start, port in (
+            ("rpc", self.rpc.start, self.config.rpc_port),
+            ("kafka", self.kafka.start, self.config.kafka_port),
+            ("http", http, self.config.http_port),
+        ):
+            if port < 0:
+                continue
+            try:
+                self.endpoints[name] = await start(self.config.host, port)
+            except OSError as error:
+                reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+                raise CannotListen(f"cannot listen on {self.config.host}:{port} ({name}.port): {reason}") from None
 
     async def _introduce(self, coordinator: Coordinator) -> None:
         """Make a new session ours: settings, registration, candidacy. Safe to repeat for the same session."""
