@@ -95,7 +95,9 @@ def raise_for(result: TopicResult) -> None:
     if result.error:
         code = error_code(result.error)
         message = result.message or code.name
-        raise api_error(code, message if repr(result.topic) in message else f"{result.topic}: {message}")
+        raise api_error(
+            code, message if not result.topic or repr(result.topic) in message else f"{result.topic}: {message}"
+        )
 
 
 # --- topics --------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ REBALANCE_TIMEOUT_MS = 60_000
 HEARTBEAT_S = 1.0
 #: Join again, from the beginning: the coordinator does not know us any more.
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
-#: What coordinators send without a message.
+#: What coordinators send without more than the code.
 _MEANINGS = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
     ErrorCode.INVALID_GROUP_ID: "this is no name of a group",
@@ -134,7 +134,8 @@ class Groups:
                 if code is ErrorCode.NONE:
                     return node, told
                 text = told.message  # type: ignore[attr-defined]
-                error = api_error(code, f"group {group!r}: {text or _MEANINGS.get(code, code.name)}")
+                meaning = text if text not in ("", code.name) else _MEANINGS.get(code, code.name)
+                error = api_error(code, f"group {group!r}: {meaning}")
                 if not (is_retriable(code) or code in _FIND_AGAIN) or code is ErrorCode.REBALANCE_IN_PROGRESS:
                     raise error
             except RpcError as failure:

@@ -113,7 +113,7 @@ def test_the_directory_of_another_cluster_is_refused(cluster: ProcessCluster, tm
         ("cleanup.policy=shred", "cleanup.policy: 'shred' is none of"),
         ("zookeeper.session.timeout.ms=30000", "zookeeper.session.timeout.ms (30000) must be below replica.lag.time"),
         ("replica.lag.time.max.ms=18000", "zookeeper.session.timeout.ms (18000) must be below replica.lag.time.max.ms"),
-        ("rpc.port=70000", "rpc.port: 70000 is not within"),
+        ("rpc.port=70000", "rpc.port: 70000 is not),
         ("no-equals-sign", "--set: 'no-equals-sign' is not key=value"),
     ],
 )
@@ -148,7 +148,7 @@ def test_a_wrong_variable_is_refused_and_a_flag_wins_over_it(tmp_path: Path) -> 
     line = complaint(serve("127.0.0.1:1", tmp_path / "log", environ=wrong))
     assert "num.partitions: 0 is not at least 1" in line
     line = complaint(serve("127.0.0.1:1", tmp_path / "log", "--set", "num.partitions=-3", environ=wrong))
-    assert "num.partitions: -3 is not within" in line
+    assert "num.partitions: -3 is not at least 1" in line
 
 
 @pytest.mark.parametrize(
