@@ -113,7 +113,7 @@ def test_the_directory_of_another_cluster_is_refused(cluster: ProcessCluster, tm
         ("cleanup.policy=shred", "cleanup.policy: 'shred' is none of"),
         ("zookeeper.session.timeout.ms=30000", "zookeeper.session.timeout.ms (30000) must be below replica.lag.time"),
         ("replica.lag.time.max.ms=18000", "zookeeper.session.timeout.ms (18000) must be below replica.lag.time.max.ms"),
-        ("rpc.port=70000", "rpc.port: 70000 is not),
+        ("rpc.port=70000", "rpc.port: 70000 is not within 0..65535"),
         ("no-equals-sign", "--set: 'no-equals-sign' is not key=value"),
     ],
 )
