@@ -6,6 +6,7 @@ Attributes are the keys with dots turned into underscores.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
@@ -298,6 +299,18 @@ def topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig
         spec, kind = TOPIC_KEYS[key]
         changes[spec.name] = _parse(key, spec, kind, value)
     return dataclasses.replace(base, **changes)
+
+
+def usable_topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """As `topic_config`, without what was written by hand and means nothing: the rest of the topic's settings hold."""
+    try:
+        return topic_config(base, overrides)
+    except ConfigError:
+        usable = base
+        for key, value in sorted(overrides.items()):
+            with contextlib.suppress(ConfigError):
+                usable = topic_config(usable, {key: value})
+        return usable
 
 
 def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:

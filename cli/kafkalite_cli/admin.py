@@ -403,7 +403,7 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
                     p["what"],
                     p["subject"],
                     p["broker_id"],
-                    f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s",
+                    f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s" if p["since_ms"] else "",
                     p["detail"],
                 )
                 for p in problems

@@ -189,12 +189,16 @@ class PreferredElectionRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRequested:
-    """What /admin/reassign_partitions holds: targets in order, none to call it off; throttles in bytes/s."""
+    """What /admin/reassign_partitions holds: targets in order, none to call it off; throttles in bytes/s.
+
+    `is_there` without targets: somebody has written an order of nothing.
+    """
 
     targets: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
     malformed: str | None = None
     limits: OrderLimits = NO_LIMITS
+    is_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +422,8 @@ class LookAtMoves:
 
 @dataclass(frozen=True, slots=True)
 class SettleOrder:
-    """Take these entries out of /admin/reassign_partitions, unless they say something else by now."""
+    """Take these entries out of /admin/reassign_partitions, unless they say something else by now; the znode goes with
+    the last one, or if it has none."""
 
     done: Mapping[TopicPartition, Replicas]
 

@@ -543,6 +543,6 @@ def _reassignment(order: tuple[bytes, int] | None) -> ReassignmentRequested:
     try:
         data = order[0]
         targets, throttles = order_znodes.decode_reassignment(data), order_znodes.decode_throttles(data)
-        return ReassignmentRequested(targets, throttles, limits=order_znodes.decode_order_limits(data))
+        return ReassignmentRequested(targets, throttles, limits=order_znodes.decode_order_limits(data), is_there=True)
     except ZnodeError as error:
         return ReassignmentRequested({}, malformed=error.reason)

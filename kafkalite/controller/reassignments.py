@@ -67,7 +67,9 @@ def on_reassignment_requested(state: ControllerState, event: ReassignmentRequest
         return state, effects
     throttles = {partition: event.throttles.get(partition, 0) for partition in event.targets}
     state = dataclasses.replace(state, order=event.targets, throttles=throttles, order_limits=event.limits)
-    return state, [*effects, LookAtMoves()] if event.targets else effects
+    if event.targets:
+        return state, [*effects, LookAtMoves()]
+    return state, [*effects, SettleOrder({})] if event.is_there else effects
 
 
 def on_moves_due(state: ControllerState, event: MovesDue) -> Decision:

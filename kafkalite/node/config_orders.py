@@ -13,6 +13,7 @@ from kafkalite.config import (
     is_limit,
     parse_limit,
     topic_config,
+    usable_topic_config,
 )
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
@@ -42,7 +43,7 @@ class ConfigOrders:
             settings = await read_config(zk, request.entity_type, request.entity_name)
             effective = None
             if request.entity_type == TOPICS:
-                effective = _as_text(topic_config(self._config().topic, _usable(settings)))
+                effective = _as_text(usable_topic_config(self._config().topic, settings))
         except ApiError as refusal:
             return DescribeConfigsResponse(refusal.code, str(refusal))
         except (CoordinatorError, ZnodeError) as error:
@@ -89,16 +90,14 @@ def _check(entity_type: str, key: str, value: str) -> None:
         check_dynamic(key, value)
 
 
-def _usable(settings: Mapping[str, str]) -> dict[str, str]:
-    """What was written by hand and means nothing is left out."""
-    usable: dict[str, str] = {}
-    for key, value in settings.items():
+def unusable_setting(entity_type: str, settings: Mapping[str, str]) -> str | None:
+    """Why one of these, written by hand, does not hold; None: all do."""
+    for key, value in sorted(settings.items()):
         try:
-            topic_config(TopicConfig(), {key: value})
-        except ConfigError:
-            continue
-        usable[key] = value
-    return usable
+            _check(entity_type, key, value)
+        except ConfigError as error:
+            return str(error)
+    return None
 
 
 def _as_text(config: TopicConfig) -> dict[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.config import BrokerConfig, TopicConfig, is_secured, topic_config, with_dynamic
+from kafkalite.config import BrokerConfig, TopicConfig, is_secured, usable_topic_config, with_dynamic
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
@@ -23,17 +23,17 @@ from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.topic_configs import CLIENTS, TOPICS, USERS, TopicConfigs
+from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import CannotListen, ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
+from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId
 from kafkalite.node.api import Api
-from kafkalite.node.config_orders import ConfigOrders
+from kafkalite.node.config_orders import ConfigOrders, unusable_setting
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.disk_orders import DiskOrders
@@ -106,6 +106,8 @@ class Node:
         self._link_connection: RpcConnection | None = None
         self._peers: AsyncClient | None = None
         self._dead_sessions: frozenset[int] = frozenset()
+        #: Path of settings -> which of them cannot be used. For `admin health`.
+        self._unusable: dict[str, str] = {}
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
         self._candidacy: asyncio.Task[None] | None = None
@@ -238,26 +240,14 @@ class Node:
         return self.broker_id, self.broker_epoch
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """A topic's configuration: the broker's defaults with the topic's own settings on top."""
-        overrides = self.configs.topic(topic)
-        try:
-            return topic_config(self.config.topic, overrides)
-        except ConfigError as error:
-            # Somebody wrote it by hand. What can be used is used; `health` tells of the rest.
-            _log.error("topic_config.invalid", topic=topic, error=str(error))
-            usable = self.config.topic
-            for key, value in sorted(overrides.items()):
-                try:
-                    usable = topic_config(usable, {key: value})
-                except ConfigError:
-                    continue
-            return usable
+        """A topic's configuration: the broker's defaults with the topic's own settings on top, as far as they can be used."""
+        return usable_topic_config(self.config.topic, self.configs.topic(topic))
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""
         malformed = tuple(
             HealthProblem("znode.malformed", 0, reason, path)
-            for path, reason in sorted({**self.configs.malformed, **self.rights.malformed}.items())
+            for path, reason in sorted({**self.configs.malformed, **self.rights.malformed, **self._unusable}.items())
         )
         return (
             *self.replicas.problems(),
@@ -496,6 +486,12 @@ class Node:
     # --- news ----------------------------------------------------------------------
 
     def _config_changed(self, entity_type: str, name: str, settings: dict[str, str]) -> None:
+        if entity_type in (TOPICS, BROKERS):
+            path = paths.config_entity(entity_type, name)
+            self._unusable.pop(path, None)
+            if (reason := unusable_setting(entity_type, settings)) is not None:
+                self._unusable[path] = f"{reason}; the other settings hold"
+                _log.error("config.unusable", path=path, reason=reason)
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
         elif entity_type in (USERS, CLIENTS):

@@ -249,7 +249,7 @@ MALFORMED = [
     ("state", b'{"version":1,"leader":1,"leader_epoch":-1,"isr":[1],"controller_epoch":1}', "leader_epoch: not within"),
     ("state", b'{"version":1,"leader":1.0,"leader_epoch":1,"isr":[1],"controller_epoch":1}', "leader: not an integer"),
     ("reassignment", b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]},{"topic":"t","partition":0,"replicas":[2]}]}', "t-0 is there twice"),
-    ("reassignment", b'{"version":1,"partitions":[7]}', "partitions[0].: not a JSON object"),
+    ("reassignment", b'{"version":1,"partitions":[7]}', "partitions[0]: not a JSON object"),
     ("reassignment", b'{"version":1,"partitions":[{"topic":"","partition":0,"replicas":[1]}]}', "topic: empty"),
     ("delete_topics", b'{"version":1,"topics":[1]}', "not a list of names"),
     ("controller_epoch", b"-1", "not an integer"),
