@@ -20,7 +20,7 @@ from kafkalite_cli.disk import disk
 from kafkalite_cli.imports import uncollected
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
-from kafkalite_cli.partitions import raise_for_topic
+from kafkalite_cli.refusals import raise_for_topic, refuse_forbidden
 
 #: How long `create-topic` waits until every node knows the new leaders.
 SPREAD_TIMEOUT_S = 10.0
@@ -287,6 +287,7 @@ def _state(leader: int, in_sync: int, replicas: int) -> str:
 
 async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout_s: float, out: Output) -> int:
     answers = await client.describe_replicas(topics, timeout_s=timeout_s)
+    refuse_forbidden(answers.values())
     unreachable = {node: str(answer) for node, answer in answers.items() if isinstance(answer, KafkaliteError)}
     entries = [
         (node, replica)
@@ -383,6 +384,7 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
             now_ms = client.clock.wall_ms()
         if not answers:
             raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "no live broker")
+        refuse_forbidden(answers.values())
         problems: list[dict[str, object]] = []
         for node, answer in answers.items():
             if isinstance(answer, KafkaliteError):

@@ -24,7 +24,7 @@ from kafkalite.rpc.messages.disks import (
 )
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
-from kafkalite_cli.partitions import refuse
+from kafkalite_cli.refusals import refuse, refuse_forbidden
 
 #: How often `disk move --watch` asks.
 _WATCH_S = 1.0
@@ -52,6 +52,7 @@ def list_disks(broker: int | None, bootstrap: str, timeout_s: float, as_json: bo
         async with connect(bootstrap, timeout_s) as client:
             answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
             now_ms = client.clock.wall_ms()
+        refuse_forbidden(answers.values())
         if broker is not None:
             answers = {node: answer for node, answer in answers.items() if node == broker}
         if not answers:
@@ -184,6 +185,7 @@ def list_moves(broker: int | None, bootstrap: str, timeout_s: float, as_json: bo
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
+        refuse_forbidden(answers.values())
         if broker is not None and broker not in answers:
             raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
         moves = [

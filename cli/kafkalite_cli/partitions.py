@@ -7,7 +7,6 @@ import click
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.rpc.client import error_code
-from kafkalite.rpc.messages.data import TopicMetadata
 from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
 from kafkalite.rpc.messages.topics import (
     AddPartitionsRequest,
@@ -18,20 +17,7 @@ from kafkalite.rpc.messages.topics import (
 )
 from kafkalite_cli.output import Output, client_options, connect, run_async
 from kafkalite_cli.parameters import Whole, parse_brokers, parse_partition
-
-
-def refuse(code: int, message: str) -> None:
-    """Raise the refusal that an answer carries, if any."""
-    if code:
-        raise api_error(error_code(code), message or error_code(code).name)
-
-
-def raise_for_topic(topic: TopicMetadata) -> None:
-    """Raise what metadata says of a topic, if it is an error."""
-    code = error_code(topic.error)
-    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise api_error(code, f"there is no topic {topic.topic!r}")
-    refuse(topic.error, f"{topic.topic}: {code.name}")
+from kafkalite_cli.refusals import refuse
 
 
 async def partition_count(client: AsyncClient, topic: str, timeout_s: float) -> int:

@@ -24,7 +24,7 @@ from kafkalite.rpc.messages.reassignment import (
 from kafkalite_cli.move_progress import show, watch
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 from kafkalite_cli.parameters import MAX_ID, MAX_LONG, Whole, parse_brokers, parse_partition
-from kafkalite_cli.partitions import refuse
+from kafkalite_cli.refusals import refuse
 
 #: Of a plan file. A hundred thousand partitions are some 15 MB.
 MAX_PLAN_BYTES = 64_000_000

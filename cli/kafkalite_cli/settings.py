@@ -18,7 +18,7 @@ from kafkalite.rpc.messages.configs import (
 )
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import Whole
-from kafkalite_cli.partitions import refuse
+from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
 

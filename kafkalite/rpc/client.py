@@ -127,7 +127,8 @@ class RpcConnection:
         except OSError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         except RpcDisconnected as error:
-            raise RpcNotSent(f"{endpoint}: {error}") from None
+            hint = "" if hello.node_id >= 0 else " (no RPC listener, or one that wants a login: see --client-config)"
+            raise RpcNotSent(f"{error}{hint}") from None
         finally:
             if connection is not None:
                 connection.abort("hello failed")

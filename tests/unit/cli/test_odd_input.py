@@ -11,8 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition
+from kafkalite.rpc.client import RpcNotSent
 from kafkalite_cli.reassign import read_plan
+from kafkalite_cli.refusals import refuse_forbidden
 from tests.fake_cluster import FakeCluster
 from tests.unit.cli.test_commands import ROOT, Outcome, kafkalite
 
@@ -152,3 +155,28 @@ async def test_a_version_without_an_installation() -> None:
     outcome = await kafkalite("--version")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith("kafkalite, version ")
+
+
+async def test_a_port_where_something_else_listens() -> None:
+    """Kafka's port, a page's, or one that asks for TLS: it closes without an answer."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await kafkalite("admin", "list-topics", "--bootstrap", f"127.0.0.1:{port}", "--timeout", "0.3")
+    assert outcome.code == 1
+    assert "no RPC listener, or one that wants a login: see --client-config" in outcome.err
+    assert outcome.err.count(f"127.0.0.1:{port}") <= 2 and outcome.err.count("\n") == 1
+
+
+def test_who_may_not_ask_is_told_so() -> None:
+    """`health` called the nodes unreachable, and said to start them again."""
+    refuse_forbidden([api_error(ErrorCode.REQUEST_TIMED_OUT, "late"), RpcNotSent("gone"), "an answer"])
+    forbidden = api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not allowed: DESCRIBE on kafka-cluster")
+    with pytest.raises(ApiError) as raised:
+        refuse_forbidden([RpcNotSent("gone"), forbidden])
+    assert raised.value is forbidden
