@@ -125,7 +125,6 @@ class Channels:
         channel.queue = enqueue(channel.queue, command)
         if len(channel.queue) > self._config.controller_queue_max_requests:
             _log.error("controller.queue_overflow", broker=broker_id, waiting=len(channel.queue))
-            self._stats.queue_overflows += 1
             channel.queue = []
             self._post(InitialisationDue({broker_id: channel.broker.broker_epoch}, "queue.overflow"))
         channel.wake.set()

@@ -134,11 +134,6 @@ class RpcConnection:
                 connection.abort("hello failed")
 
     @property
-    def inflight(self) -> int:
-        """Requests that wait for their answers."""
-        return len(self._waiting)
-
-    @property
     def write_backlog(self) -> int:
         """Bytes that the peer has not taken yet."""
         return 0 if self.closed else int(self._writer.transport.get_write_buffer_size())
