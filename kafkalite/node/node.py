@@ -138,6 +138,13 @@ class Node:
         return dataclasses.replace(env, network=AuthenticatedNetwork(env.network, self.security.to_rpc, env.entropy))
 
     def _build(self) -> None:
+        """The parts, each after those that it uses."""
+        self._build_state()
+        self._build_orders()
+        self._build_listeners()
+
+    def _build_state(self) -> None:
+        """The session, what is read from ZooKeeper, the logs, the replicas, the controller."""
         config, env, peer_env = self.config, self.env, self.peer_env
         self.supervisor = Supervisor(self._on_fatal)
         self._own_time = OwnTime(env.clock)
@@ -189,6 +196,10 @@ class Node:
         self.history_file = HistoryFile(
             {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs, env.disk
         )
+
+    def _build_orders(self) -> None:
+        """What administrators may ask of any node."""
+        env = self.env
         self.disks = DiskOrders(
             self.logs,
             env.disk,
@@ -205,10 +216,13 @@ class Node:
         self.user_orders = UserOrders(self.session.wait)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.overview = Overview(self, env.clock, self.peer_client)
+
+    def _build_listeners(self) -> None:
+        env = self.env
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
-            config=config,
+            config=self.config,
             identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
             handlers=Api(self).handlers(),
             security=self.security.rpc if self.security is not None else None,
@@ -219,7 +233,7 @@ class Node:
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
         self.draining = Draining(
-            env=peer_env,
+            env=self.peer_env,
             supervisor=self.supervisor,
             replicas=self.replicas,
             metadata=self.metadata,

@@ -10,18 +10,10 @@ from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import StopReplicaRequest
-from tests.unit.controller.cluster import Cluster, until
+from tests.unit.controller.cluster import Cluster, running, until
 from tests.unit.controller.copying import Copying
 
 T0 = TopicPartition("t", 0)
-
-
-async def running(cluster: Cluster, brokers: int = 3) -> None:
-    for number in range(1, brokers + 1):
-        await cluster.start_broker(number)
-    controller = await cluster.start_controller(1)
-    everyone = tuple(sorted(cluster.brokers))
-    await until(lambda: controller.is_active and all(b.brokers == everyone for b in cluster.brokers.values()))
 
 
 def order(
