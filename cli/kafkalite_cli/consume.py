@@ -18,7 +18,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite_cli.consume_group import consume_in_group
 from kafkalite_cli.output import client_options, connect, run_async
-from kafkalite_cli.parameters import Whole
+from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole
 from kafkalite_cli.produce import TOPIC_TIMEOUT_S
 
 _FIELD = re.compile(r"\{(topic|partition|offset|timestamp|key|value|headers)\}")
@@ -101,7 +101,7 @@ def parse_start(text: str) -> int | str:
         return EARLIEST
     if text in ("end", LATEST):
         return LATEST
-    if text.isascii() and text.isdigit():
+    if is_whole(text, MAX_LONG):
         return int(text)
     raise click.BadParameter(f"{text!r} is none of beginning, end, OFFSET", param_hint="--from")
 

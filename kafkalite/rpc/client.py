@@ -44,8 +44,8 @@ READ_BYTES = 1024 * 1024
 WRITE_HIGH_BYTES = 8 * 1024 * 1024
 
 
-class _TooLarge(RpcNotSent):
-    """The peer would cut the connection."""
+class _Unsendable(RpcNotSent):
+    """No bytes can say it (a number beyond 64 bits, half a character), or so many that the peer would cut the connection."""
 
 
 class RpcConnection:
@@ -167,7 +167,7 @@ class RpcConnection:
                     await self._drain()
                 future = self.send_nowait(message, body)
                 return await future
-        except _TooLarge as error:
+        except _Unsendable as error:
             raise api_error(ErrorCode.INVALID_REQUEST, str(error)) from None
         except TimeoutError:
             kind = RpcNotSent if future is None else RpcTimeout
@@ -217,10 +217,13 @@ class RpcConnection:
         if self.closed or self._writer.transport.is_closing():
             raise RpcNotSent(f"{self.endpoint}: not connected")
         self._next_id += 1
-        buffers = encode_frame(self._next_id, message, body)
+        try:
+            buffers = encode_frame(self._next_id, message, body)
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise _Unsendable(f"{type(message).__name__}: {error}") from None
         if (size := len(buffers[0]) - PREFIX_BYTES) > self._max_header_bytes:
             text = f"{type(message).__name__} has {size} bytes, nodes take {self._max_header_bytes} of a client"
-            raise _TooLarge(text)
+            raise _Unsendable(text)
         if not self._unsent:
             # What one wake-up sends goes out in one system call.
             self._loop.call_soon(self._flush)

@@ -58,6 +58,8 @@ def refusal(outcome: Outcome) -> str:
         ["admin", "list-topics", "--timeout", "nan"],
         ["top", "--once", "--interval", "nan"],
         ["produce", "t", "--linger-ms", "nan"],
+        ["consume", "t", "--partition", "0", "--from", HUGE],
+        ["consume", "t", "--partition", HUGE],
     ],
     ids=lambda arguments: " ".join(arguments)[:60],
 )
