@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib
+from collections import Counter
 from collections.abc import Sequence
 
 import click
@@ -22,6 +23,7 @@ from kafkalite_cli.output import Output, client_options, connect, group_options,
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
 from kafkalite_cli.refusals import raise_for_topic, refuse_forbidden
 
+_UNREACHABLE = "broker.unreachable"
 #: How long `create-topic` waits until every node knows the new leaders.
 SPREAD_TIMEOUT_S = 10.0
 
@@ -381,15 +383,19 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
             answers = await client.health(timeout_s=timeout_s)
+            topics = (await client.metadata(timeout_s=timeout_s)).topics
             now_ms = client.clock.wall_ms()
         if not answers:
             raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "no live broker")
         refuse_forbidden(answers.values())
-        problems: list[dict[str, object]] = []
+        assigned = Counter(broker for topic in topics for entry in topic.partitions for broker in entry.replicas)
+        problems = [
+            _unreachable(broker, f"not alive; it should have {assigned[broker]} replicas", 0)
+            for broker in sorted(assigned.keys() - answers.keys())
+        ]
         for node, answer in answers.items():
             if isinstance(answer, KafkaliteError):
-                what = {"what": "broker.unreachable", "since_ms": now_ms, "detail": str(answer), "subject": str(node)}
-                problems.append({"broker_id": node, **what})
+                problems.append(_unreachable(node, str(answer), now_ms))
             else:
                 problems += [{"broker_id": node, **dataclasses.asdict(told)} for told in answer.problems]
         for problem in problems:
@@ -404,7 +410,7 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
                 (
                     p["what"],
                     p["subject"],
-                    p["broker_id"],
+                    "" if p["what"] == _UNREACHABLE else p["broker_id"],
                     f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s" if p["since_ms"] else "",
                     p["detail"],
                 )
@@ -420,6 +426,10 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
     code = run_async(work())
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _unreachable(broker: BrokerId, detail: str, since_ms: int) -> dict[str, object]:
+    return {"broker_id": broker, "what": _UNREACHABLE, "since_ms": since_ms, "detail": detail, "subject": str(broker)}
 
 
 admin.add_command(disk)
