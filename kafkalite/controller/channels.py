@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import field
 
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.events import Command, Event, InitialisationDue, ReplicasFailed, ReplicasStopped
+from kafkalite.controller.effects import Command
+from kafkalite.controller.events import Event, InitialisationDue, ReplicasFailed, ReplicasStopped
 from kafkalite.controller.queueing import enqueue
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env

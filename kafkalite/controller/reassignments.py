@@ -19,17 +19,8 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from kafkalite.controller import elections
-from kafkalite.controller.events import (
-    Advance,
-    Effect,
-    LookAtMoves,
-    MovesDue,
-    ReadStates,
-    ReassignmentRequested,
-    SettleOrder,
-    TopicChange,
-    WriteTopics,
-)
+from kafkalite.controller.effects import Effect, LookAtMoves, ReadStates, SettleOrder, WriteTopics
+from kafkalite.controller.events import Advance, MovesDue, ReassignmentRequested, TopicChange
 from kafkalite.controller.limits import limits_of_order, stricter
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignment_steps import next_step
