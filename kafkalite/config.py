@@ -6,7 +6,9 @@ Attributes are the keys with dots turned into underscores.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, get_type_hints
@@ -15,6 +17,7 @@ from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
 
+#: The largest number that Kafka's clients have for a setting (a long).
 _MAX = 2**63 - 1
 
 CLIENT_AUTH = ("none", "requested", "required")
@@ -248,6 +251,9 @@ ALIASES = {
 OBSOLETE = frozenset({"replica.lag.max.messages", "replica.lag.max.bytes"})
 
 
+_KINDS: dict[Any, str] = {bool: "true or false", int: "an integer", float: "a number", str: "text"}
+
+
 def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any:
     """One value, from TOML or text, as `kind`. Raises ConfigError."""
     meta = spec.metadata
@@ -260,10 +266,10 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
         elif kind in (int, float):
             value = _number(kind, value)
             low, high = meta["low"], meta["high"]
+            if abs(value) > _MAX:  # of 64 bits, as clients read them
+                low, high = -_MAX if low is None else low, _MAX if high is None else high
             if (low is not None and value < low) or (high is not None and value > high):
-                raise ConfigError(
-                    f"{key}: {value} is not within {low if low is not None else '-inf'}..{high if high is not None else 'inf'}"
-                )
+                raise ConfigError(f"{key}: {value} is not {_range_text(low, high)}")
         elif kind is str:
             if not isinstance(value, str):
                 raise ValueError
@@ -275,27 +281,27 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
             value = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
             if not value or not all(isinstance(part, str) and part for part in value):
                 raise ValueError
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         shown = "the value" if meta["secret"] else repr(value)
-        raise ConfigError(f"{key}: {shown} is {_KIND_NAMES.get(kind, 'no list')}") from None
+        raise ConfigError(f"{key}: {shown} is not {_KINDS.get(kind, 'a list')}") from None
     return value
 
 
-_KIND_NAMES = {bool: "neither true nor false", int: "no integer of 64 bits", float: "no number", str: "no text"}
-
-
 def _number(kind: type[int] | type[float], value: Any) -> int | float:
-    """Raises ValueError, also for what only Python takes for a number (1_000), and for what no client could read."""
+    """Raises ValueError, also for what only Python takes for a number (1_000), and for what is none (nan, inf)."""
     expected = int | str if kind is int else int | float | str
     if isinstance(value, bool) or not isinstance(value, expected) or (isinstance(value, str) and "_" in value):
         raise ValueError
-    try:
-        number = kind(value)
-    except OverflowError:
-        raise ValueError from None
-    if not -(2**63) <= number <= _MAX:  # nor is "not a number" between them
+    number = kind(value)
+    if kind is float and not math.isfinite(number):
         raise ValueError
     return number
+
+
+def _range_text(low: int | None, high: int | None) -> str:
+    if high is None:
+        return f"at least {low}"
+    return f"at most {high}" if low is None else f"within {low}..{high}"
 
 
 def _fields(cls: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
@@ -324,16 +330,16 @@ def topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig
     return config
 
 
-def usable_overrides(base: TopicConfig, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Those of a topic's settings that mean something, alone and together: somebody may have written others by hand."""
-    usable: dict[str, str] = {}
-    for key, value in sorted(overrides.items()):
-        try:
-            topic_config(base, {**usable, key: value})
-        except ConfigError:
-            continue
-        usable[key] = value
-    return usable
+def usable_topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> TopicConfig:
+    """As `topic_config`, without what was written by hand and means nothing: the rest of the topic's settings hold."""
+    try:
+        return topic_config(base, overrides)
+    except ConfigError:
+        usable = base
+        for key, value in sorted(overrides.items()):
+            with contextlib.suppress(ConfigError):
+                usable = topic_config(usable, {key: value})
+        return usable
 
 
 def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:

@@ -131,6 +131,10 @@ class StartupRefused(KafkaliteError):
     """This node must not start: foreign data directory, id in use. The message says why."""
 
 
+class CannotListen(KafkaliteError):
+    """A listener's address is in use, or none of this host's. It may be free later: the start may be tried again."""
+
+
 class AuthenticationFailed(KafkaliteError):
     """The peer has not proved who it is. The text is for our log, never for the peer, and holds no secret."""
 

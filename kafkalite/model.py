@@ -44,6 +44,14 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+#: Of a topic, in characters: a log directory is named by it, a dash and a number.
+MAX_NAME_LENGTH = 249
+
+#: Topics that hold the cluster's own state. Which partition a group or a transactional id belongs to is its hash modulo their number.
+GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+
 #: Kafka's names: TLS or not, SASL or not. (Here because clients need them without the configuration of a broker.)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")

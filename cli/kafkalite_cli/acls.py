@@ -18,7 +18,7 @@ from kafkalite.rpc.messages.security import (
 )
 from kafkalite.security.acl import CLUSTER_NAME, OPERATIONS, Operation, PatternType, Permission, ResourceType
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
-from kafkalite_cli.partitions import refuse
+from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
 Resource = tuple[ResourceType, str]
@@ -295,5 +295,7 @@ def remove(
             answer = await client.order(AlterAclsRequest(removals=filters), AlterAclsResponse, timeout_s=timeout_s)
         refuse(answer.error, answer.message)
         _tell(answer.removed, Output(as_json), "removed")
+        if not answer.removed:
+            click.echo("kafkalite: no entry is like that: nothing was removed", err=True)
 
     run_async(work())

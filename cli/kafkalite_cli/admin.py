@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import importlib
+from collections import Counter
 from collections.abc import Sequence
 
 import click
@@ -19,7 +20,10 @@ from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.imports import uncollected
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
+from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
+from kafkalite_cli.refusals import raise_for_topic, refuse_forbidden
 
+_UNREACHABLE = "broker.unreachable"
 #: How long `create-topic` waits until every node knows the new leaders.
 SPREAD_TIMEOUT_S = 10.0
 
@@ -66,18 +70,12 @@ def parse_assignment(text: str) -> dict[int, tuple[BrokerId, ...]]:
     assignment: dict[int, tuple[BrokerId, ...]] = {}
     for part in filter(None, (piece.strip() for piece in text.split(";"))):
         partition, equals, brokers = part.partition("=")
-        try:
-            number = int(partition)
-            replicas = tuple(BrokerId(int(broker)) for broker in brokers.split(","))
-        except ValueError:
-            equals = ""
-        if not equals:
+        if not equals or not is_whole(partition.strip()):
             raise click.BadParameter(f"{part!r} is not PARTITION=BROKER,…", param_hint="--assignment")
+        number = int(partition)
         if number in assignment:
             raise click.BadParameter(f"partition {number} twice", param_hint="--assignment")
-        if len(set(replicas)) != len(replicas):
-            raise click.BadParameter(f"partition {number}: a broker twice", param_hint="--assignment")
-        assignment[number] = replicas
+        assignment[number] = parse_brokers(brokers, "--assignment")
     if sorted(assignment) != list(range(len(assignment))) or not assignment:
         raise click.BadParameter("partitions must be numbered 0, 1, 2, …", param_hint="--assignment")
     return assignment
@@ -98,7 +96,10 @@ def raise_for(result: TopicResult) -> None:
     """The refusal in a topic's result, if it is one."""
     if result.error:
         code = error_code(result.error)
-        raise api_error(code, f"{result.topic}: {result.message or code.name}")
+        message = result.message or code.name
+        raise api_error(
+            code, message if not result.topic or repr(result.topic) in message else f"{result.topic}: {message}"
+        )
 
 
 # --- topics --------------------------------------------------------------------------------------
@@ -106,8 +107,8 @@ def raise_for(result: TopicResult) -> None:
 
 @admin.command("create-topic")
 @click.argument("name")
-@click.option("--partitions", type=click.IntRange(1), help="Number of partitions [default: the cluster's].")
-@click.option("--replication-factor", type=click.IntRange(1), help="Replicas each [default: the cluster's].")
+@click.option("--partitions", type=Whole(1), help="Number of partitions [default: the cluster's].")
+@click.option("--replication-factor", type=Whole(1), help="Replicas each [default: the cluster's].")
 @click.option("--assignment", metavar='"0=1,2;1=2,3"', help="Replicas by partition, preferred leader first.")
 @click.option("--placement", type=click.Choice(["shifted", "mod"]), default="shifted", show_default=True)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A configuration of the topic.")
@@ -249,9 +250,7 @@ def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s:
             answer = await client.metadata(topics or None, timeout_s=timeout_s)
             found = sorted(answer.topics, key=lambda topic: topic.topic)
             for topic in found:
-                if topic.error:
-                    code = error_code(topic.error)
-                    raise api_error(code, f"{topic.topic}: {code.name}")
+                raise_for_topic(topic)
             if internal:
                 return await _describe_internal(client, topics, timeout_s, out)
             _describe_topics(found, out)
@@ -290,6 +289,7 @@ def _state(leader: int, in_sync: int, replicas: int) -> str:
 
 async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout_s: float, out: Output) -> int:
     answers = await client.describe_replicas(topics, timeout_s=timeout_s)
+    refuse_forbidden(answers.values())
     unreachable = {node: str(answer) for node, answer in answers.items() if isinstance(answer, KafkaliteError)}
     entries = [
         (node, replica)
@@ -383,14 +383,19 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
             answers = await client.health(timeout_s=timeout_s)
+            topics = (await client.metadata(timeout_s=timeout_s)).topics
             now_ms = client.clock.wall_ms()
         if not answers:
             raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "no live broker")
-        problems: list[dict[str, object]] = []
+        refuse_forbidden(answers.values())
+        assigned = Counter(broker for topic in topics for entry in topic.partitions for broker in entry.replicas)
+        problems = [
+            _unreachable(broker, f"not alive; it should have {assigned[broker]} replicas", 0)
+            for broker in sorted(assigned.keys() - answers.keys())
+        ]
         for node, answer in answers.items():
             if isinstance(answer, KafkaliteError):
-                what = {"what": "broker.unreachable", "since_ms": now_ms, "detail": str(answer), "subject": str(node)}
-                problems.append({"broker_id": node, **what})
+                problems.append(_unreachable(node, str(answer), now_ms))
             else:
                 problems += [{"broker_id": node, **dataclasses.asdict(told)} for told in answer.problems]
         for problem in problems:
@@ -405,8 +410,8 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
                 (
                     p["what"],
                     p["subject"],
-                    p["broker_id"],
-                    f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s",
+                    "" if p["what"] == _UNREACHABLE else p["broker_id"],
+                    f"{max(0, now_ms - int(str(p['since_ms']))) // 1000} s" if p["since_ms"] else "",
                     p["detail"],
                 )
                 for p in problems
@@ -421,6 +426,10 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
     code = run_async(work())
     if code:
         raise click.exceptions.Exit(code)
+
+
+def _unreachable(broker: BrokerId, detail: str, since_ms: int) -> dict[str, object]:
+    return {"broker_id": broker, "what": _UNREACHABLE, "since_ms": since_ms, "detail": detail, "subject": str(broker)}
 
 
 admin.add_command(disk)

@@ -18,6 +18,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite_cli.consume_group import consume_in_group
 from kafkalite_cli.output import client_options, connect, run_async
+from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole
 from kafkalite_cli.produce import TOPIC_TIMEOUT_S
 
 _FIELD = re.compile(r"\{(topic|partition|offset|timestamp|key|value|headers)\}")
@@ -27,8 +28,8 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 @click.command()
 @click.argument("topic")
 @click.option("--from", "start", metavar="beginning|end|OFFSET", default="end", show_default=True)
-@click.option("--partition", type=click.IntRange(0), help="Only this one [default: all].")
-@click.option("--max", "maximum", type=click.IntRange(0), metavar="N", help="Stop after so many records.")
+@click.option("--partition", type=Whole(0), help="Only this one [default: all].")
+@click.option("--max", "maximum", type=Whole(0), metavar="N", help="Stop after so many records.")
 @click.option("--exit-at-end", is_flag=True, help="Stop at what is the end when the command starts.")
 @click.option(
     "--format",
@@ -100,7 +101,7 @@ def parse_start(text: str) -> int | str:
         return EARLIEST
     if text in ("end", LATEST):
         return LATEST
-    if text.isascii() and text.isdigit():
+    if is_whole(text, MAX_LONG):
         return int(text)
     raise click.BadParameter(f"{text!r} is none of beginning, end, OFFSET", param_hint="--from")
 

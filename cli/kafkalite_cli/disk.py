@@ -23,7 +23,8 @@ from kafkalite.rpc.messages.disks import (
     MoveReplicasResponse,
 )
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
-from kafkalite_cli.partitions import parse_partition, refuse
+from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
+from kafkalite_cli.refusals import refuse, refuse_forbidden
 
 #: How often `disk move --watch` asks.
 _WATCH_S = 1.0
@@ -35,7 +36,7 @@ def disk() -> None:
 
 
 @disk.command("list")
-@click.option("--broker", type=int, help="Only this node's.")
+@click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
 def list_disks(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Every disk: state, room, what is on it. Exits 1 if one is offline or full, or a node does not answer.
@@ -51,10 +52,13 @@ def list_disks(broker: int | None, bootstrap: str, timeout_s: float, as_json: bo
         async with connect(bootstrap, timeout_s) as client:
             answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
             now_ms = client.clock.wall_ms()
+        refuse_forbidden(answers.values())
         if broker is not None:
             answers = {node: answer for node, answer in answers.items() if node == broker}
         if not answers:
-            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "no live broker" if broker is None else f"broker {broker}")
+            raise api_error(
+                ErrorCode.BROKER_NOT_AVAILABLE, "no live broker" if broker is None else f"broker {broker} is not alive"
+            )
         disks: list[tuple[BrokerId, DiskDescription]] = []
         unreachable: dict[BrokerId, str] = {}
         for node, answer in answers.items():
@@ -88,7 +92,7 @@ def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ..
 
 @disk.command("online")
 @click.argument("directory")
-@click.option("--broker", type=int, required=True, help="The node whose disk it is.")
+@click.option("--broker", type=Whole(0), required=True, help="The node whose disk it is.")
 @client_options
 def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Take DIRECTORY into service again, after a swap or a repair; no restart is needed.
@@ -113,9 +117,9 @@ def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, 
 
 @disk.command("move")
 @click.argument("partition", metavar="TOPIC-P")
-@click.option("--broker", type=int, required=True, help="The node whose replica it is.")
+@click.option("--broker", type=Whole(0), required=True, help="The node whose replica it is.")
 @click.option("--to", "directory", required=True, help="The directory (disk) of that node where it is to be.")
-@click.option("--throttle", type=click.IntRange(1), metavar="BYTES/S", help="Copy not faster than this.")
+@click.option("--throttle", type=Whole(1, MAX_LONG), metavar="BYTES/S", help="Copy not faster than this.")
 @click.option("--watch", "is_watched", is_flag=True, help="Wait until it is there.")
 @client_options
 def move(
@@ -165,7 +169,7 @@ def move(
 
 
 @disk.command("moves")
-@click.option("--broker", type=int, help="Only this node's.")
+@click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
 def list_moves(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Replicas on their way between disks, and the last ones that have arrived or failed.
@@ -181,6 +185,9 @@ def list_moves(broker: int | None, bootstrap: str, timeout_s: float, as_json: bo
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             answers = await client.every_node(DescribeDisksRequest(), timeout_s=timeout_s)
+        refuse_forbidden(answers.values())
+        if broker is not None and broker not in answers:
+            raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
         moves = [
             (node, each)
             for node, answer in answers.items()

@@ -24,7 +24,12 @@ _ENVIRONMENT = (
     ("KAFKALITE_CLIENT_CONFIG", "TOML file of TLS and SASL settings; see --client-config."),
     ("KAFKALITE_KEY_WITH_UNDERSCORES", "For serve: any key of the configuration (KAFKALITE_MIN_INSYNC_REPLICAS=2)."),
 )
-_EXITS = (("0", "done"), ("1", "could not be done"), ("2", "the order was wrong; nothing was changed"))
+_EXITS = (
+    ("0", "done"),
+    ("1", "could not be done; for health, why, disk list: something is wrong"),
+    ("2", "the order was wrong; nothing was changed"),
+    ("130", "Ctrl-C"),
+)
 
 
 def _text(words: str) -> str:

@@ -13,7 +13,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.rpc.messages.groups import DescribeGroupResponse
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
-from kafkalite_cli.partitions import parse_partition
+from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
 
 _NOBODY = "Dead"
 
@@ -150,7 +150,7 @@ def delete(names: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bo
 @click.option("--to-earliest", "place", flag_value="earliest", help="The first record that is still there.")
 @click.option("--to-latest", "place", flag_value="latest", help="Behind the last record.")
 @click.option("--to-datetime", "moment", metavar="ISO", help="The first record from this moment on.")
-@click.option("--to-offset", type=click.IntRange(0), help="This offset, kept within the log.")
+@click.option("--to-offset", type=Whole(0, MAX_LONG), help="This offset, kept within the log.")
 @click.option("--shift-by", type=int, help="So many records on (or back) from what is committed, kept within the log.")
 @click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
 @client_options
@@ -187,7 +187,8 @@ def reset_offsets(
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             admin = Groups(client, timeout_s=timeout_s)
-            _, told = await admin.describe(group)
+            # A group may be given offsets of topics before it has any; without topics, where should they be?
+            _, told = await (admin.describe(group) if topics else _existing(admin, group))
             if execute and told.members:
                 raise api_error(ErrorCode.NON_EMPTY_GROUP, f"{group} has {len(told.members)} members: stop them first")
             before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in told.offsets}
@@ -225,13 +226,19 @@ async def _chosen(
 ) -> list[TopicPartition]:
     if not topics:
         return sorted(committed)
-    names = {topic.topic for topic in (await client.metadata(timeout_s=timeout_s)).topics}
+    """Raises ApiError: no such topic, no such partition."""
+    counts = {topic.topic: len(topic.partitions) for topic in (await client.metadata(timeout_s=timeout_s)).topics}
     keys: list[TopicPartition] = []
     for text in topics:
-        if text in names:
-            keys += [TopicPartition(text, number) for number in range(await client.known_topic(text))]
-        else:
-            keys.append(parse_partition(text))
+        if text in counts:
+            keys += [TopicPartition(text, number) for number in range(counts[text])]
+            continue
+        topic, _, number = text.rpartition("-")
+        if topic not in counts or not is_whole(number):
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {text!r}")
+        if int(number) >= counts[topic]:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{text}: the topic has {counts[topic]} partitions")
+        keys.append(TopicPartition(topic, int(number)))
     return keys
 
 
@@ -252,7 +259,7 @@ def get(group: str, partitions: tuple[str, ...], bootstrap: str, timeout_s: floa
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            _, told = await Groups(client, timeout_s=timeout_s).describe(group)
+            _, told = await _existing(Groups(client, timeout_s=timeout_s), group)
         rows = [each for each in told.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
         out = Output(as_json)
         if as_json:
@@ -280,7 +287,7 @@ def set_(group: str, pairs: tuple[str, ...], bootstrap: str, timeout_s: float, a
     gone: list[TopicPartition] = []
     for pair in pairs:
         name, equals, value = pair.rpartition("=")
-        if not equals or not (value == "" or (value.isascii() and value.isdigit())):
+        if not equals or (value and not is_whole(value, MAX_LONG)):
             raise click.BadParameter(f"{pair!r} is not TOPIC-P=OFFSET", param_hint="TOPIC-P=OFFSET")
         if value:
             wanted[parse_partition(name)] = int(value)

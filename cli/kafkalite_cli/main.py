@@ -1,10 +1,11 @@
 """`kafkalite`: finds the command, and turns what goes wrong into one line and an exit code.
 
-Exit codes: 0 done, 1 failed, 2 bad input.
+Exit codes: 0 done, 1 failed (also: whoever read our output has gone), 2 bad input, 130 Ctrl-C.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import json
@@ -14,8 +15,10 @@ import sys
 import click
 from click.shell_completion import shell_complete
 
+from kafkalite import __version__
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, KafkaliteError, StartupRefused
 from kafkalite_cli.imports import uncollected
+from kafkalite_cli.parameters import os_error_text
 
 #: Command: (module with a click command of the command's name, one line of help). Imported when used: a broker's
 #: imports must not slow down `kafkalite produce`, nor the other way round.
@@ -29,6 +32,9 @@ COMMANDS = {
     "consume": ("kafkalite_cli.consume", "Print a topic's records."),
     "completion": ("kafkalite_cli.completion", "Print a script that completes verbs in a shell."),
 }
+
+#: What is said in one line is cut after so many characters: a name of megabytes would hide what is wrong with it.
+MAX_LINE = 500
 
 #: Set by the script that `completion` prints (click's protocol).
 COMPLETE_VARIABLE = "_KAFKALITE_COMPLETE"
@@ -75,8 +81,12 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="kafkalite")
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 done; 1 could not be done; 2 the order was wrong, and nothing was changed; 130 Ctrl-C.",
+)
+@click.version_option(__version__)
 def cli() -> None:
     """A replicated, partitioned log: one Python process per host, coordinated through ZooKeeper."""
 
@@ -91,6 +101,9 @@ def exit_code(error: KafkaliteError) -> int:
 def run(arguments: list[str]) -> int:
     """Run a command line; returns the exit code."""
     wants_json = "--json" in arguments
+    if any(not _is_text(each) for each in arguments):
+        _tell("an argument is not UTF-8", "", wants_json)
+        return 2
     try:
         outcome = cli.main(arguments, prog_name="kafkalite", standalone_mode=False)
         return outcome if isinstance(outcome, int) and not isinstance(outcome, bool) else 0
@@ -107,25 +120,45 @@ def run(arguments: list[str]) -> int:
         code = error.code.name if isinstance(error, ApiError) else type(error).__name__
         _tell(str(error), code, wants_json)
         return exit_code(error)
-    except BrokenPipeError:
-        # The reader of our output has seen enough; do not fail again when the interpreter flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:
-        _tell(str(error), type(error).__name__, wants_json)
+    except OSError as error:  # but for a reader of our output that has gone: click ends with 1 then, and says nothing
+        _tell(os_error_text(error), type(error).__name__, wants_json)
         return 1
+
+
+def _is_text(argument: str) -> bool:
+    """Not bytes that this locale has no characters for: they could not be sent."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _tell(message: str, code: str, wants_json: bool, *, path: str = "kafkalite") -> None:
     line = " ".join(message.split())
+    if len(line) > MAX_LINE:
+        line = f"{line[:MAX_LINE]}… ({len(line)} characters)"
     named = f"{line} ({code})" if code and code not in line else line
-    click.echo(f"{path}: {named}", err=True)
-    if wants_json:
-        click.echo(json.dumps({"error": {"code": code or "USAGE", "message": line}}))
+    with contextlib.suppress(OSError):  # nobody listens, or the disk that stdout goes to is what is full
+        click.echo(f"{path}: {named}", err=True)
+        if wants_json:
+            click.echo(json.dumps({"error": {"code": code or "USAGE", "message": line}}))
+
+
+def _open_standard_files() -> None:
+    """Standard input, output and error that whoever started us had closed: files and sockets would get their numbers."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            opened = os.open(os.devnull, os.O_RDWR)
+            assert opened == number, "the lowest number that is free"
+            setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8"))
 
 
 def main() -> None:
     """The entry point. A shell that asks for completions is answered, and nothing else happens."""
+    _open_standard_files()
     if instruction := os.environ.get(COMPLETE_VARIABLE):
         sys.exit(shell_complete(cli, {}, "kafkalite", COMPLETE_VARIABLE, instruction))
     sys.exit(run(sys.argv[1:]))

@@ -14,7 +14,7 @@ from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.reassignment import ListReassignmentsRequest, ListReassignmentsResponse
 from kafkalite_cli.output import Output, size_text
-from kafkalite_cli.partitions import refuse
+from kafkalite_cli.refusals import refuse
 
 SAMPLE_S = 0.5
 #: Partitions shown one by one.

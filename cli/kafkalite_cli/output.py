@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from kafkalite.client.bootstrap import DEFAULT_PORT, parse_bootstrap
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.telemetry import logs
+from kafkalite_cli.parameters import Real, os_error_text
 
 if TYPE_CHECKING:
     from kafkalite.security.dialling import ClientSecurity
@@ -77,7 +79,11 @@ def client_security() -> ClientSecurity | None:
 
     try:
         settings = flatten(tomllib.loads(Path(path).read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(os_error_text(error)) from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path}: {error}") from None
     wrong = [key for key, value in settings.items() if not isinstance(value, str)]
     if wrong:
@@ -113,7 +119,7 @@ def client_options(command: F) -> F:
         click.option(
             "--timeout",
             "timeout_s",
-            type=click.FloatRange(0.1, 86_400),
+            type=Real(0.1, 86_400),
             default=30.0,
             show_default=True,
             metavar="SECONDS",
@@ -158,7 +164,7 @@ class Output:
         if self.as_json:
             return
         cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-        if sys.stdout.isatty():
+        if sys.stdout.isatty() and _has_room(columns):
             self._rich_table(title, columns, cells)
             return
         header = [column.upper() for column in columns]
@@ -178,6 +184,12 @@ class Output:
         for row in cells:
             table.add_row(*(Text(cell) for cell in row))
         Console().print(table)
+
+
+def _has_room(columns: Sequence[str]) -> bool:
+    """Whether the terminal is wide enough to fold these columns; in less a table would be frames around nothing."""
+    longest_words = (max(map(len, column.split()), default=0) for column in columns)
+    return sum(width + 3 for width in longest_words) + 1 <= shutil.get_terminal_size().columns
 
 
 def size_text(size_bytes: int) -> str:

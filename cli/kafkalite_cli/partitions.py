@@ -6,7 +6,6 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
 from kafkalite.rpc.messages.topics import (
@@ -17,37 +16,8 @@ from kafkalite.rpc.messages.topics import (
     RemovePartitionsResponse,
 )
 from kafkalite_cli.output import Output, client_options, connect, run_async
-
-#: Partitions and brokers are 32-bit on the wire; int() also refuses thousands of digits, in words for programmers.
-MAX_ID = 2**31 - 1
-
-
-def parse_partition(text: str) -> TopicPartition:
-    """ "t-0". Raises click.BadParameter."""
-    topic, dash, number = text.rpartition("-")
-    is_number = number.isascii() and number.isdigit() and len(number) <= 10 and int(number) <= MAX_ID
-    if not dash or not topic or not is_number:
-        raise click.BadParameter(f"{text!r} is not TOPIC-PARTITION")
-    return TopicPartition(topic, int(number))
-
-
-def parse_brokers(text: str, hint: str) -> tuple[BrokerId, ...]:
-    """ "1,2,3", each once. Raises click.BadParameter."""
-    try:
-        brokers = tuple(BrokerId(int(each)) for each in text.split(","))
-    except ValueError:
-        raise click.BadParameter(f"{text!r} is not BROKER,…", param_hint=hint) from None
-    if not all(0 <= broker <= MAX_ID for broker in brokers):
-        raise click.BadParameter(f"{text!r}: not a broker id", param_hint=hint)
-    if len(set(brokers)) != len(brokers):
-        raise click.BadParameter(f"{text!r}: a broker twice", param_hint=hint)
-    return brokers
-
-
-def refuse(code: int, message: str) -> None:
-    """Raise the refusal that an answer carries, if any."""
-    if code:
-        raise api_error(error_code(code), message or error_code(code).name)
+from kafkalite_cli.parameters import Whole, parse_brokers, parse_partition
+from kafkalite_cli.refusals import refuse
 
 
 async def partition_count(client: AsyncClient, topic: str, timeout_s: float) -> int:
@@ -61,7 +31,7 @@ async def partition_count(client: AsyncClient, topic: str, timeout_s: float) -> 
 
 @click.command("add-partitions")
 @click.argument("topic")
-@click.option("--count", type=click.IntRange(1), help="How many to add.")
+@click.option("--count", type=Whole(1), help="How many to add.")
 @click.option("--assignment", metavar='"1,2;2,3"', help="Replicas of each new one, preferred leader first.")
 @client_options
 def add_partitions(
@@ -76,10 +46,7 @@ def add_partitions(
     """
     if (count is None) == (assignment is None):
         raise click.UsageError("give --count, or --assignment")
-    given = ()
-    if assignment is not None:
-        pieces = [piece.rpartition("=")[2] for piece in assignment.split(";") if piece.strip()]
-        given = tuple(parse_brokers(piece, "--assignment") for piece in pieces)  # type: ignore[assignment]
+    given = () if assignment is None else tuple(parse_brokers(each, "--assignment") for each in assignment.split(";"))
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -96,7 +63,7 @@ def add_partitions(
 
 @click.command("remove-partitions")
 @click.argument("topic")
-@click.option("--count", type=click.IntRange(1), required=True, help="How many to remove, from the end.")
+@click.option("--count", type=Whole(1), required=True, help="How many to remove, from the end.")
 @click.option(
     "--drain",
     is_flag=True,
@@ -184,6 +151,8 @@ def elect(
         rows = [(f"{each['topic']}-{each['partition']}", each["result"], each["message"]) for each in results]
         if rows:
             out.table("", ("partition", "result", "detail"), rows)
+        if failed:
+            click.echo(f"kafkalite: {len(failed)} of {len(results)} elections could not be held", err=True)
         if any(each.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for each in failed):
             return 2
         return 1 if failed else 0

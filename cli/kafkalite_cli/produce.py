@@ -16,6 +16,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import KafkaliteError
 from kafkalite_cli.output import Output, client_options, connect, run_async
+from kafkalite_cli.parameters import Real, Whole
 
 READ_BYTES = 256 * 1024
 #: A line longer than this is no line.
@@ -28,11 +29,11 @@ TOPIC_TIMEOUT_S = 3.0
 @click.argument("topic")
 @click.option("--key-separator", metavar="TEXT", help="A line is KEY<TEXT>VALUE.")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
-@click.option("--partition", type=click.IntRange(0), help="All to this one [default: by key, or in turn].")
+@click.option("--partition", type=Whole(0), help="All to this one [default: by key, or in turn].")
 @click.option("--idempotent/--no-idempotent", default=None, help="No duplicates [default: with --acks all].")
 @click.option("--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none")
-@click.option("--batch-bytes", type=click.IntRange(1), default=131_072, show_default=True)
-@click.option("--linger-ms", type=click.FloatRange(0), default=5, show_default=True)
+@click.option("--batch-bytes", type=Whole(1), default=131_072, show_default=True)
+@click.option("--linger-ms", type=Real(0), default=5, show_default=True)
 @client_options
 def produce(
     topic: str,

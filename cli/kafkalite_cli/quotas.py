@@ -16,7 +16,7 @@ from kafkalite.rpc.messages.security import (
 )
 from kafkalite.security.quotas import DEFAULT, Kind, parse_limit
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
-from kafkalite_cli.partitions import refuse
+from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,7 +12,7 @@ import click
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.controller.planner import Goal, Plan, make_plan
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import MAX_NAME_LENGTH, BrokerId, TopicPartition
 from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
@@ -23,7 +23,11 @@ from kafkalite.rpc.messages.reassignment import (
 )
 from kafkalite_cli.move_progress import show, watch
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
-from kafkalite_cli.partitions import MAX_ID, parse_brokers, parse_partition, refuse
+from kafkalite_cli.parameters import MAX_ID, MAX_LONG, Whole, parse_brokers, parse_partition
+from kafkalite_cli.refusals import refuse
+
+#: Of a plan file. A hundred thousand partitions are some 15 MB.
+MAX_PLAN_BYTES = 64_000_000
 
 
 @click.group("reassign")
@@ -37,9 +41,9 @@ def reassign(bootstrap: str | None) -> None:
 
 @reassign.command("plan")
 @click.option("--brokers", metavar="1,2,3", help="Spread the partitions over these brokers.")
-@click.option("--drain-broker", type=click.IntRange(0), multiple=True, help="Leave nothing on this broker.")
+@click.option("--drain-broker", type=Whole(0), multiple=True, help="Leave nothing on this broker.")
 @click.option("--topic", "topics", multiple=True, help="Only these topics [default: all].")
-@click.option("--replicas", type=click.IntRange(1), help="So many replicas of each partition.")
+@click.option("--replicas", type=Whole(1), help="So many replicas of each partition.")
 @click.option("-o", "--output", "path", type=click.Path(dir_okay=False, writable=True), help="Write the plan here.")
 @client_options
 def plan(
@@ -77,6 +81,10 @@ def plan(
         goal = Goal((live if allowed is None else allowed) - gone, replicas, is_spread=allowed is not None)
         if not goal.brokers:
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is left to hold the replicas")
+        strangers = sorted(gone - live - {broker for replicas in assignment.values() for broker in replicas})
+        if strangers:
+            reason = f"broker {strangers[0]} is not alive and holds no replica: there is nothing to drain"
+            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
         made = make_plan(goal, assignment, chosen=chosen, racks=racks, sizes=sizes)
         document = _document(made, assignment)
         if path is not None:
@@ -127,7 +135,10 @@ def _document(made: Plan, assignment: Mapping[TopicPartition, tuple[BrokerId, ..
 
 
 def _save(path: str, document: dict[str, Any]) -> None:
-    Path(path).write_text(json.dumps(document, indent=1) + "\n")
+    try:
+        Path(path).write_text(json.dumps(document, indent=1) + "\n")
+    except OSError as error:
+        raise click.FileError(path, error.strerror) from None
 
 
 def _show_plan(
@@ -183,15 +194,24 @@ def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
     """A plan file: Kafka's JSON. Raises click.BadParameter."""
 
     def bad(reason: str) -> click.BadParameter:
-        return click.BadParameter(f"{path}: {reason}", param_hint="PLAN")
+        return click.BadParameter(f"{path or repr(path)}: {reason}", param_hint="PLAN")
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
-        value = json.loads(text)
+        with open(path, "rb") as file:
+            data = file.read(MAX_PLAN_BYTES + 1)
+        if len(data) > MAX_PLAN_BYTES:
+            raise bad(f"more than {size_text(MAX_PLAN_BYTES)} are no plan")
+        value = json.loads(data.decode("utf-8-sig"))  # with the mark that Windows puts in front
     except OSError as error:
         raise bad(error.strerror or "cannot be read") from None
-    except (ValueError, RecursionError) as error:
-        raise bad(f"not JSON: {error}" if Path(path).stat().st_size else "the file is empty") from None
+    except RecursionError:
+        raise bad("not JSON: nested too deep") from None
+    except UnicodeDecodeError:
+        raise bad("not JSON: it is not UTF-8") from None
+    except ValueError as error:
+        # Only JSON's own errors say where; the other one is about a number of thousands of digits.
+        reason = str(error) if isinstance(error, json.JSONDecodeError) else "a number is too long"
+        raise bad(f"not JSON: {reason}" if data.strip() else "the file is empty") from None
     if isinstance(value, dict) and value.get("version", 1) != 1:
         raise bad(f"version {value['version']!r} is not 1")
     items = value.get("partitions") if isinstance(value, dict) else None
@@ -199,29 +219,41 @@ def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         raise bad("no partitions in it")
     targets: dict[TopicPartition, tuple[BrokerId, ...]] = {}
     for index, item in enumerate(items):
-        where = f"partitions[{index}]"
-        if not isinstance(item, dict):
-            raise bad(f"{where} is not an object")
-        topic, number, replicas = item.get("topic"), item.get("partition"), item.get("replicas")
-        if not isinstance(topic, str) or not topic.isprintable() or not _is_id(number):
-            raise bad(f"{where}: topic or partition is missing")
-        if not isinstance(replicas, list) or not replicas or not all(map(_is_id, replicas)):
-            raise bad(f"{where}: replicas is not a list of brokers")
-        partition = TopicPartition(topic, number)
+        try:
+            partition, replicas = _plan_line(item)
+        except ValueError as error:
+            raise bad(f"partitions[{index}]: {error}") from None
         if partition in targets:
             raise bad(f"{partition} is there twice")
-        targets[partition] = tuple(BrokerId(each) for each in replicas)
+        targets[partition] = replicas
     return targets
+
+
+def _plan_line(item: object) -> tuple[TopicPartition, tuple[BrokerId, ...]]:
+    """Raises ValueError."""
+    if not isinstance(item, dict):
+        raise ValueError("it is not an object")
+    topic, number, replicas = item.get("topic"), item.get("partition"), item.get("replicas")
+    if not isinstance(topic, str) or not topic.isprintable() or not 0 < len(topic) <= MAX_NAME_LENGTH:
+        raise ValueError("topic is not the name of a topic")
+    if not _is_id(number):
+        raise ValueError("partition is not a number from 0")
+    if not isinstance(replicas, list) or not replicas or not all(map(_is_id, replicas)):
+        raise ValueError("replicas is not a list of brokers")
+    directories = item.get("log_dirs")
+    if directories is not None and (not isinstance(directories, list) or any(each != "any" for each in directories)):
+        raise ValueError('log_dirs other than "any" are not taken; see `kafkalite admin disk move`')
+    return TopicPartition(topic, number), tuple(BrokerId(each) for each in replicas)
 
 
 @reassign.command("execute")
 @click.argument("plan_path", metavar="PLAN", type=click.Path(dir_okay=False))
-@click.option("--max-replicas", type=click.IntRange(1), metavar="R", help="Replicas of one partition moved at once.")
-@click.option("--max-partitions", type=click.IntRange(1), metavar="P", help="Partitions under way at once.")
-@click.option("--max-leader-movements", type=click.IntRange(1), metavar="L", help="Of these, leaders moved at once.")
+@click.option("--max-replicas", type=Whole(1), metavar="R", help="Replicas of one partition moved at once.")
+@click.option("--max-partitions", type=Whole(1), metavar="P", help="Partitions under way at once.")
+@click.option("--max-leader-movements", type=Whole(1), metavar="L", help="Of these, leaders moved at once.")
 @click.option(
     "--throttle",
-    type=click.IntRange(1),
+    type=Whole(1, MAX_LONG),
     default=None,
     metavar="BYTES_PER_S",
     help="Per leader, for replicas not in sync.",

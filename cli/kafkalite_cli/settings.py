@@ -7,6 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import BrokerId
 from kafkalite.rpc.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -14,7 +17,8 @@ from kafkalite.rpc.messages.configs import (
     DescribeConfigsResponse,
 )
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
-from kafkalite_cli.partitions import refuse
+from kafkalite_cli.parameters import Whole
+from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +35,7 @@ def config(bootstrap: str | None) -> None:
 def entity_options(command: F) -> F:
     """--topic T | --broker N | --cluster."""
     command = click.option("--cluster", "is_cluster", is_flag=True, help="Settings that hold for all brokers.")(command)
-    command = click.option("--broker", type=click.IntRange(0), help="A broker's settings.")(command)
+    command = click.option("--broker", type=Whole(0), help="A broker's settings.")(command)
     return click.option("--topic", help="A topic's settings.")(command)
 
 
@@ -56,7 +60,7 @@ def get(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """What is set; with KEYS also what holds without being set (topics).
+    """What is set; with KEYS also what holds without being set (topics). A broker need not be alive.
 
     Examples:
 
@@ -84,14 +88,29 @@ def get(
 def _alter(entity: tuple[str, str], changes: dict[str, str], deletions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:  # fmt: skip
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
+            if deletions:
+                await _refuse_unset(client, entity, deletions, timeout_s)
             request = AlterConfigsRequest(*entity, changes, deletions)
             answer = await client.order(request, AlterConfigsResponse, timeout_s=timeout_s)
+            await client.metadata((), timeout_s=timeout_s)
         refuse(answer.error, answer.message)
+        kind, name = entity
+        if kind == "brokers" and name != CLUSTER and BrokerId(int(name)) not in client.view.brokers:
+            click.echo(f"kafkalite: broker {name} is not alive: it takes this when it starts", err=True)
         settings = answer.settings or {}
         text = "\n".join(f"{key}={value}" for key, value in sorted(settings.items())) or "nothing is set"
         Output(as_json).value({"settings": settings}, text)
 
     run_async(work())
+
+
+async def _refuse_unset(client: AsyncClient, entity: tuple[str, str], keys: tuple[str, ...], timeout_s: float) -> None:
+    """A key that is not set is most likely misspelt. Raises ApiError."""
+    answer = await client.order(DescribeConfigsRequest(*entity), DescribeConfigsResponse, timeout_s=timeout_s)
+    refuse(answer.error, answer.message)
+    for key in keys:
+        if key not in (answer.settings or {}):
+            raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: it is not set; nothing was changed")
 
 
 @config.command("set")

@@ -22,6 +22,7 @@ from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages.watching import StatusRequest, StatusResponse
 from kafkalite_cli.move_progress import duration
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
+from kafkalite_cli.parameters import Real, Whole
 
 STATES = ("all", "troubled", "offline", "moving", "internal")
 #: Lines of the screen that are not rows of partitions: the headings.
@@ -31,11 +32,11 @@ _HELP = "q quit · ↑↓ or n/p page · s next state filter"
 
 @click.command()
 @click.option("--once", is_flag=True, help="Print the present state and end; the default in a pipe.")
-@click.option("--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS")
+@click.option("--interval", type=Real(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS")
 @click.option("--filter", "text", default="", help="Only partitions whose TOPIC-P contains this.")
 @click.option("--topic", default="", help="Only this topic's partitions.")
 @click.option("--state", type=click.Choice(STATES), default="all", show_default=True, help="Only partitions like this.")
-@click.option("--broker", type=click.IntRange(0), help="Only partitions with a replica on this broker.")
+@click.option("--broker", type=Whole(0), help="Only partitions with a replica on this broker.")
 @click.option("--limit", type=click.IntRange(0, 200), help="Rows of partitions [default: what fits, else 50].")
 @client_options
 def top(

@@ -35,7 +35,7 @@ from kafkalite.security.scram import (
     make_credential,
 )
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
-from kafkalite_cli.partitions import refuse
+from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -101,6 +101,9 @@ def list_(names: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout
                 answer = await client.order(DescribeUsersRequest(names), DescribeUsersResponse, timeout_s=timeout_s)
             refuse(answer.error, answer.message)
             found = {user.name: user.mechanisms for user in answer.users}
+        missing = [name for name in names if not found.get(name)]
+        if missing:
+            raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{missing[0]!r} has no SCRAM credentials")
         out = Output(as_json)
         if as_json:
             out.value({"users": found}, "")

@@ -10,7 +10,7 @@ import click
 from kafkalite.client.why import Diagnosis, ask, diagnose
 from kafkalite_cli.move_progress import duration
 from kafkalite_cli.output import Output, client_options, connect, run_async
-from kafkalite_cli.partitions import parse_partition
+from kafkalite_cli.parameters import parse_partition
 
 
 @click.command("why")

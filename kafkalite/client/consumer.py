@@ -103,7 +103,13 @@ class Consumer:
         self.close()
 
     def assign(self, partitions: Mapping[TopicPartition, int | str]) -> None:
-        """Read these partitions from an offset, "earliest" or "latest" on; replaces the earlier assignment."""
+        """Read these partitions from an offset, "earliest" or "latest" on; replaces the earlier assignment.
+
+        Raises ValueError: a number is no offset.
+        """
+        for key, position in partitions.items():
+            if isinstance(position, int) and not 0 <= position < 2**63:
+                raise ValueError(f"{key}: {position} is no offset")
         self._assigned = {key: _Assigned(key, position) for key, position in sorted(partitions.items())}
         for key in self._assigned:
             self._client.follow(key.topic)

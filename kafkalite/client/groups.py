@@ -45,6 +45,13 @@ REBALANCE_TIMEOUT_MS = 60_000
 HEARTBEAT_S = 1.0
 #: Join again, from the beginning: the coordinator does not know us any more.
 _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
+#: What coordinators send without more than the code.
+_MEANINGS = {
+    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
+    ErrorCode.INVALID_GROUP_ID: "this is no name of a group",
+    ErrorCode.NON_EMPTY_GROUP: "it has members: stop them first",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
+}
 _FIND_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 
@@ -107,7 +114,7 @@ class Groups:
         _, answer = await self.ask(group, request, CommitOffsetsResponse)
         for refused in answer.partitions:
             code = error_code(refused.error)
-            raise api_error(code, f"{refused.topic}-{refused.partition}: {code.name}")
+            raise api_error(code, f"{refused.topic}-{refused.partition}: {_MEANINGS.get(code, code.name)}")
 
     async def ask(
         self, group: str, request: Message, answer: type[M], *, timeout_s: float | None = None
@@ -127,7 +134,8 @@ class Groups:
                 if code is ErrorCode.NONE:
                     return node, told
                 text = told.message  # type: ignore[attr-defined]
-                error = api_error(code, f"{group}: {text or code.name}")
+                meaning = text if text not in ("", code.name) else _MEANINGS.get(code, code.name)
+                error = api_error(code, f"group {group!r}: {meaning}")
                 if not (is_retriable(code) or code in _FIND_AGAIN) or code is ErrorCode.REBALANCE_IN_PROGRESS:
                     raise error
             except RpcError as failure:

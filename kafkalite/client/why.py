@@ -75,7 +75,10 @@ async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: floa
     found = next(iter(answer.topics), None)
     if found is not None and found.error:
         code = error_code(found.error)
-        raise api_error(code, f"{partition.topic}: {code.name}")
+        is_unknown = code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        raise api_error(
+            code, f"there is no topic {partition.topic!r}" if is_unknown else f"{partition.topic}: {code.name}"
+        )
     metadata = next((p for p in found.partitions if p.partition == partition.partition), None) if found else None
     if metadata is None:
         raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")

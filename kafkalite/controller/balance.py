@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kafkalite.controller.events import BalanceDue, Effect, PreferredElection, ReadStates
+from kafkalite.controller.effects import Effect, ReadStates
+from kafkalite.controller.events import BalanceDue, PreferredElection
 from kafkalite.controller.state import ControllerState
 from kafkalite.model import BrokerId, TopicPartition
 

@@ -6,24 +6,26 @@ import dataclasses
 
 from kafkalite.controller import partition_orders, restarts
 from kafkalite.controller.commands import announce_brokers, initialise
-from kafkalite.controller.events import (
-    BrokerCleared,
-    BrokersChanged,
-    BrokerSuspected,
+from kafkalite.controller.effects import (
     CloseChannel,
-    ClusterRead,
-    ControlledShutdown,
-    ControlledShutdownReceived,
-    DeletionsRequested,
     Effect,
-    InitialisationDue,
     LookAtMoves,
     Note,
     OpenChannel,
     Post,
     ReadStates,
-    Repair,
     ReplyShutdown,
+)
+from kafkalite.controller.events import (
+    BrokerCleared,
+    BrokersChanged,
+    BrokerSuspected,
+    ClusterRead,
+    ControlledShutdown,
+    ControlledShutdownReceived,
+    DeletionsRequested,
+    InitialisationDue,
+    Repair,
     StatesRead,
     TakeOffice,
 )

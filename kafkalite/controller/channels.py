@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import field
 
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.events import Command, Event, InitialisationDue, ReplicasFailed, ReplicasStopped
+from kafkalite.controller.effects import Command
+from kafkalite.controller.events import Event, InitialisationDue, ReplicasFailed, ReplicasStopped
 from kafkalite.controller.queueing import enqueue
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
@@ -125,7 +126,6 @@ class Channels:
         channel.queue = enqueue(channel.queue, command)
         if len(channel.queue) > self._config.controller_queue_max_requests:
             _log.error("controller.queue_overflow", broker=broker_id, waiting=len(channel.queue))
-            self._stats.queue_overflows += 1
             channel.queue = []
             self._post(InitialisationDue({broker_id: channel.broker.broker_epoch}, "queue.overflow"))
         channel.wake.set()

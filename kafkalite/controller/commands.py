@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kafkalite.controller.events import Effect, Send
+from kafkalite.controller.effects import Effect, Send
 from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import (

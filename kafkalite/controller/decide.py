@@ -14,6 +14,7 @@ from kafkalite.controller import (
     topic_changes,
     topic_writes,
 )
+from kafkalite.controller.effects import Effect
 from kafkalite.controller.events import (
     BalanceDue,
     BrokerCleared,
@@ -22,7 +23,6 @@ from kafkalite.controller.events import (
     ClusterRead,
     ControlledShutdownReceived,
     DeletionsRequested,
-    Effect,
     Event,
     InitialisationDue,
     IsrsChanged,

@@ -136,19 +136,3 @@ def shut_down(
         return _next(state, state.leader, staying, epoch)
     order = [replica for replica in replicas if replica in staying]
     return _next(state, (order or staying)[0], staying, epoch)
-
-
-def reassigned(
-    target: Sequence[BrokerId], state: LeaderAndIsr, live: Collection[BrokerId], epoch: ControllerEpoch
-) -> LeaderAndIsr | None:
-    """Move leadership into the target replicas (V3 F as corrected by CHECKLIST 44); the ISR stays.
-
-    Returns:
-        None if the leader is a target already, or no target is alive and in sync yet.
-    """
-    if state.leader in target and state.leader in live:
-        return None
-    for replica in target:
-        if replica in live and replica in state.isr:
-            return _next(state, replica, state.isr, epoch)
-    return None

@@ -1,7 +1,8 @@
-"""What a controller decides about, and what it decides. Pure data.
+"""What a controller decides about: events. Pure data.
 
-News from outside carries full snapshots, because watches fire once and coalesce. The end of an effect is an event
-too (`StatesRead`, `StatesWritten`, `TopicRemoved`); the shell handles those before any further news (F23).
+News from outside carries full snapshots, because watches fire once and coalesce. The end of an effect
+(kafkalite.controller.effects) is an event, too (`StatesRead`, `StatesWritten`, `TopicRemoved`); the shell handles those before any
+further news (F23).
 """
 
 from __future__ import annotations
@@ -13,17 +14,9 @@ from kafkalite.controller.state import Replicas, Topic
 from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
-from kafkalite.rpc.messages.control import (
-    ControlledShutdownResponse,
-    LeaderAndIsrRequest,
-    StopReplicaRequest,
-    UpdateMetadataRequest,
-)
 
 #: No limit (Kafka's Int.MAX).
 UNLIMITED = 2**31 - 1
-
-Command = LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest
 
 
 # --- why partitions are looked at --------------------------------------------------------------------------------
@@ -189,12 +182,16 @@ class PreferredElectionRequested:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRequested:
-    """What /admin/reassign_partitions holds: targets in order, none to call it off; throttles in bytes/s."""
+    """What /admin/reassign_partitions holds: targets in order, none to call it off; throttles in bytes/s.
+
+    `is_there` without targets: somebody has written an order of nothing.
+    """
 
     targets: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
     malformed: str | None = None
     limits: OrderLimits = NO_LIMITS
+    is_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,175 +365,4 @@ Event = (
     | TopicsWritten
     | PartitionRemoved
     | TopicRemoved
-)
-
-
-# --- effects -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class ReadStates:
-    """Read these state znodes; ends as StatesRead. `chunk` is handed on to the writes that follow."""
-
-    partitions: tuple[TopicPartition, ...]
-    purpose: Purpose
-    chunk: int = 500
-
-
-@dataclass(frozen=True, slots=True)
-class WriteStates:
-    """Conditional writes, at most `chunk` operations a transaction; ends as StatesWritten.
-
-    A state with partition epoch NOT_CREATED makes the znode, and its parents where they are missing.
-    """
-
-    writes: Mapping[TopicPartition, LeaderAndIsr]
-    purpose: Purpose
-    chunk: int
-    #: How many of the writes elect a replica that was not in sync.
-    unclean: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class WriteTopics:
-    """Each change is a transaction of its own; ends as TopicsWritten."""
-
-    changes: tuple[TopicChange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RereadTopics:
-    """What is known of these topics is not what is in ZooKeeper: read them again."""
-
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LookAtMoves:
-    """Hand in a MovesDue as soon as it is its turn; any number of these is one."""
-
-
-@dataclass(frozen=True, slots=True)
-class SettleOrder:
-    """Take these entries out of /admin/reassign_partitions, unless they say something else by now."""
-
-    done: Mapping[TopicPartition, Replicas]
-
-
-@dataclass(frozen=True, slots=True)
-class DropPartitionOrders:
-    """Take orders that cannot be carried out, or that ask for what is so already, out of /admin/partitions_*."""
-
-    adds: tuple[TopicPartition, ...] = ()
-    removals: tuple[TopicPartition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class RemovePartition:
-    """Remove a partition's znodes, the order for its removal last; ends as PartitionRemoved."""
-
-    partition: TopicPartition
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """Queue a command for a broker. Never waits for the broker."""
-
-    broker_id: BrokerId
-    command: Command
-
-
-@dataclass(frozen=True, slots=True)
-class OpenChannel:
-    """A broker has come, or has come back."""
-
-    broker: BrokerInfo
-
-
-@dataclass(frozen=True, slots=True)
-class CloseChannel:
-    """A broker's registration has gone: forget what waits for it."""
-
-    broker_id: BrokerId
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveTopic:
-    """Remove a topic's znodes, children first, and its name from /admin/delete_topics; ends as TopicRemoved."""
-
-    topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class DropDeletionOrders:
-    """Take names that are no topics out of /admin/delete_topics."""
-
-    topics: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DropPreferredElection:
-    """Remove /admin/preferred_replica_election if it still has this version."""
-
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class DropRestartRequests:
-    """Remove these requests: they are done."""
-
-    names: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ReplyShutdown:
-    """Answer the controlled shutdown request `token`."""
-
-    token: int
-    response: ControlledShutdownResponse
-
-
-@dataclass(frozen=True, slots=True)
-class Post:
-    """Handle this event after the outcomes of the effects before it."""
-
-    event: Event
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something that an operator wants to find in the log."""
-
-    event: str
-    subject: str
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Resign:
-    """Another controller is in office."""
-
-    reason: str
-
-
-Effect = (
-    ReadStates
-    | WriteStates
-    | WriteTopics
-    | RereadTopics
-    | LookAtMoves
-    | SettleOrder
-    | DropPartitionOrders
-    | RemovePartition
-    | Send
-    | OpenChannel
-    | CloseChannel
-    | RemoveTopic
-    | DropDeletionOrders
-    | DropPreferredElection
-    | DropRestartRequests
-    | ReplyShutdown
-    | Post
-    | Note
-    | Resign
 )

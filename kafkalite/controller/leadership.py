@@ -15,46 +15,50 @@ from typing import assert_never
 from kafkalite.config import TopicConfig
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
+from kafkalite.controller.effects import (
+    CloseChannel,
+    DropDeletionOrders,
+    DropPartitionOrders,
+    DropPreferredElection,
+    DropRestartRequests,
+    Effect,
+    LookAtMoves,
+    Note,
+    OpenChannel,
+    Post,
+    ReadStates,
+    RemovePartition,
+    RemoveTopic,
+    ReplyShutdown,
+    RereadTopics,
+    Resign,
+    Send,
+    SettleOrder,
+    WriteStates,
+    WriteTopics,
+)
 from kafkalite.controller.events import (
     Advance,
     BalanceDue,
     BeginDraining,
     BrokersChanged,
     BrokerSuspected,
-    CloseChannel,
     ClusterRead,
     ControlledShutdown,
     ControlledShutdownReceived,
     DeletionsRequested,
-    DropDeletionOrders,
-    DropPartitionOrders,
-    DropPreferredElection,
-    DropRestartRequests,
-    Effect,
     Event,
     IsrsChanged,
     Limits,
-    LookAtMoves,
     MovesDue,
-    Note,
-    OpenChannel,
     PartitionRemoved,
     PartitionsDrained,
-    Post,
     PreferredElection,
     PreferredElectionRequested,
     Purpose,
-    ReadStates,
     ReassignmentRequested,
-    RemovePartition,
-    RemoveTopic,
     Repair,
-    ReplyShutdown,
-    RereadTopics,
-    Resign,
     Restart,
-    Send,
-    SettleOrder,
     StatesRead,
     StatesWritten,
     TakeOffice,
@@ -62,8 +66,6 @@ from kafkalite.controller.events import (
     TopicRemoved,
     TopicsChanged,
     TopicsWritten,
-    WriteStates,
-    WriteTopics,
 )
 from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.state import ControllerState
@@ -543,6 +545,6 @@ def _reassignment(order: tuple[bytes, int] | None) -> ReassignmentRequested:
     try:
         data = order[0]
         targets, throttles = order_znodes.decode_reassignment(data), order_znodes.decode_throttles(data)
-        return ReassignmentRequested(targets, throttles, limits=order_znodes.decode_order_limits(data))
+        return ReassignmentRequested(targets, throttles, limits=order_znodes.decode_order_limits(data), is_there=True)
     except ZnodeError as error:
         return ReassignmentRequested({}, malformed=error.reason)

@@ -34,7 +34,7 @@ from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId
+from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, TopicId
 from kafkalite.rpc.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
@@ -50,7 +50,6 @@ _log = get_logger(__name__)
 T = TypeVar("T")
 Replicas = tuple[BrokerId, ...]
 
-MAX_NAME_LENGTH = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 RETRY_S = 0.1
 MIN_PATIENCE_S = 5.0

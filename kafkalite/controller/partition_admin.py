@@ -24,7 +24,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
 from kafkalite.rpc.messages.topics import (
     AddPartitionsRequest,
@@ -80,6 +80,7 @@ class PartitionAdmin:
         self, zk: Coordinator, wanted: NewPartitions
     ) -> tuple[znodes.TopicZnode, dict[int, Replicas]]:
         """What has to be ordered. Raises ApiError."""
+        _refuse_internal(wanted.topic)
         topic = (await read_topics(zk, [wanted.topic])).get(wanted.topic)
         if topic is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic!r}")
@@ -97,7 +98,7 @@ class PartitionAdmin:
         count = wanted.count - have
         first = topic.moves[0].target if 0 in topic.moves else topic.partitions[0]
         if wanted.assignment:
-            self._check(wanted, count, len(first), frozenset(brokers))
+            self._check(wanted, count, frozenset(brokers), len(first))
             return topic, {have + at: tuple(each) for at, each in enumerate(wanted.assignment)}
         try:
             ordered = sorted(brokers)
@@ -107,7 +108,7 @@ class PartitionAdmin:
             raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
         return topic, {number: placed[number] for number in range(have, wanted.count)}
 
-    def _check(self, wanted: NewPartitions, count: int, factor: int, brokers: frozenset[BrokerId]) -> None:
+    def _check(self, wanted: NewPartitions, count: int, brokers: frozenset[BrokerId], replication_factor: int) -> None:
         reason = None
         if len(wanted.assignment) != count:
             reason = f"{count} new partitions, but replicas for {len(wanted.assignment)}"
@@ -117,8 +118,8 @@ class PartitionAdmin:
                 reason = reason or f"{list(replicas)} is not a list of different brokers"
             elif unknown:
                 reason = reason or f"brokers that are not alive: {unknown}"
-            elif len(replicas) != factor:
-                reason = reason or f"{list(replicas)}: partition 0 has {factor} replicas"
+            elif len(replicas) != replication_factor:
+                reason = reason or f"{list(replicas)}: the topic has {replication_factor} replicas of each partition"
         if reason is not None:
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
@@ -181,6 +182,7 @@ class PartitionAdmin:
         return RemovePartitionsResponse(ErrorCode.NONE, "", gone, is_done=not request.drain)
 
     async def _order_removal(self, zk: Coordinator, request: RemovePartitionsRequest) -> tuple[int, ...]:
+        _refuse_internal(request.topic)
         topic = (await read_topics(zk, [request.topic])).get(request.topic)
         if topic is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {request.topic!r}")
@@ -334,3 +336,9 @@ class PartitionAdmin:
         """Look again and again; the caller has a deadline."""
         while not await self._orders.repeating(holds):  # noqa: ASYNC110 - several znodes, seen by whatever session there is
             await asyncio.sleep(POLL_S)
+
+
+def _refuse_internal(topic: str) -> None:
+    """Every group and transaction would be looked for elsewhere, and what it has committed be lost. Raises ApiError."""
+    if topic in INTERNAL_TOPICS:
+        raise api_error(ErrorCode.INVALID_REQUEST, f"the number of partitions of {topic} cannot be changed")

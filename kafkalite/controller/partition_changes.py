@@ -7,28 +7,30 @@ from collections.abc import Collection, Mapping
 
 from kafkalite.controller import elections, restarts
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
+from kafkalite.controller.effects import (
+    DropPreferredElection,
+    DropRestartRequests,
+    Effect,
+    LookAtMoves,
+    Note,
+    ReadStates,
+    ReplyShutdown,
+    Resign,
+    WriteStates,
+)
 from kafkalite.controller.events import (
     Advance,
     BeginDraining,
     ControlledShutdown,
-    DropPreferredElection,
-    DropRestartRequests,
-    Effect,
     IsrsChanged,
-    LookAtMoves,
-    Note,
     PreferredElection,
     PreferredElectionRequested,
     Purpose,
-    ReadStates,
     Repair,
-    ReplyShutdown,
-    Resign,
     Restart,
     StatesRead,
     StatesWritten,
     TakeOffice,
-    WriteStates,
 )
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignments import advance_on

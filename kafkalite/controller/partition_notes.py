@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from kafkalite.controller.events import Effect, Note
+from kafkalite.controller.effects import Effect, Note
 from kafkalite.controller.state import ControllerState
 
 

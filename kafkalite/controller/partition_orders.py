@@ -16,19 +16,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from kafkalite.controller.commands import announce_removal, delete_replicas
-from kafkalite.controller.events import (
-    BeginDraining,
-    DropPartitionOrders,
-    Effect,
-    Note,
-    PartitionOrders,
-    PartitionRemoved,
-    PartitionsDrained,
-    ReadStates,
-    RemovePartition,
-    TopicChange,
-    WriteTopics,
-)
+from kafkalite.controller.effects import DropPartitionOrders, Effect, Note, ReadStates, RemovePartition, WriteTopics
+from kafkalite.controller.events import BeginDraining, PartitionOrders, PartitionRemoved, PartitionsDrained, TopicChange
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignments import MAX_PER_TOPIC
 from kafkalite.controller.state import ControllerState, Removal, Topic

@@ -19,17 +19,8 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from kafkalite.controller import elections
-from kafkalite.controller.events import (
-    Advance,
-    Effect,
-    LookAtMoves,
-    MovesDue,
-    ReadStates,
-    ReassignmentRequested,
-    SettleOrder,
-    TopicChange,
-    WriteTopics,
-)
+from kafkalite.controller.effects import Effect, LookAtMoves, ReadStates, SettleOrder, WriteTopics
+from kafkalite.controller.events import Advance, MovesDue, ReassignmentRequested, TopicChange
 from kafkalite.controller.limits import limits_of_order, stricter
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignment_steps import next_step
@@ -67,7 +58,9 @@ def on_reassignment_requested(state: ControllerState, event: ReassignmentRequest
         return state, effects
     throttles = {partition: event.throttles.get(partition, 0) for partition in event.targets}
     state = dataclasses.replace(state, order=event.targets, throttles=throttles, order_limits=event.limits)
-    return state, [*effects, LookAtMoves()] if event.targets else effects
+    if event.targets:
+        return state, [*effects, LookAtMoves()]
+    return state, [*effects, SettleOrder({})] if event.is_there else effects
 
 
 def on_moves_due(state: ControllerState, event: MovesDue) -> Decision:

@@ -11,16 +11,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from kafkalite.controller import elections
-from kafkalite.controller.events import (
-    DropRestartRequests,
-    Effect,
-    Note,
-    ReadStates,
-    ReplicasFailed,
-    Restart,
-    RestartsRequested,
-    StatesRead,
-)
+from kafkalite.controller.effects import DropRestartRequests, Effect, Note, ReadStates
+from kafkalite.controller.events import ReplicasFailed, Restart, RestartsRequested, StatesRead
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.state import ControllerState
 from kafkalite.coordination import paths

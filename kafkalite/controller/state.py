@@ -54,10 +54,6 @@ class Topic:
         rest = {number: each for number, each in topic.assignment.items() if number != partition}
         return dataclasses.replace(topic, assignment=rest)
 
-    def hosted_by(self, broker_id: BrokerId) -> list[int]:
-        """The partitions assigned to a broker."""
-        return [partition for partition, replicas in self.assignment.items() if broker_id in replicas]
-
 
 @dataclass(frozen=True, slots=True)
 class Deletion:

@@ -47,7 +47,6 @@ class ControllerStats:
     resignations: int = 0
     unclean_elections: int = 0
     leader_elections: int = 0
-    queue_overflows: int = 0
     #: From the moment that news is known until it is taken up.
     event_queue: Timing = field(default_factory=Timing)
     queue_size: int = 0

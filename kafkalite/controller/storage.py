@@ -417,7 +417,7 @@ class Storage:
             except (NoNodeError, ZnodeError):
                 return
             left = {partition: target for partition, target in ordered.items() if done.get(partition) != target}
-            if len(left) == len(ordered):
+            if left and len(left) == len(ordered):
                 return
             op: Op = Delete(paths.REASSIGN_PARTITIONS, stat.version)
             if left:

@@ -20,19 +20,8 @@ from kafkalite.controller.commands import (
     delete_unknown_topic,
     drop_replicas,
 )
-from kafkalite.controller.events import (
-    DeletionsRequested,
-    DropDeletionOrders,
-    Effect,
-    LookAtMoves,
-    Note,
-    ReadStates,
-    RemoveTopic,
-    Repair,
-    ReplicasStopped,
-    TopicRemoved,
-    TopicsChanged,
-)
+from kafkalite.controller.effects import DropDeletionOrders, Effect, LookAtMoves, Note, ReadStates, RemoveTopic
+from kafkalite.controller.events import DeletionsRequested, Repair, ReplicasStopped, TopicRemoved, TopicsChanged
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.state import ControllerState, Deletion
 from kafkalite.coordination import paths

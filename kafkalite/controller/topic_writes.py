@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 
 from kafkalite.controller.commands import announce_changes, drop_replicas
-from kafkalite.controller.events import Effect, LookAtMoves, Note, ReadStates, Repair, RereadTopics, TopicsWritten
+from kafkalite.controller.effects import Effect, LookAtMoves, Note, ReadStates, RereadTopics
+from kafkalite.controller.events import Repair, TopicsWritten
 from kafkalite.controller.partition_orders import on_change_written
 from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.coordination.znodes import Move

@@ -139,11 +139,6 @@ def config_topic(name: str) -> str:
     return f"{CONFIG_TOPICS}/{name}"
 
 
-def config_broker(broker_id: int | None) -> str:
-    """A broker's dynamic settings; None names those of all brokers."""
-    return f"{CONFIG_BROKERS}/{DEFAULT_ENTITY if broker_id is None else broker_id}"
-
-
 def config_entity(entity_type: str, entity_name: str) -> str:
     """The settings of any entity, as a change notification names it ("topics", "t")."""
     return f"/config/{entity_type}/{entity_name}"

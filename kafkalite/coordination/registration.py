@@ -198,14 +198,6 @@ async def until_spoilt(coordinator: Coordinator, broker_id: BrokerId) -> str:
     return "" if coordinator.state is SessionState.EXPIRED else reason
 
 
-async def unregister_broker(coordinator: Coordinator, broker_id: BrokerId) -> None:
-    """Remove our registration, if it is this session's (the end of a controlled shutdown)."""
-    path = paths.broker(broker_id)
-    stat = await retrying(lambda: coordinator.exists(path))
-    if stat is not None and stat.ephemeral_owner == coordinator.session_id:
-        await _remove(coordinator, path, stat.version)
-
-
 async def allocate_producer_ids(coordinator: Coordinator, broker_id: BrokerId) -> ProducerIdBlock:
     """A block of producer ids that nobody else has. A block whose write has an unknown outcome is given up.
 

@@ -90,11 +90,6 @@ class TopicConfigs:
         """Apply notifications until the session ends."""
         await follow(coordinator, lambda watch: self._apply_changes(coordinator, watch))
 
-    async def fetch_topic(self, coordinator: Coordinator, name: str) -> dict[str, str]:
-        """A topic's settings, read now (for a topic just created, before its notification has come)."""
-        await self._read(coordinator, TOPICS, [name])
-        return self.topic(name)
-
     async def _apply_changes(self, coordinator: Coordinator, watch: Callable[[], None]) -> None:
         news = await self._notifications.news(coordinator, watch)
         entities: dict[tuple[str, str], None] = {}

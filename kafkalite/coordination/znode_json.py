@@ -28,7 +28,7 @@ class JsonReader:
 
     def __init__(self, path: str, value: object, where: str = "") -> None:
         if not isinstance(value, dict):
-            raise ZnodeError(path, f"{where or 'value'}: not a JSON object")
+            raise ZnodeError(path, f"{where.rstrip('.') or 'value'}: not a JSON object")
         self.path = path
         self.where = where
         self.fields: dict[str, object] = value

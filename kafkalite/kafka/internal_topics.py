@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.config import BrokerConfig
-from kafkalite.kafka.services import GROUP_TOPIC, TRANSACTION_TOPIC
+from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC
 from kafkalite.rpc.messages.topics import NewTopic
 
 

@@ -54,10 +54,6 @@ FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
 #: How many bytes of records an answer may have, asked when they are read; 0: none, at least one batch otherwise.
 Room = Callable[[], int]
 
-GROUP_TOPIC = "__consumer_offsets"
-TRANSACTION_TOPIC = "__transaction_state"
-INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
-
 
 @dataclass(frozen=True, slots=True)
 class LogDirReplica:

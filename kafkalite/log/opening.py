@@ -7,11 +7,11 @@ import errno
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from kafkalite.config import BrokerConfig, TopicConfig, topic_config
+from kafkalite.config import BrokerConfig, usable_topic_config
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ConfigError, ErrorCode, StartupRefused, StorageError, api_error
+from kafkalite.errors import ErrorCode, StartupRefused, StorageError, api_error
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import probe
 from kafkalite.log.judge import Judge
@@ -147,7 +147,7 @@ class Opening:
             elif name.endswith(STRAY_SUFFIX):
                 self._removals.later(f"{log_dir.path}/{name}", self._config.stray_delete_delay_ms, is_dir=True)
         self._found_futures[log_dir.path] = [name for name in names if name.endswith(FUTURE_SUFFIX)]
-        configs = {topic: self._topic_config(topic, overrides) for topic, overrides in topic_configs.items()}
+        configs = {topic: usable_topic_config(self._config.topic, own) for topic, own in topic_configs.items()}
         logs: list[PartitionLog] = []
 
         failed: dict[TopicPartition, OSError] = {}
@@ -192,13 +192,6 @@ class Opening:
             self._pool.offline_partitions[tp] = log_dir.path
         paths = [f"{log_dir.path}/{tp}" for tp in sorted(failed)]
         await log_dir.off_loop(lambda: self._failures.set_failed_aside(log_dir, paths))
-
-    def _topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        try:
-            return topic_config(self._config.topic, overrides)
-        except ConfigError as error:
-            _log.error("topic.config_refused", topic=topic, error=str(error))
-            return self._config.topic
 
     def _admit(self, log: PartitionLog) -> None:
         """Take a loaded log in. Of two copies (one disk was away for a while) the one that got further stays."""

@@ -361,14 +361,6 @@ class PartitionLog:
         if self._epochs.cache.assign(leader_epoch, start_offset):
             self._epochs.unsaved = True
 
-    def assign_topic_id(self, topic_id: TopicId) -> None:
-        """Give an id to a log whose partition.metadata was missing. It must not have another one."""
-        assert not self.topic_id or self.topic_id == topic_id, "a log never changes its topic id"
-        if not self.topic_id:
-            self._local.topic_id = topic_id
-            self._local.metadata_dirty = True
-            self.write_metadata()
-
     def write_metadata(self) -> None:
         """Put partition.metadata into the page cache; `sync_metadata` or the first flush makes it durable."""
         with self._local.io("writing partition.metadata"):

@@ -41,10 +41,6 @@ class KeptBatch(NamedTuple):
     timestamp: int
 
     @property
-    def first_sequence(self) -> int:
-        return (self.last_sequence - self.offset_delta) & MAX_SEQUENCE
-
-    @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
 
@@ -279,10 +275,6 @@ class ProducerStates:
             ended = min(self._completed)
             return ended if earliest is None else min(earliest, ended)
         return earliest
-
-    def open_transactions(self) -> dict[int, int]:
-        """First offset -> producer id."""
-        return self._open
 
     def expire(self, before_ms: int, now_s: float, patience_s: float) -> int:
         """Forget producers silent since before `before_ms` that have no open transaction; return how many.

@@ -551,8 +551,3 @@ class Segment:
         self.close()
         for suffix in (LOG, INDEX, TIME_INDEX, TXN_INDEX):
             self._disk.remove(self.path(suffix))
-
-
-def total_size(segments: Sequence[Segment]) -> int:
-    """Bytes of the .log files."""
-    return sum(segment.size for segment in segments)

@@ -13,7 +13,7 @@ from kafkalite.config import (
     is_limit,
     parse_limit,
     topic_config,
-    usable_overrides,
+    usable_topic_config,
 )
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
@@ -43,8 +43,7 @@ class ConfigOrders:
             settings = await read_config(zk, request.entity_type, request.entity_name)
             effective = None
             if request.entity_type == TOPICS:
-                base = self._config().topic
-                effective = _as_text(topic_config(base, usable_overrides(base, settings)))
+                effective = _as_text(usable_topic_config(self._config().topic, settings))
         except ApiError as refusal:
             return DescribeConfigsResponse(refusal.code, str(refusal))
         except (CoordinatorError, ZnodeError) as error:
@@ -89,6 +88,18 @@ def _check(entity_type: str, key: str, value: str) -> None:
         raise ConfigError(f"{key}: a secret is not kept in ZooKeeper; configure it on the node")
     else:
         check_dynamic(key, value)
+
+
+def unusable_setting(entity_type: str, settings: Mapping[str, str]) -> str | None:
+    """Why one of these, written by hand, does not hold; None: all do."""
+    try:
+        for key, value in sorted(settings.items()):
+            _check(entity_type, key, value)
+        if entity_type == TOPICS:
+            topic_config(TopicConfig(), settings)  # each by itself may be sound, and all together not
+    except ConfigError as error:
+        return str(error)
+    return None
 
 
 def _as_text(config: TopicConfig) -> dict[str, str]:

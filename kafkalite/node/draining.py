@@ -15,8 +15,7 @@ from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.kafka.groups.coordinator import GroupCoordinator
-from kafkalite.kafka.services import GROUP_TOPIC
-from kafkalite.model import Endpoint, Offset, TopicPartition
+from kafkalite.model import GROUP_TOPIC, Endpoint, Offset, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.replica_manager import ReplicaManager

@@ -316,10 +316,6 @@ class NodeServices:
         return ProducerId(first), count
 
 
-def _broker_entity(broker_id: BrokerId | None) -> str:
-    return paths.DEFAULT_ENTITY if broker_id is None else str(broker_id)
-
-
 async def _wait(change: Awaitable[None], seconds: float) -> None:
     try:
         async with asyncio.timeout(seconds):

@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import os
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.config import BrokerConfig, TopicConfig, is_secured, topic_config, usable_overrides, with_dynamic
+from kafkalite.config import BrokerConfig, TopicConfig, is_secured, usable_topic_config, with_dynamic
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
@@ -22,17 +23,17 @@ from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
-from kafkalite.coordination.topic_configs import CLIENTS, TOPICS, USERS, TopicConfigs
+from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znodes import BrokerZnode
 from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ConfigError, ErrorCode, KafkaliteError, StorageError, api_error
+from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId, TopicPartition
 from kafkalite.node.api import Api
-from kafkalite.node.config_orders import ConfigOrders
+from kafkalite.node.config_orders import ConfigOrders, unusable_setting
 from kafkalite.node.controller_link import ControllerLink
 from kafkalite.node.disk_care import DiskCare, disk_problems
 from kafkalite.node.disk_orders import DiskOrders
@@ -105,6 +106,8 @@ class Node:
         self._link_connection: RpcConnection | None = None
         self._peers: AsyncClient | None = None
         self._dead_sessions: frozenset[int] = frozenset()
+        #: Path of settings -> which of them cannot be used. For `admin health`.
+        self._unusable: dict[str, str] = {}
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
         self._candidacy: asyncio.Task[None] | None = None
@@ -135,6 +138,13 @@ class Node:
         return dataclasses.replace(env, network=AuthenticatedNetwork(env.network, self.security.to_rpc, env.entropy))
 
     def _build(self) -> None:
+        """The parts, each after those that it uses."""
+        self._build_state()
+        self._build_orders()
+        self._build_listeners()
+
+    def _build_state(self) -> None:
+        """The session, what is read from ZooKeeper, the logs, the replicas, the controller."""
         config, env, peer_env = self.config, self.env, self.peer_env
         self.supervisor = Supervisor(self._on_fatal)
         self._own_time = OwnTime(env.clock)
@@ -186,6 +196,10 @@ class Node:
         self.history_file = HistoryFile(
             {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs, env.disk
         )
+
+    def _build_orders(self) -> None:
+        """What administrators may ask of any node."""
+        env = self.env
         self.disks = DiskOrders(
             self.logs,
             env.disk,
@@ -202,10 +216,13 @@ class Node:
         self.user_orders = UserOrders(self.session.wait)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.overview = Overview(self, env.clock, self.peer_client)
+
+    def _build_listeners(self) -> None:
+        env = self.env
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,
-            config=config,
+            config=self.config,
             identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
             handlers=Api(self).handlers(),
             security=self.security.rpc if self.security is not None else None,
@@ -216,7 +233,7 @@ class Node:
         self.metadata.on_topics_deleted = self.kafka.topics_deleted
         self.metadata.on_partitions_removed = self.kafka.partitions_removed
         self.draining = Draining(
-            env=peer_env,
+            env=self.peer_env,
             supervisor=self.supervisor,
             replicas=self.replicas,
             metadata=self.metadata,
@@ -237,21 +254,14 @@ class Node:
         return self.broker_id, self.broker_epoch
 
     def topic_config(self, topic: str) -> TopicConfig:
-        """A topic's configuration: the broker's defaults with the topic's own settings on top."""
-        overrides = self.configs.topic(topic)
-        try:
-            return topic_config(self.config.topic, overrides)
-        except ConfigError as error:
-            # Somebody wrote it by hand. What can be used is used; `health` tells of the rest.
-            _log.error("topic_config.invalid", topic=topic, error=str(error))
-            base = self.config.topic
-            return topic_config(base, usable_overrides(base, overrides))
+        """A topic's configuration: the broker's defaults with the topic's own settings on top, as far as they can be used."""
+        return usable_topic_config(self.config.topic, self.configs.topic(topic))
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""
         malformed = tuple(
             HealthProblem("znode.malformed", 0, reason, path)
-            for path, reason in sorted({**self.configs.malformed, **self.rights.malformed}.items())
+            for path, reason in sorted({**self.configs.malformed, **self.rights.malformed, **self._unusable}.items())
         )
         return (
             *self.replicas.problems(),
@@ -358,13 +368,23 @@ class Node:
                 await asyncio.sleep(_START_RETRY_S)
 
     async def _bind(self) -> None:
-        host = self.config.host
-        self.endpoints["rpc"] = await self.rpc.start(host, self.config.rpc_port)
-        if self.config.kafka_port >= 0:
-            self.endpoints["kafka"] = await self.kafka.start(host, self.config.kafka_port)
-        if self.config.http_port >= 0:
-            bound = await self.http.start(host, self.config.http_port)
-            self.endpoints["http"] = Endpoint(*bound)
+        """Raises CannotListen."""
+
+        async def http(host: str, port: int) -> Endpoint:
+            return Endpoint(*await self.http.start(host, port))
+
+        for name, start, port in (
+            ("rpc", self.rpc.start, self.config.rpc_port),
+            ("kafka", self.kafka.start, self.config.kafka_port),
+            ("http", http, self.config.http_port),
+        ):
+            if port < 0:
+                continue
+            try:
+                self.endpoints[name] = await start(self.config.host, port)
+            except OSError as error:
+                reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+                raise CannotListen(f"cannot listen on {self.config.host}:{port} ({name}.port): {reason}") from None
 
     async def _introduce(self, coordinator: Coordinator) -> None:
         """Make a new session ours: settings, registration, candidacy. Safe to repeat for the same session."""
@@ -480,6 +500,12 @@ class Node:
     # --- news ----------------------------------------------------------------------
 
     def _config_changed(self, entity_type: str, name: str, settings: dict[str, str]) -> None:
+        if entity_type in (TOPICS, BROKERS):
+            path = paths.config_entity(entity_type, name)
+            self._unusable.pop(path, None)
+            if (reason := unusable_setting(entity_type, settings)) is not None:
+                self._unusable[path] = f"{reason}; the other settings hold"
+                _log.error("config.unusable", path=path, reason=reason)
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
         elif entity_type in (USERS, CLIENTS):

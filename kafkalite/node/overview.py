@@ -17,8 +17,7 @@ from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode, KafkaliteError
-from kafkalite.kafka.services import GROUP_TOPIC, TRANSACTION_TOPIC
-from kafkalite.model import NO_LEADER, BrokerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse

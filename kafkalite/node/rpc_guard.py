@@ -307,7 +307,9 @@ class RpcGuard:
         assert names is not None or need.resource_type is _CLUSTER, f"{cls.__name__}: nobody tells its {need}"
         denied = self._access.denied(request.peer, need, wanted)
         if denied:
-            raise api_error(REFUSALS[need.resource_type], f"{need.operation.name} on {', '.join(sorted(denied))[:200]}")
+            raise api_error(
+                REFUSALS[need.resource_type], f"not allowed: {need.operation.name} on {', '.join(sorted(denied))[:200]}"
+            )
 
     def _split(self, request: Request, need: Need, split: Split, handler: Handler) -> Outcome:
         message = request.message

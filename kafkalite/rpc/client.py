@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from kafkalite.env.seams import Buffer, Network
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import KafkaliteError, ProtocolError
+from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error
 from kafkalite.model import Endpoint
 from kafkalite.rpc.answers import (
     Answer,
@@ -21,7 +21,14 @@ from kafkalite.rpc.answers import (
     error_code,
     judge_hello,
 )
-from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
+from kafkalite.rpc.framing import (
+    CLIENT_HEADER_BYTES,
+    NODE_HEADER_BYTES,
+    PREFIX_BYTES,
+    Frame,
+    FrameReader,
+    encode_frame,
+)
 from kafkalite.rpc.logins import Login, LoginNetwork, keep_logged_in
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
@@ -36,6 +43,10 @@ _log = get_logger(__name__)
 READ_BYTES = 1024 * 1024
 #: `call` waits for the peer to take what is written before it adds more than this.
 WRITE_HIGH_BYTES = 8 * 1024 * 1024
+
+
+class _Unsendable(RpcNotSent):
+    """No bytes can say it (a number beyond 64 bits, half a character), or so many that the peer would cut the connection."""
 
 
 class RpcConnection:
@@ -55,6 +66,7 @@ class RpcConnection:
         endpoint: Endpoint,
         *,
         max_frame_bytes: int,
+        max_header_bytes: int = NODE_HEADER_BYTES,
     ) -> None:
         self.endpoint = endpoint
         self.closed = False
@@ -62,6 +74,8 @@ class RpcConnection:
         self._reader = reader
         self._writer = writer
         self._frames = FrameReader(max_frame_bytes=max_frame_bytes)
+        #: Of a request, as the peer takes it.
+        self._max_header_bytes = max_header_bytes
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, tuple[type[Message], asyncio.Future[Answer]]] = {}
         self._next_id = 0
@@ -95,7 +109,10 @@ class RpcConnection:
                     reader, writer, login = await network.log_in(endpoint.host, endpoint.port)
                 else:
                     reader, writer = await network.dial(endpoint.host, endpoint.port)
-                connection = RpcConnection(reader, writer, endpoint, max_frame_bytes=max_frame_bytes)
+                limit = NODE_HEADER_BYTES if hello.node_id >= 0 else CLIENT_HEADER_BYTES
+                connection = RpcConnection(
+                    reader, writer, endpoint, max_frame_bytes=max_frame_bytes, max_header_bytes=limit
+                )
                 connection._task = supervisor.spawn(f"rpc.client[{endpoint}]", connection._read(), Policy.ISOLATED)
                 connection.peer = judge_hello((await connection.send_nowait(hello))[0])
                 if login is not None:
@@ -111,15 +128,11 @@ class RpcConnection:
         except OSError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         except RpcDisconnected as error:
-            raise RpcNotSent(f"{endpoint}: {error}") from None
+            hint = "" if hello.node_id >= 0 else " (no RPC listener, or one that wants a login: see --client-config)"
+            raise RpcNotSent(f"{error}{hint}") from None
         finally:
             if connection is not None:
                 connection.abort("hello failed")
-
-    @property
-    def inflight(self) -> int:
-        """Requests that wait for their answers."""
-        return len(self._waiting)
 
     @property
     def write_backlog(self) -> int:
@@ -155,6 +168,8 @@ class RpcConnection:
                     await self._drain()
                 future = self.send_nowait(message, body)
                 return await future
+        except _Unsendable as error:
+            raise api_error(ErrorCode.INVALID_REQUEST, str(error)) from None
         except TimeoutError:
             kind = RpcNotSent if future is None else RpcTimeout
             raise kind(f"{self.endpoint}: {type(message).__name__} not answered within {timeout_s:g} s") from None
@@ -203,7 +218,13 @@ class RpcConnection:
         if self.closed or self._writer.transport.is_closing():
             raise RpcNotSent(f"{self.endpoint}: not connected")
         self._next_id += 1
-        buffers = encode_frame(self._next_id, message, body)
+        try:
+            buffers = encode_frame(self._next_id, message, body)
+        except (OverflowError, UnicodeEncodeError) as error:
+            raise _Unsendable(f"{type(message).__name__}: {error}") from None
+        if (size := len(buffers[0]) - PREFIX_BYTES) > self._max_header_bytes:
+            text = f"{type(message).__name__} has {size} bytes, nodes take {self._max_header_bytes} of a client"
+            raise _Unsendable(text)
         if not self._unsent:
             # What one wake-up sends goes out in one system call.
             self._loop.call_soon(self._flush)

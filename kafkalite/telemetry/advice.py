@@ -57,7 +57,7 @@ ADVICE = {
         "look at that broker's log (replica.…) and disks; a restart of the broker asks for all its commands again",
     ),
     "znode.malformed": Advice(
-        "the znode is left alone; what it should have said is not done",
+        "the znode is left alone; what cannot be read or used of it is not done",
         "somebody wrote it by hand: correct or remove it; it is read again within seconds",
     ),
     "replica.strays_refused": Advice(

@@ -14,7 +14,7 @@ import re
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import field
-from typing import Any, Protocol
+from typing import Any
 
 from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.env.seams import Env
@@ -47,16 +47,6 @@ _STOP_S = 120.0
 
 #: Exceptions that no peer and no disk can cause: somebody's program is wrong.
 _BUGS = (AssertionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, NameError, RuntimeError)
-
-
-class NodeLike(Protocol):
-    """What the harness needs of a node: `kafkalite.node.node.Node` is one."""
-
-    ready: asyncio.Event
-
-    async def run(self) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 NodeFactory = Callable[[BrokerConfig, Env], Any]

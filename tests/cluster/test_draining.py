@@ -12,8 +12,7 @@ from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka.groups.offsets import CommittedOffset
 from kafkalite.kafka.internal_topics import internal_topic
-from kafkalite.kafka.services import GROUP_TOPIC
-from kafkalite.model import Offset, TopicPartition
+from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 from kafkalite.node.draining import consumed
 from kafkalite.node.node import Node
 from kafkalite.rpc.messages.groups import CommittedOffsetsResponse, GroupsOffset

@@ -106,20 +106,6 @@ def test_first_state(partition: tuple[tuple[BrokerId, ...], LeaderAndIsr], live:
         assert list(made.isr) == alive and made.leader == alive[0] and made.leader_epoch == 0
 
 
-@pytest.mark.checklist(44)
-@given(partitions(), some_brokers, st.lists(brokers, min_size=1, unique=True))
-def test_reassigned(
-    partition: tuple[tuple[BrokerId, ...], LeaderAndIsr], live: frozenset[BrokerId], target: list[BrokerId]
-) -> None:
-    _, before = partition
-    after = elections.reassigned(target, before, live, EPOCH)
-    if after is not None:
-        check(before, after)
-        assert after.leader in target and after.leader in live and after.isr == before.isr
-    elif not (before.leader in target and before.leader in live):
-        assert not set(target) & set(before.isr) & live
-
-
 @pytest.mark.parametrize(
     ("leader", "isr", "empty", "expected"),
     [

@@ -9,21 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalite.controller.effects import Effect, ReadStates, Send, WriteStates
 from kafkalite.controller.events import (
     BrokersChanged,
     ClusterRead,
     ControlledShutdownReceived,
     DeletionsRequested,
-    Effect,
     Event,
     IsrsChanged,
     PreferredElectionRequested,
-    ReadStates,
     ReplicasStopped,
-    Send,
     Ticked,
     TopicsChanged,
-    WriteStates,
 )
 from kafkalite.controller.state import ControllerState
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition

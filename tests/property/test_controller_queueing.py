@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.controller.events import Command
+from kafkalite.controller.effects import Command
 from kafkalite.controller.queueing import enqueue
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from kafkalite.rpc.messages.control import (

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalite.controller.effects import Effect, Send, WriteTopics
 from kafkalite.controller.events import (
     UNLIMITED,
     BrokersChanged,
-    Effect,
     Event,
     IsrsChanged,
     Limits,
@@ -20,9 +20,7 @@ from kafkalite.controller.events import (
     PartitionsDrained,
     PreferredElectionRequested,
     ReassignmentRequested,
-    Send,
     Ticked,
-    WriteTopics,
 )
 from kafkalite.controller.reassignments import is_over
 from kafkalite.coordination.order_znodes import PartitionRemoval

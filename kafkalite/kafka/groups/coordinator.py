@@ -21,9 +21,9 @@ from kafkalite.kafka.groups.group_events import Effect, JoinAnswer, JoinRequest,
 from kafkalite.kafka.groups.offsets import MAX_METADATA_BYTES, CommittedOffset, GroupOffsets
 from kafkalite.kafka.groups.subscription import CONSUMER, topics_in
 from kafkalite.kafka.internal_log import InternalLog, KeyValue
-from kafkalite.kafka.services import GROUP_TOPIC, Services
+from kafkalite.kafka.services import Services
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.telemetry.logs import get_logger

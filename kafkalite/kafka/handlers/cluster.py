@@ -14,8 +14,8 @@ from kafkalite.kafka.codec import ZERO_UUID
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.internal_topics import internal_topic
 from kafkalite.kafka.schema import schemas
-from kafkalite.kafka.services import INTERNAL_TOPICS, Services
-from kafkalite.model import NO_LEADER
+from kafkalite.kafka.services import Services
+from kafkalite.model import INTERNAL_TOPICS, NO_LEADER
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.topics import CreateTopicsRequest, NewTopic

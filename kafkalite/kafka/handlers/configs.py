@@ -16,7 +16,7 @@ from kafkalite.config import (
     is_limit,
     parse_limit,
     topic_config,
-    usable_overrides,
+    usable_topic_config,
     with_dynamic,
 )
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -74,7 +74,7 @@ class ConfigHandlers:
         if resource.resource_type == _TOPIC:
             base = self._services.config.topic
             overrides = await self._services.topic_overrides(resource.resource_name)
-            config = topic_config(base, usable_overrides(base, overrides))
+            config = usable_topic_config(base, overrides)
             layers = await self._broker_layers()
             for key, (spec, _) in sorted(TOPIC_KEYS.items()):
                 if wanted is None or key in wanted:

@@ -13,8 +13,8 @@ from kafkalite.kafka import topic_ids, wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.codec import encode
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.services import INTERNAL_TOPICS, Services
-from kafkalite.model import EARLIEST_TIMESTAMP, Offset, TopicPartition
+from kafkalite.kafka.services import Services
+from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Offset, TopicPartition
 from kafkalite.rpc.messages.data import (
     FetchedPartition,
     FetchPartition,

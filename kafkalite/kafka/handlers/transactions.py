@@ -10,11 +10,11 @@ from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.groups.coordinator import GroupCoordinator
 from kafkalite.kafka.internal_log import partition_of
-from kafkalite.kafka.services import GROUP_TOPIC, Services
+from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka.transactions.markers import LocalMarkers, Marker
 from kafkalite.kafka.transactions.state import TransactionState
-from kafkalite.model import ProducerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, ProducerId, TopicPartition
 from kafkalite.security.requirements import KAFKA
 
 _GROUP, _TRANSACTION = 0, 1

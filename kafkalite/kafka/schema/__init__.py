@@ -133,13 +133,3 @@ def schemas() -> dict[str, Schema]:
     """Every message by name."""
     blocks = [block for table in TABLES for block in table.strip().split("\n\n")]
     return {schema.name: schema for schema in map(_parse, blocks)}
-
-
-@cache
-def api_names() -> dict[int, str]:
-    """API key -> the API's name (`Produce` for 0)."""
-    return {
-        schema.api_key: schema.name.removesuffix("Request")
-        for schema in schemas().values()
-        if schema.name.endswith("Request")
-    }

@@ -14,7 +14,7 @@ from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.codec import WireError
 from kafkalite.kafka.internal_log import InternalLog
-from kafkalite.kafka.services import TRANSACTION_TOPIC, Services
+from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions import decisions
 from kafkalite.kafka.transactions import state as rules
 from kafkalite.kafka.transactions.decisions import Decision
@@ -22,7 +22,7 @@ from kafkalite.kafka.transactions.markers import Errors, Marker, MarkerChannels
 from kafkalite.kafka.transactions.producer_ids import ProducerIds
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_PRODUCER_ID, LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.model import NO_PRODUCER_ID, TRANSACTION_TOPIC, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker

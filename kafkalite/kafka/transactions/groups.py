@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.services import TRANSACTION_TOPIC, Services
+from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions import decisions
 from kafkalite.kafka.transactions import state as rules
 from kafkalite.kafka.transactions.coordinator import Slot, TransactionCoordinator, TransactionPartition
 from kafkalite.kafka.transactions.decisions import Decision
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
-from kafkalite.model import ProducerId
+from kafkalite.model import TRANSACTION_TOPIC, ProducerId
 from kafkalite.rpc.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.rpc.transaction_groups import group_of
 from kafkalite.telemetry.logs import get_logger

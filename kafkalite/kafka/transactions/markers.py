@@ -15,9 +15,9 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.kafka.codec import WireError, decode, encode
 from kafkalite.kafka.groups.coordinator import GroupCoordinator
-from kafkalite.kafka.services import GROUP_TOPIC, Services
+from kafkalite.kafka.services import Services
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, ProducerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, BrokerId, ProducerId, TopicPartition
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import ProducedPartition

@@ -32,7 +32,7 @@ class HealthRequest(Message):
 
 @dataclass(frozen=True, slots=True)
 class HealthProblem:
-    """One thing that is wrong. `since_ms` wall time; `what` a stable word such as partition.offline; `detail` for people.
+    """One thing that is wrong. `since_ms` wall time, 0 if it is not known; `what` a stable word such as partition.offline; `detail` for people.
 
     `count`: for how many like it this one stands.
     """

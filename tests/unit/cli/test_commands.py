@@ -96,6 +96,18 @@ async def test_cluster_and_health() -> None:
         assert [p["subject"] for p in sick.json["problems"]] == ["t-0", "t-0"]
 
 
+async def test_health_names_the_broker_that_is_gone() -> None:
+    """Not only the partitions that miss it."""
+    async with FakeCluster(3) as cluster:
+        cluster.create("t", 2)
+        await cluster.kill(2, new_leader=1)
+        sick = await kafkalite("admin", "health", cluster=cluster)
+        assert sick.code == 1
+        (row,) = [line.split() for line in sick.out.splitlines() if line.startswith("broker.unreachable  ")]
+        assert row == ["broker.unreachable", "2", *["not", "alive;", "it", "should", "have", "2", "replicas"]]
+        assert "start the broker again" in sick.out
+
+
 async def test_produce_and_consume() -> None:
     async with FakeCluster(3) as cluster:
         cluster.create("t", 3)

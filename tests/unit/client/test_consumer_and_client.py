@@ -47,6 +47,26 @@ async def test_all_partitions_are_read_in_order() -> None:
             assert [v for v in values if v % 3 == partition] == list(range(partition, 900, 3))
 
 
+async def test_a_position_that_is_no_offset_is_refused() -> None:
+    """It cannot be sent: the consumer would try again and again, and never say why nothing comes."""
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        cluster.create("t")
+        async with Consumer(client) as consumer:
+            for position in (-1, 2**63):
+                with pytest.raises(ValueError, match=f"t-0: {position} is no offset"):
+                    consumer.assign({T0: position})
+
+
+async def test_a_request_that_no_bytes_can_say_is_refused() -> None:
+    async with FakeCluster(1) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
+        for topic in (NewTopic("t", partitions=2**64), NewTopic("\udcff")):
+            with pytest.raises(ApiError, match="CreateTopicsRequest: ") as raised:
+                await client.create_topics([topic])
+            assert raised.value.code is ErrorCode.INVALID_REQUEST
+        (made,) = await client.create_topics([NewTopic("t", 1, 1)])
+        assert made.error == 0, "the connection is as good as before"
+
+
 async def test_reading_starts_in_the_middle_of_a_batch_and_at_the_end() -> None:
     async with FakeCluster(3) as cluster, AsyncClient.connect(cluster.bootstrap) as client:
         cluster.create("t")

@@ -273,3 +273,12 @@ async def until(condition: Callable[[], bool], timeout_s: float = 10.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.002)
+
+
+async def running(cluster: Cluster, brokers: int = 3) -> None:
+    """Brokers 1 to `brokers`, and a controller on 1 that has told them of each other."""
+    for number in range(1, brokers + 1):
+        await cluster.start_broker(number)
+    controller = await cluster.start_controller(1)
+    everyone = tuple(sorted(cluster.brokers))
+    await until(lambda: controller.is_active and all(b.brokers == everyone for b in cluster.brokers.values()))

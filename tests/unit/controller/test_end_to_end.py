@@ -21,17 +21,9 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataRequest,
 )
 from kafkalite.testing.sim_zookeeper import Fate
-from tests.unit.controller.cluster import Cluster, until
+from tests.unit.controller.cluster import Cluster, running, until
 
 T0 = TopicPartition("t", 0)
-
-
-async def running(cluster: Cluster, brokers: int = 3) -> None:
-    for number in range(1, brokers + 1):
-        await cluster.start_broker(number)
-    controller = await cluster.start_controller(1)
-    everyone = tuple(sorted(cluster.brokers))
-    await until(lambda: controller.is_active and all(b.brokers == everyone for b in cluster.brokers.values()))
 
 
 def settled(cluster: Cluster, partition: TopicPartition = T0) -> bool:

@@ -11,17 +11,9 @@ from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest, LeaderAndIsrRequest
 from kafkalite.testing.sim_zookeeper import Fate
-from tests.unit.controller.cluster import Cluster, until
+from tests.unit.controller.cluster import Cluster, running, until
 
 T0 = TopicPartition("t", 0)
-
-
-async def running(cluster: Cluster, brokers: int = 3) -> None:
-    for number in range(1, brokers + 1):
-        await cluster.start_broker(number)
-    controller = await cluster.start_controller(1)
-    everyone = tuple(sorted(cluster.brokers))
-    await until(lambda: controller.is_active and all(b.brokers == everyone for b in cluster.brokers.values()))
 
 
 @pytest.mark.checklist("F24")

@@ -10,18 +10,10 @@ from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import StopReplicaRequest
-from tests.unit.controller.cluster import Cluster, until
+from tests.unit.controller.cluster import Cluster, running, until
 from tests.unit.controller.copying import Copying
 
 T0 = TopicPartition("t", 0)
-
-
-async def running(cluster: Cluster, brokers: int = 3) -> None:
-    for number in range(1, brokers + 1):
-        await cluster.start_broker(number)
-    controller = await cluster.start_controller(1)
-    everyone = tuple(sorted(cluster.brokers))
-    await until(lambda: controller.is_active and all(b.brokers == everyone for b in cluster.brokers.values()))
 
 
 def order(
@@ -69,6 +61,16 @@ async def test_disjoint_move_with_default_limits(cluster: Cluster) -> None:
         assert all(T0 in cluster.brokers[number].roles for number in (4, 5, 6))
         for broker in cluster.brokers.values():
             assert broker.metadata[T0].replicas == (4, 5, 6)
+
+
+@pytest.mark.checklist(8)
+async def test_an_order_of_nothing_is_removed(cluster: Cluster) -> None:
+    """Whoever looks whether reassignments are under way asks whether the znode is there."""
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: cluster.leader_and_isr("t") == (1, (1, 2, 3), 0))
+    order(cluster, {})
+    await until(lambda: done(cluster))
 
 
 @pytest.mark.checklist(67)

@@ -19,8 +19,7 @@ def test_the_layout_is_kafkas() -> None:
     assert paths.partition_state(partition) == "/brokers/topics/t/partitions/3/state"
     assert paths.partition_add(partition) == "/admin/partitions_add/t/3"
     assert paths.partition_remove(partition) == "/admin/partitions_remove/t/3"
-    assert paths.config_broker(None) == "/config/brokers/<default>"
-    assert paths.config_broker(1) == "/config/brokers/1"
+    assert paths.config_entity("brokers", paths.DEFAULT_ENTITY) == "/config/brokers/<default>"
     assert paths.config_entity("topics", "t") == paths.config_topic("t") == "/config/topics/t"
 
 

@@ -67,18 +67,6 @@ def test_what_was_there_before_is_loaded_and_told(world: World) -> None:
     world.run(main())
 
 
-def test_a_new_topics_settings_can_be_read_before_their_notification(world: World) -> None:
-    async def main() -> None:
-        configs, changes, session, task = await following(world, "a")
-        task.cancel()
-        world.zk.poke(Create("/config/topics/new", encode_config({"a": "1"})), notification("topics", "new"))
-        assert configs.topic("new") == {}
-        assert await configs.fetch_topic(session, "new") == {"a": "1"}
-        assert changes == [("topics", "new", {"a": "1"})]
-
-    world.run(main())
-
-
 def test_changes_made_while_a_node_was_cut_off_reach_it(world: World) -> None:
     async def main() -> None:
         configs, _, session, task = await following(world, "a")

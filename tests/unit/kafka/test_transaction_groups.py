@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.kafka.services import TRANSACTION_TOPIC
 from kafkalite.kafka.transactions import decisions
-from kafkalite.model import ProducerId, TopicPartition
+from kafkalite.model import TRANSACTION_TOPIC, ProducerId, TopicPartition
 from kafkalite.record.reader import read_records
 from kafkalite.rpc.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.rpc.transaction_groups import coordinator_key, group_of, transactional_id

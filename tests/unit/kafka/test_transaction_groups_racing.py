@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.kafka.services import TRANSACTION_TOPIC
 from kafkalite.kafka.transactions import coordinator, groups
+from kafkalite.model import TRANSACTION_TOPIC
 from kafkalite.rpc.messages.data import ProducedPartition
 from kafkalite.rpc.messages.transactions import TransactionMember
 from kafkalite.rpc.transaction_groups import transactional_id

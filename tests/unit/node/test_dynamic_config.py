@@ -9,7 +9,16 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
-from kafkalite.config import BROKER_KEYS, BrokerConfig, check_dynamic, is_dynamic, with_dynamic
+from kafkalite.config import (
+    BROKER_KEYS,
+    BrokerConfig,
+    TopicConfig,
+    check_dynamic,
+    is_dynamic,
+    usable_topic_config,
+    with_dynamic,
+)
+from kafkalite.coordination.topic_configs import write_config
 from kafkalite.errors import ConfigError, ErrorCode
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
@@ -100,6 +109,35 @@ def test_layers() -> None:
     for key in ("broker.id", "nothing"):
         with pytest.raises(ConfigError):
             check_dynamic(key, "1")
+
+
+def test_a_setting_of_a_topic_that_cannot_be_used_costs_only_itself() -> None:
+    """Else a topic that is kept for ever would lose its records to the default after a slip in another key."""
+    own = {"retention.ms": "-1", "segment.ms": "soon", "no.such": "1"}
+    assert usable_topic_config(TopicConfig(), own) == TopicConfig(retention_ms=-1)
+
+
+async def test_settings_written_by_hand_that_cannot_be_used_are_named_by_health() -> None:
+    async with cluster(1) as running, AsyncClient.connect(running.bootstrap) as client:
+        await client.create_topics([NewTopic("t", 1, 1)])
+        node = running.nodes[1]
+
+        async def told(settings: dict[str, str], entity_type: str, name: str) -> list[str]:
+            """What health says once the node has taken note."""
+            zk = await node.session.wait()
+            await write_config(zk, entity_type, name, settings, replace=True)  # as a hand does: nothing is checked
+            while node.configs.topic(name) != settings and node.configs.broker(None) != settings:
+                await asyncio.sleep(0.01)
+            return [f"{each.subject}: {each.detail}" for each in node.problems()]
+
+        assert await told({"retention.ms": "-1", "segment.ms": "soon"}, "topics", "t") == [
+            "/config/topics/t: segment.ms: 'soon' is not an integer; the other settings hold"
+        ]
+        assert node.topic_config("t").retention_ms == -1
+        assert await told({"retention.ms": "-1"}, "topics", "t") == []
+        assert await told({"reassignment.parallel.partition.count": "7", "broker.id": "9"}, "brokers", "<default>") == [
+            "/config/brokers/<default>: broker.id: cannot be changed without a restart; the other settings hold"
+        ]
 
 
 def test_whoever_is_marked_as_dynamic_is_applied() -> None:

@@ -1,0 +1,70 @@
+"""Numbers, brokers and partitions on a command line: what is no such thing is refused before anybody is asked."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from kafkalite.model import BrokerId, TopicPartition
+
+#: Partitions and brokers are 32-bit on the wire; int() also refuses thousands of digits, in words for programmers.
+MAX_ID = 2**31 - 1
+#: Offsets, and bytes per second.
+MAX_LONG = 2**63 - 1
+
+
+class Whole(click.IntRange):
+    """An integer from `low` to `high`, which is what the wire takes and needs no mention in the help."""
+
+    def __init__(self, low: int, high: int = MAX_ID) -> None:
+        super().__init__(low)
+        self._high = high
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        number: int = super().convert(value, param, ctx)
+        if number > self._high:
+            self.fail(f"{number} is more than {self._high}.", param, ctx)
+        return number
+
+
+class Real(click.FloatRange):
+    """A number that is one: the range of click lets nan through, for it is neither too small nor too large."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return number
+
+
+def is_whole(text: str, high: int = MAX_ID) -> bool:
+    """Whether `text` is a number from 0 to `high`, in ASCII digits."""
+    return text.isascii() and text.isdigit() and len(text) <= len(str(high)) and int(text) <= high
+
+
+def parse_partition(text: str) -> TopicPartition:
+    """ "t-0". Raises click.BadParameter."""
+    topic, dash, number = text.rpartition("-")
+    if not dash or not topic or not is_whole(number):
+        raise click.BadParameter(f"{text!r} is not TOPIC-PARTITION")
+    return TopicPartition(topic, int(number))
+
+
+def parse_brokers(text: str, hint: str) -> tuple[BrokerId, ...]:
+    """ "1,2,3", each once. Raises click.BadParameter."""
+    names = [each.strip() for each in text.split(",")]
+    if not all(map(is_whole, names)):
+        raise click.BadParameter(f"{text!r} is not BROKER,…", param_hint=hint)
+    brokers = tuple(BrokerId(int(each)) for each in names)
+    if len(set(brokers)) != len(brokers):
+        raise click.BadParameter(f"{text!r}: a broker twice", param_hint=hint)
+    return brokers
+
+
+def os_error_text(error: OSError) -> str:
+    """ "plan.json: No such file or directory"."""
+    if error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"

@@ -1,0 +1,184 @@
+"""What people type, and what stands around the program: one line on stderr, a code that is not 0, no traceback."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import TopicPartition
+from kafkalite.rpc.client import RpcNotSent
+from kafkalite_cli.reassign import read_plan
+from kafkalite_cli.refusals import refuse_forbidden
+from tests.fake_cluster import FakeCluster
+from tests.unit.cli.test_commands import ROOT, Outcome, kafkalite
+
+#: More than 64 bits.
+HUGE = str(10**30)
+PLAN = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> str:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(PLAN))
+    return str(path)
+
+
+def refusal(outcome: Outcome) -> str:
+    """The one line."""
+    assert outcome.code == 2, outcome
+    assert outcome.out == ""
+    assert outcome.err.startswith("kafkalite") and outcome.err.count("\n") == 1, outcome.err
+    return outcome.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["admin", "create-topic", "t", "--partitions", HUGE],
+        ["admin", "create-topic", "t", "--replication-factor", HUGE],
+        ["admin", "create-topic", "t", "--assignment", f"0={HUGE}"],
+        ["admin", "create-topic", "t", "--assignment", "0=-1"],
+        ["admin", "add-partitions", "t", "--count", HUGE],
+        ["admin", "remove-partitions", "t", "--count", HUGE],
+        ["admin", "offsets", "set", "g", f"t-0={HUGE}"],
+        ["admin", "offsets", "set", "g", "t-0=" + "9" * 5000],
+        ["admin", "config", "get", "--broker", HUGE],
+        ["admin", "disk", "list", "--broker", "-1"],
+        ["admin", "disk", "move", "t-0", "--broker", "1", "--to", "/d", "--throttle", HUGE],
+        ["admin", "reassign", "execute", "PLAN", "--throttle", HUGE],
+        ["admin", "reassign", "execute", "PLAN", "--max-replicas", HUGE],
+        ["admin", "list-topics", "--timeout", "nan"],
+        ["top", "--once", "--interval", "nan"],
+        ["produce", "t", "--linger-ms", "nan"],
+        ["consume", "t", "--partition", "0", "--from", HUGE],
+        ["consume", "t", "--partition", HUGE],
+    ],
+    ids=lambda arguments: " ".join(arguments)[:60],
+)
+async def test_a_number_that_is_none(arguments: list[str], plan: str) -> None:
+    """The wire has 64 bits for it, and asyncio no answer to nan."""
+    refusal(await kafkalite(*[plan if each == "PLAN" else each for each in arguments]))
+
+
+async def test_what_is_too_long_to_be_read_is_cut() -> None:
+    said = refusal(await kafkalite("admin", "why", "x" * 20_000))
+    assert len(said) < 700 and "… (20" in said
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "the file is empty"),
+        (b" \n", "the file is empty"),
+        (b"[" * 100_000, "nested too deep"),
+        (b'{"partitions": [{"partition": ' + b"9" * 10_000 + b"}]}", "a number is too long"),
+        (b"\xff\xfe{\x00}\x00", "it is not UTF-8"),
+        (b'{"partitions": [{"topic": "t", "partition": -1, "replicas": [1]}]}', "partition is not a number from 0"),
+        (b'{"partitions": [{"topic": "t", "partition": "0", "replicas": [1]}]}', "partition is not a number from 0"),
+        (b'{"partitions": [{"topic": "", "partition": 0, "replicas": [1]}]}', "topic is not the name of a topic"),
+    ],
+)
+async def test_a_file_that_is_no_plan(content: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    path.write_bytes(content)
+    assert says in refusal(await kafkalite("admin", "reassign", "execute", str(path)))
+
+
+async def test_a_file_without_end_is_no_plan() -> None:
+    """Whatever is given for a plan, no more of it is read than a plan can be."""
+    assert "more than 64.0 MB are no plan" in refusal(await kafkalite("admin", "reassign", "execute", "/dev/zero"))
+
+
+def test_a_plan_may_have_the_mark_of_windows(plan: str) -> None:
+    Path(plan).write_bytes(b"\xef\xbb\xbf" + Path(plan).read_bytes())
+    assert read_plan(plan) == {TopicPartition("t", 0): (1,)}
+
+
+async def test_a_plan_that_is_more_than_a_node_takes_of_a_client(plan: str, tmp_path: Path) -> None:
+    """Nodes cut a connection on which so much comes: that would look like a cluster in trouble."""
+    many = [{"topic": "t" * 200, "partition": number, "replicas": [1]} for number in range(6_000)]
+    path = tmp_path / "many.json"
+    path.write_text(json.dumps({"version": 1, "partitions": many}))
+    async with FakeCluster(1) as cluster:
+        said = refusal(await kafkalite("admin", "reassign", "execute", str(path), cluster=cluster))
+    assert "nodes take 1048576 of a client" in said
+
+
+async def test_what_is_not_there_is_named() -> None:
+    async with FakeCluster(1) as cluster:
+        for arguments in (["describe", "no"], ["why", "no-0"]):
+            assert "there is no topic 'no' (UNKNOWN_TOPIC_OR_PARTITION)" in refusal(
+                await kafkalite("admin", *arguments, cluster=cluster)
+            )
+
+
+async def run(command: str, **environ: str) -> tuple[int, str]:
+    """A shell's exit code, and all that is said on stderr; {kl} is the program."""
+    program = f"{sys.executable} -m kafkalite_cli"
+    process = await asyncio.create_subprocess_shell(
+        command.replace("{kl}", program),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'cli'}", **environ},
+    )
+    _, err = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, err.decode()
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "<&- >&-", "2>&-"])
+async def test_standard_files_may_be_closed(closed: str) -> None:
+    """Else sockets and uvloop's own files get their numbers, and the process aborts."""
+    async with FakeCluster(1) as cluster:
+        assert await run(f"{{kl}} admin list-topics {closed}", KAFKALITE_BOOTSTRAP=cluster.bootstrap[0]) == (0, "")
+
+
+@pytest.mark.parametrize("flag", ["", "--json"])
+async def test_a_full_disk_under_the_output(flag: str) -> None:
+    async with FakeCluster(1) as cluster:
+        code, said = await run(f"{{kl}} admin list-topics {flag} > /dev/full", KAFKALITE_BOOTSTRAP=cluster.bootstrap[0])
+        assert (code, said) == (1, "kafkalite: No space left on device (OSError)\n")
+
+
+async def test_an_argument_that_the_locale_cannot_read() -> None:
+    code, said = await run("{kl} admin describe $(printf '\\303')", LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    assert (code, said) == (2, "kafkalite: an argument is not UTF-8\n")
+
+
+async def test_a_version_without_an_installation() -> None:
+    outcome = await kafkalite("--version")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("kafkalite, version ")
+
+
+async def test_a_port_where_something_else_listens() -> None:
+    """Kafka's port, a page's, or one that asks for TLS: it closes without an answer."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        outcome = await kafkalite("admin", "list-topics", "--bootstrap", f"127.0.0.1:{port}", "--timeout", "0.3")
+    assert outcome.code == 1
+    assert "no RPC listener, or one that wants a login: see --client-config" in outcome.err
+    assert outcome.err.count(f"127.0.0.1:{port}") <= 2 and outcome.err.count("\n") == 1
+
+
+def test_who_may_not_ask_is_told_so() -> None:
+    """`health` called the nodes unreachable, and said to start them again."""
+    refuse_forbidden([api_error(ErrorCode.REQUEST_TIMED_OUT, "late"), RpcNotSent("gone"), "an answer"])
+    forbidden = api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not allowed: DESCRIBE on kafka-cluster")
+    with pytest.raises(ApiError) as raised:
+        refuse_forbidden([RpcNotSent("gone"), forbidden])
+    assert raised.value is forbidden
