@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import sys
@@ -81,8 +82,18 @@ def test_a_directory_in_use_is_refused(cluster: ProcessCluster) -> None:
     assert cluster.nodes[1].running
 
 
+def _copy_of_a_running_nodes(source: Path, target: Path) -> None:
+    """A directory, without what is renamed or removed meanwhile."""
+
+    def copy(one: str, other: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy2(one, other)
+
+    shutil.copytree(source, target, copy_function=copy)
+
+
 def test_the_directory_of_another_node_is_refused(cluster: ProcessCluster, tmp_path: Path) -> None:
-    shutil.copytree(cluster.directory / "node-1" / "disk-0", tmp_path / "copy")
+    _copy_of_a_running_nodes(cluster.directory / "node-1" / "disk-0", tmp_path / "copy")
     line = complaint(serve(cluster.zookeeper_connect, tmp_path / "copy", broker_id=2))
     assert line == f"kafkalite: log.dirs: {tmp_path / 'copy'} belongs to broker 1, this is broker 2"
 
@@ -102,7 +113,7 @@ def test_rubbish_in_the_place_of_the_clusters_id_is_refused(
 def test_the_directory_of_another_cluster_is_refused(cluster: ProcessCluster, tmp_path: Path) -> None:
     """Another chroot is another cluster. What is in the directory stays."""
     copy = tmp_path / "copy"
-    shutil.copytree(cluster.directory / "node-1" / "disk-0", copy)
+    _copy_of_a_running_nodes(cluster.directory / "node-1" / "disk-0", copy)
     before = sorted(path.relative_to(copy) for path in copy.rglob("*"))
     line = complaint(serve(f"{cluster.zookeeper_connect}/elsewhere", copy))
     assert f"log.dirs: {copy} belongs to cluster " in line
