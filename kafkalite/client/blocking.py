@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
@@ -218,7 +218,7 @@ class BlockingClient:
                         found[key] = entry
             return last
 
-        self._until(lambda: len(found) == len(wanted), attempt, {key.topic for key in wanted}, deadline)
+        self._until(lambda: len(found) == len(wanted), attempt, wanted, deadline)
         return found
 
     def fetch_raw(
@@ -252,7 +252,7 @@ class BlockingClient:
                 result.append(RawFetch(records, *ends, got.aborted))
             return None
 
-        self._until(lambda: bool(result), attempt, {key.topic}, deadline)
+        self._until(lambda: bool(result), attempt, [key], deadline)
         return result[0]
 
     def produce_raw(
@@ -328,7 +328,7 @@ class BlockingClient:
                 raise failure
             return last
 
-        self._until(lambda: len(done) == len(batches), attempt, {key.topic for key in batches}, deadline)
+        self._until(lambda: len(done) == len(batches), attempt, batches, deadline)
         return done
 
     # --- inside ------------------------------------------------------------------------------
@@ -337,16 +337,17 @@ class BlockingClient:
         self,
         finished: Callable[[], bool],
         attempt: Callable[[], KafkaliteError | None],
-        topics: set[str],
+        keys: Collection[TopicPartition],
         deadline: float,
     ) -> None:
         """Try until finished, refreshing metadata in between. Raises the last error at the deadline."""
         attempts = 0
+        topics = {key.topic for key in keys}
         last: KafkaliteError = api_error(ErrorCode.LEADER_NOT_AVAILABLE, "no leader is known")
         if any(not self.view.partition_count(topic) for topic in topics):
             self.metadata(topics, timeout_ms=left_ms(deadline))
         while True:
-            last = attempt() or last
+            last = attempt() or self._leaderless(keys) or last
             if finished():
                 return
             attempts += 1
@@ -360,6 +361,14 @@ class BlockingClient:
                 code = ErrorCode.NONE if entry is None else error_code(entry.error)
                 if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     last = api_error(code, f"topic {topic}: {code.name}")
+
+    def _leaderless(self, keys: Iterable[TopicPartition]) -> ApiError | None:
+        """Of partitions whose topic exists: that one does not is another error."""
+        missing = sorted(key for key in keys if self.view.partition_count(key.topic) and self.view.leader(key) is None)
+        if not missing:
+            return None
+        shown = ", ".join(map(str, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
+        return api_error(ErrorCode.LEADER_NOT_AVAILABLE, f"{shown}: no leader is known")
 
     def _by_leader(self, keys: Iterable[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
         found: dict[BrokerId, list[TopicPartition]] = {}

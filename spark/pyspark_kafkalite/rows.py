@@ -6,7 +6,7 @@ Source: Spark's KafkaWriter and KafkaRowWriter.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -29,14 +29,14 @@ class BadRow(KafkaliteError):
 
 @dataclass(slots=True)
 class Router:
-    """Finds the topic and partition of each row. `partition_counts` is asked once per topic.
+    """Finds the topic and partition of each row. `partition_count` says how many partitions a topic has.
 
     Destinations are numbered: `destinations[n]` is (topic, partition).
     """
 
     shape: RowShape
     topic: str | None
-    partition_count: PartitionCounts
+    partition_count: Callable[[str], int]
     sticky_bytes: int
     rng: random.Random
     destinations: list[tuple[str, int]] = field(default_factory=list)
@@ -133,13 +133,6 @@ class Router:
             number = self._numbers[topic, partition] = len(self.destinations)
             self.destinations.append((topic, partition))
         return number
-
-
-class PartitionCounts:
-    """How many partitions each topic has, asked once per task."""
-
-    def __call__(self, topic: str) -> int:
-        raise NotImplementedError
 
 
 #: Rows made to one Arrow batch, or fewer, of so many bytes, for Spark versions that hand rows to a streaming writer.

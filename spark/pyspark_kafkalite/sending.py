@@ -24,7 +24,7 @@ from pyspark_kafkalite.encode import EncodedBatch, HeaderWithoutKey, encode
 from pyspark_kafkalite.offsets import names
 from pyspark_kafkalite.options import ClientOptions, WriteOptions
 from pyspark_kafkalite.row_shape import RowShape
-from pyspark_kafkalite.rows import BadRow, PartitionCounts, Router
+from pyspark_kafkalite.rows import BadRow, Router
 
 #: Pauses between questions for a topic: a node that has just started knows few of them for a moment.
 _ASK_AGAIN_AFTER_S = (0.25, 0.5, 1.0)
@@ -177,8 +177,9 @@ def _pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
     return (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
 
 
-class _Counts(PartitionCounts):
-    """Asks like Kafka's producer: the cluster makes a topic that is missing if auto.create.topics.enable says so."""
+class _Counts:
+    """How many partitions each topic has, asked once per task. As Kafka's producer asks: the cluster makes a topic that is
+    missing, if auto.create.topics.enable is true there."""
 
     def __init__(
         self, client: LogClient, options: ClientOptions, settle: Callable[[], None], sleep: Callable[[float], None]

@@ -106,11 +106,13 @@ def ranges(start: StreamOffset, end: StreamOffset) -> list[OffsetRange]:
     """What the batch between two positions reads; the same at every replay."""
     found = []
     for tp, last in sorted(end.offsets.items()):
-        same_topic = start.ids.get(tp.topic) == end.ids.get(tp.topic)
+        topic_id = end.ids.get(tp.topic, "")
+        # a start that knows no id is taken for the same topic, as in `changes`
+        same_topic = start.ids.get(tp.topic, topic_id) == topic_id
         told = None if start.initial or not same_topic else start.offsets.get(tp)
         first = end.begins.get(tp) if told is None else told
         if first is not None and first < last:
-            found.append(OffsetRange(tp.topic, tp.partition, first, last, end.ids.get(tp.topic, "")))
+            found.append(OffsetRange(tp.topic, tp.partition, first, last, topic_id))
     return found
 
 

@@ -206,3 +206,36 @@ def test_both_stream_the_same(spark, ends, client, records, tmp_path: Path) -> N
         [tuple(r)[:4] for r in frame.selectExpr("partition", "offset", "key", "value").collect()] for frame in copies
     )
     assert sorted(map(str, theirs)) == sorted(map(str, ours)) and len(theirs) == 1000
+
+
+def test_both_have_a_missing_topic_made(spark, ends, client) -> None:
+    for name in ("kafka", "kafkalite"):
+        rows = spark.range(100).selectExpr(f"'made-by-{name}' topic", "cast(id as string) value")
+        rows.write.format(name).option(*ends[name]).mode("append").save()
+        read = spark.read.format(name).option(*ends[name]).option("subscribe", f"made-by-{name}").load()
+        assert read.count() == 100
+
+
+def test_a_checkpoint_of_spark_s_kafka_source_is_gone_on_from(spark, ends, client, tmp_path: Path) -> None:
+    """Positions look the same, but tell no topic's id."""
+    create(client, "moving", 2)
+    found = []
+
+    def put(first: int, last: int) -> None:
+        for n in range(first, last):
+            batch = RecordBatchBuilder()
+            batch.append(None, b"%d" % n, (), T0)
+            client.produce_raw(Tp("moving", n % 2), batch.build())
+
+    def take(frame, number: int) -> None:
+        found.extend(int(row.value) for row in frame.select("value").collect())
+
+    for first, name in ((0, "kafka"), (10, "kafkalite"), (20, "kafkalite")):
+        put(first, first + 10)
+        frame = spark.readStream.format(name).option(*ends[name]).option("subscribe", "moving")
+        frame = frame.option("startingOffsets", "earliest").load()
+        query = (
+            frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+        )
+        assert query.start().awaitTermination(300)
+    assert sorted(found) == list(range(30))

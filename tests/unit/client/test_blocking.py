@@ -108,6 +108,15 @@ async def test_an_unknown_topic_is_told() -> None:
         assert failure.value.code is E.UNKNOWN_TOPIC_OR_PARTITION
 
 
+async def test_the_partition_without_a_leader_is_told() -> None:
+    async with FakeCluster(1) as cluster:
+        cluster.create("t", 2)
+        missing = {T0: LATEST_TIMESTAMP, TopicPartition("t", 7): LATEST_TIMESTAMP}
+        with pytest.raises(ApiError, match="t-7: no leader is known") as failure:
+            await in_thread(cluster, lambda c: c.list_offsets(missing, timeout_ms=200))
+        assert failure.value.code is E.LEADER_NOT_AVAILABLE and "t-0" not in str(failure.value)
+
+
 async def test_nobody_there_is_told_in_time() -> None:
     def work() -> None:
         with BlockingClient("127.0.0.1:1") as client:

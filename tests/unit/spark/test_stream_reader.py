@@ -76,6 +76,16 @@ def test_a_replayed_first_batch_begins_where_the_query_began(topic) -> None:
     assert again.read(end) == first.read(end) == [(0, 5), (0, 6), (0, 7)]
 
 
+def test_a_position_without_topic_ids_is_gone_on_from(topic) -> None:
+    """As in the checkpoint of a query that read with Spark's own Kafka source, whose positions look the same."""
+    grow(topic, 0, 5)
+    query = Query(topic, checkpoint={"t": {"0": 3, "1": 0}})
+    grow(topic, 1, 1)
+    assert query.batch() == [(0, 3), (0, 4), (1, 0)]
+    grow(topic, 0, 1)
+    assert query.batch() == [(0, 5)]
+
+
 def test_a_limit_in_bytes_goes_by_what_records_take_in_the_log(topic) -> None:
     """Partition 0 has large records, partition 1 small ones: each batch takes the same share of the bytes of both."""
     for _ in range(20):
