@@ -32,7 +32,7 @@ _KNOWN = (
     "assign", "subscribe", "subscribePattern",
     "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
     "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp",
-    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "groupIdPrefix",
+    "failOnDataLoss", "minPartitions", "maxRecordsPerPartition", "includeHeaders", "filterPushdown", "groupIdPrefix",
     "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
     "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs",
     "topic", "deliveryGuarantee", "txnAppId", "txnVersion",
@@ -133,6 +133,8 @@ class ReadOptions:
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     include_headers: bool = False
+    #: Whether a batch plan is narrowed by filters: "auto" (where Spark keeps plans apart), "always", "never".
+    filter_pushdown: str = "auto"
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     #: As the bytes lie in the log, compressed or not.
@@ -206,6 +208,9 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     group_id = given.text("kafkalite.group.id")
     if group_id is not None and not group_id.strip():
         raise OptionError("kafkalite.group.id is empty")
+    pushdown = (given.text("filterPushdown") or "auto").strip().lower()
+    if pushdown not in ("auto", "always", "never"):
+        raise OptionError(f"filterPushdown is auto, always or never, not {pushdown!r}")
     isolation = given.client("isolation.level") or "read_committed"
     if isolation not in ("read_uncommitted", "read_committed"):
         raise OptionError(f"kafkalite.isolation.level is read_uncommitted or read_committed, not {isolation!r}")
@@ -226,6 +231,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         min_partitions=given.number("minPartitions", least=1),
         max_records_per_partition=given.number("maxRecordsPerPartition", least=1),
         include_headers=given.boolean("includeHeaders", default=False),
+        filter_pushdown=pushdown,
         max_offsets_per_trigger=most if streaming else None,
         min_offsets_per_trigger=least if streaming else None,
         max_bytes_per_trigger=given.number("maxBytesPerTrigger", least=1) if streaming else None,

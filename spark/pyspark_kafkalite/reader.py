@@ -42,8 +42,11 @@ class KafkaliteReader(DataSourceReader):  # type: ignore[misc]
         for warning in options.warnings:
             log.warning("%s", warning)
 
-    def narrow(self, filters: Iterable[Any]) -> None:
-        self._narrowing = narrow(filters)
+    def narrow(self, filters: Iterable[Any], *, keeps_plans_apart: bool) -> None:
+        """Plan for these filters only, if the option filterPushdown lets us with such a Spark."""
+        pushdown = self._options.filter_pushdown
+        if pushdown == "always" or (pushdown == "auto" and keeps_plans_apart):
+            self._narrowing = narrow(filters)
 
     def partitions(self) -> Sequence[RangePartition]:
         """One task per partition, or more where minPartitions or maxRecordsPerPartition say so."""
@@ -75,7 +78,7 @@ class _PushFilters:
 
     Up to 4.3 Spark keeps the plan that a filter led to with the DataFrame, for whatever is asked of that next: after
     `df.where("offset < 5").count()` a narrowed `df.count()` is 5, too. The version that has `pushLimit` (SPARK-58551) keeps it
-    with the scan; before it nothing is narrowed.
+    with the scan; before it nothing is narrowed unless the option filterPushdown is `always`.
     """
 
     keeps_plans_apart = hasattr(DataSourceReader, "pushLimit")
@@ -86,6 +89,5 @@ class _PushFilters:
         self._reader = reader
 
     def __call__(self, filters: list[Any]) -> Iterable[Any]:
-        if self.keeps_plans_apart:
-            self._reader.narrow(filters)
+        self._reader.narrow(filters, keeps_plans_apart=self.keeps_plans_apart)
         return filters

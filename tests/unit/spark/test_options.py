@@ -145,6 +145,7 @@ def test_wrong_options_of_a_batch(options: dict[str, str], says: str) -> None:
         ({"maxTriggerDelay": "9" * 5000}, "a time such as"),
         ({"maxBytesPerTrigger": "0"}, "the least is 1"),
         ({"maxBytesPerTrigger": "1m"}, "whole number"),
+        ({"filterPushdown": "true"}, "auto, always or never"),
         ({"kafkalite.group.id": " "}, "group.id is empty"),
     ],
 )

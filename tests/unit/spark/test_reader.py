@@ -92,6 +92,15 @@ def test_filters_narrow_nothing_where_spark_would_use_the_plan_for_other_queries
     source = reader(topic)
     assert list(source.pushFilters([spark.EqualTo(("partition",), 1)])) == [spark.EqualTo(("partition",), 1)]
     assert planned(source) == planned(reader(topic))
+    asked = reader(topic, filterPushdown="always")
+    asked.pushFilters([spark.EqualTo(("partition",), 1)])
+    assert planned(asked) == [(1, 0, 10)]
+
+
+def test_filters_narrow_nothing_if_nobody_wants_it(topic, apart) -> None:
+    source = reader(topic, filterPushdown="never")
+    source.pushFilters([spark.EqualTo(("partition",), 1)])
+    assert planned(source) == planned(reader(topic))
 
 
 def test_a_timestamp_filter_seeks(topic, apart) -> None:
