@@ -256,7 +256,7 @@ _KINDS: dict[Any, str] = {bool: "true or false", int: "an integer", float: "a nu
 
 def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any:
     """One value, from TOML or text, as `kind`. Raises ConfigError."""
-    meta = spec.metadata
+    meta, given = spec.metadata, value
     try:
         if kind is bool:
             if isinstance(value, str):
@@ -282,8 +282,8 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
             if not value or not all(isinstance(part, str) and part for part in value):
                 raise ValueError
     except (KeyError, TypeError, ValueError, OverflowError):
-        shown = "the value" if meta["secret"] else repr(value)
-        raise ConfigError(f"{key}: {shown} is not {_KINDS.get(kind, 'a list')}") from None
+        shown = "the value" if meta["secret"] else repr(given)
+        raise ConfigError(f"{key}: {shown} is not {_KINDS.get(kind, 'a list of names')}") from None
     return value
 
 

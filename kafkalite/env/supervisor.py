@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from enum import Enum
 from typing import Any
 
-from kafkalite.errors import CannotListen, StartupRefused
+from kafkalite.errors import CannotListen, ConfigError, StartupRefused
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -51,7 +51,7 @@ class Supervisor:
         if error is None:
             return
         # A refusal is no bug: whoever started the node tells it in one line, and where it was raised helps nobody.
-        trace = None if isinstance(error, StartupRefused | CannotListen) else error
+        trace = None if isinstance(error, StartupRefused | CannotListen | ConfigError) else error
         _log.error("task.failed", task=task.get_name(), policy=policy.value, error=repr(error), exc_info=trace)
         if policy is Policy.FATAL or isinstance(error, AssertionError):
             self._on_fatal(error)

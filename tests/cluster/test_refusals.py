@@ -68,6 +68,12 @@ def test_a_second_node_with_the_same_id_is_refused_and_the_first_goes_on(
     assert kafkalite("produce", "still-here", bootstrap=cluster.bootstrap, stdin=b"x\n").out == "1 acked\n"
 
 
+def test_what_is_found_wrong_only_later_is_one_line_too(cluster: ProcessCluster, tmp_path: Path) -> None:
+    flags = ("--set", "zookeeper.auth=nobody")
+    line = complaint(serve(cluster.zookeeper_connect, tmp_path / "log", *flags, broker_id=2))
+    assert line == "kafkalite: zookeeper.auth: not USER:PASSWORD"
+
+
 def test_an_address_in_use_is_refused(cluster: ProcessCluster, tmp_path: Path) -> None:
     """With 1, not 2: it may be free in a moment, so that systemd tries again."""
     address = cluster.nodes[1].ready["rpc"]
@@ -153,6 +159,7 @@ def test_a_wrong_setting_is_refused_by_its_name(setting: str, says: str, tmp_pat
         ("[log]\nsegmnt.bytes = 1\n", "log.segmnt.bytes: no such configuration"),
         ("num.partitions = 1.5\n", "num.partitions: 1.5 is not an integer"),
         ('log.dirs = ["/a", 7]\n', "log.dirs"),
+        ('log.dirs = [""]\n', "log.dirs: [''] is not a list of names"),
         ("num.partitions = \n", "configuration file: "),
         ("\udcff", "configuration file: "),
     ],
