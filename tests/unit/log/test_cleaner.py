@@ -101,6 +101,17 @@ async def test_nothing_above_the_high_watermark_the_last_stable_offset_or_the_la
     assert everything(log) == content
 
 
+@pytest.mark.parametrize(("policy", "segments"), [("compact", 2), ("compact,delete", 2), ("delete", 1)])
+def test_what_is_to_be_compacted_after_so_long_does_not_stay_in_the_active_segment(policy: str, segments: int) -> None:
+    """KIP-354: a topic that little is written to would otherwise keep what is to be gone until the segment is full."""
+    log = make_log(MemoryDisk(), cleanup_policy=policy, max_compaction_lag_ms=500)
+    log.append_as_leader(keyed([("a", "1")], timestamp_ms=1_000), 1)
+    log.append_as_leader(keyed([("a", "2")], timestamp_ms=1_500), 1)
+    assert len(log.segments) == 1
+    log.append_as_leader(keyed([("a", "3")], timestamp_ms=1_501), 1)
+    assert len(log.segments) == segments
+
+
 async def test_a_small_map_takes_several_passes_to_the_same_end() -> None:
     disk, other = MemoryDisk(), MemoryDisk()
     log, twin = make_log(disk, **SETTINGS), make_log(other, **SETTINGS)
