@@ -36,6 +36,7 @@ class AnswerMemory:
         self._soon = soon
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_feeding = False
+        self._was_full = False
         self.bytes = 0
 
     def share(self) -> int:
@@ -46,6 +47,8 @@ class AnswerMemory:
     def change(self, size: int) -> None:
         """So many bytes more wait to be read, or fewer."""
         self.bytes += size
+        if size > 0:
+            self._was_full = self._was_full or self.bytes > self._limit // 2
         if size < 0 and self._waiting and not self._is_feeding and self.bytes < self._limit:
             self._is_feeding = True
             self._soon(self._feed)
@@ -65,6 +68,13 @@ class AnswerMemory:
         if self._waiting and self.bytes < self._limit:
             self._is_feeding = True
             self._soon(self._feed)
+
+    def has_emptied(self) -> bool:
+        """Whether there was a lot and there is little now; once each time. Then the heap has many holes."""
+        if not self._was_full or self.bytes > self._limit // 16:
+            return False
+        self._was_full = False
+        return True
 
     def to_be_closed(self, connections: Iterable[KafkaConnection], now: float) -> list[KafkaConnection]:
         """While others wait: who has left answers unread for too long, until half of the memory would be free."""

@@ -13,6 +13,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.env import heap
 from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
@@ -198,6 +199,8 @@ class KafkaListener:
             await asyncio.sleep(_SWEEP_S)
             now = self.now()
             self._evict(now)
+            if self.answers.has_emptied():
+                heap.give_back()
             for connection in self.answers.to_be_closed(self.connections, now):
                 connection.refuse(
                     "answer.unread", "an answer was not read while others waited for memory", at_once=True

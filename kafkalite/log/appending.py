@@ -9,7 +9,7 @@ from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.segment import Segment
-from kafkalite.log.validation import must_roll
+from kafkalite.log.validation import must_roll, segment_age_ms
 from kafkalite.record.batch import (
     ASSIGNED_SIZE,
     HEADER_SIZE,
@@ -90,7 +90,7 @@ def place_for(
             and size + position + last.batch_length + LOG_OVERHEAD - batches[first][0] <= config.segment_bytes
             and segment.index_bytes() + 12 <= config.segment_index_bytes
             and bases[-1] + last.last_offset_delta - segment.base_offset < 2**31
-            and newest - oldest <= config.segment_ms
+            and newest - oldest <= segment_age_ms(config)
         ):
             return False, len(batches) - first
     index_bytes = segment.index_bytes() if size else 0

@@ -33,6 +33,8 @@ CLEANED = ".cleaned"
 DEFAULT_MAP_BYTES = 64 * 1024 * 1024
 _ENTRY_OVERHEAD_BYTES = 120
 _WRITE_BYTES = 1024 * 1024
+#: A delete horizon in 146 million years: no record is further from it than 64 bits can say.
+_LAST_HORIZON_MS = 2**62
 
 
 class OffsetMap:
@@ -112,7 +114,9 @@ def plan(
     oldest_dirty_ms: int | None = None
     for segment in log.segments[:-1]:
         newest, _ = segment.largest_timestamp()
-        if segment.next_offset > limit or now_ms - newest < config.min_compaction_lag_ms:
+        # Without a lag no timestamp matters: one producer whose clock is ahead would keep all from being compacted.
+        is_fresh = config.min_compaction_lag_ms > 0 and now_ms - newest < config.min_compaction_lag_ms
+        if segment.next_offset > limit or is_fresh:
             break
         sources.append(segment)
         if segment.next_offset <= first_dirty_offset:
@@ -205,7 +209,8 @@ class Rewriter:
         #: (producer id, last offset of its last batch).
         self._last_of_producer = last_of_producer
         self._now_ms = now_ms
-        self._delete_retention_ms = delete_retention_ms
+        # "For ever" is a value that users set: the sum must fit into a batch's head, and so must its distance from any record.
+        self._new_horizon_ms = min(now_ms + delete_retention_ms, _LAST_HORIZON_MS)
 
     def keep(self, header: BatchHeader, data: memoryview) -> bytes | memoryview | None:
         """The batch as it is to be written; None if nothing of it stays."""
@@ -230,7 +235,7 @@ class Rewriter:
         if len(kept) == header.record_count and (horizon is not None or not tombstones):
             return data
         if tombstones and horizon is None:
-            horizon = self._now_ms + self._delete_retention_ms
+            horizon = self._new_horizon_ms
         return _rebuilt(header, kept, horizon if tombstones else None)
 
     def _keep_marker(
@@ -244,7 +249,7 @@ class Rewriter:
             return data if is_last else None
         if has_horizon:
             return data
-        return _rebuilt(header, list(records_of(data, 0, header)), self._now_ms + self._delete_retention_ms)
+        return _rebuilt(header, list(records_of(data, 0, header)), self._new_horizon_ms)
 
 
 def _rebuilt(header: BatchHeader, records: list[Record], horizon_ms: int | None) -> bytes:

@@ -133,5 +133,12 @@ def must_roll(
         segment_size + batch_size > config.segment_bytes
         or index_bytes + 12 > config.segment_index_bytes
         or relative_last_offset > 2**31 - 1
-        or age_ms > config.segment_ms
+        or age_ms > segment_age_ms(config)
     )
+
+
+def segment_age_ms(config: TopicConfig) -> int:
+    """How old a segment gets: what must be compacted after so long may not stay in the active one for longer (KIP-354)."""
+    if "compact" in config.cleanup_policy:
+        return min(config.segment_ms, config.max_compaction_lag_ms)
+    return config.segment_ms

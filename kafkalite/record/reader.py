@@ -17,6 +17,8 @@ Buffer = bytes | bytearray | memoryview
 _CONTROL_KEY = struct.Struct(">hh")
 _END_TXN_VALUE = struct.Struct(">hi")
 
+_EARLIEST, _LATEST = -(2**63), 2**63 - 1
+
 
 class Record(NamedTuple):
     """One record; `timestamp` in ms since 1970."""
@@ -82,6 +84,10 @@ def records_of(
         if at != record_end:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's length is not that of its fields")
         timestamp = header.base_timestamp + timestamp_delta if append_time is None else append_time
+        if not _EARLIEST <= timestamp <= _LATEST:
+            timestamp = (
+                timestamp - _EARLIEST
+            ) % 2**64 + _EARLIEST  # as for Java's clients; it has to fit into a batch's head
         yield Record(base_offset + offset_delta, timestamp, key, value, tuple(headers) if headers else ())
     if at != end:
         raise api_error(ErrorCode.CORRUPT_MESSAGE, "bytes behind the last record of a batch")

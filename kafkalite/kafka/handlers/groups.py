@@ -139,7 +139,9 @@ class GroupHandlers:
         now = self._services.clock.wall_ms()
 
         def expiry() -> int:
-            return now + retention_ms if retention_ms >= 0 else -1
+            return (
+                min(now + retention_ms, 2**63 - 1) if retention_ms >= 0 else -1
+            )  # "for ever" has to fit into a record
 
         self._commit(
             request,

@@ -132,6 +132,14 @@ async def test_commits_in_every_version(broker: Broker, version: int) -> None:
     assert holder.topics[0].partitions[0].committed_offset == 3
 
 
+async def test_an_offset_that_is_kept_for_ever(broker: Broker) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    answer = await client.ask(commit("g", 3, retention_time_ms=2**63 - 1), 3)
+    assert answer.topics[0].partitions[0].error_code == 0
+
+
 async def test_commit_errors(broker: Broker) -> None:
     await broker.create("t")
     client = await broker.client()

@@ -10,10 +10,10 @@ from kafkalite.log.cleaner import compact, groups_of
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import parse_header, split_batches
-from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
+from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_record, end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
-from tests.support.logs import PATH, TOPIC_ID, TP, everything, make_log, reopen
+from tests.support.logs import PATH, TOPIC_ID, TP, config, everything, make_log, reopen
 from tests.support.memory_disk import ManualClock, MemoryDisk
 
 SETTINGS = {
@@ -101,6 +101,17 @@ async def test_nothing_above_the_high_watermark_the_last_stable_offset_or_the_la
     assert everything(log) == content
 
 
+@pytest.mark.parametrize(("policy", "segments"), [("compact", 2), ("compact,delete", 2), ("delete", 1)])
+def test_what_is_to_be_compacted_after_so_long_does_not_stay_in_the_active_segment(policy: str, segments: int) -> None:
+    """KIP-354: a topic that little is written to would otherwise keep what is to be gone until the segment is full."""
+    log = make_log(MemoryDisk(), cleanup_policy=policy, max_compaction_lag_ms=500)
+    log.append_as_leader(keyed([("a", "1")], timestamp_ms=1_000), 1)
+    log.append_as_leader(keyed([("a", "2")], timestamp_ms=1_500), 1)
+    assert len(log.segments) == 1
+    log.append_as_leader(keyed([("a", "3")], timestamp_ms=1_501), 1)
+    assert len(log.segments) == segments
+
+
 async def test_a_small_map_takes_several_passes_to_the_same_end() -> None:
     disk, other = MemoryDisk(), MemoryDisk()
     log, twin = make_log(disk, **SETTINGS), make_log(other, **SETTINGS)
@@ -134,6 +145,39 @@ async def test_tombstones_stay_for_their_time_then_go() -> None:
     log.roll()
     await clean(log, disk, dirty=dirty, now_ms=6000)
     assert [record.key for record in read_records(everything(log))] == [b"b", b"c", b"d"]
+
+
+async def test_tombstones_that_are_kept_for_ever() -> None:
+    """Found by setting every number to the largest that there is: the failure of the cleaner ended every node."""
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS | {"delete_retention_ms": 2**63 - 1})
+    log.append_as_leader(keyed([("a", "1"), ("b", "1")], timestamp_ms=2**63 - 1), 1)
+    log.append_as_leader(keyed([("a", None)], timestamp_ms=-1), 1)
+    log.roll()
+    log.append_as_leader(keyed([("c", "1")]), 1)
+    for _ in range(2):
+        await clean(log, disk, now_ms=2**41)
+        records = [(r.offset, r.key, r.value, r.timestamp) for r in read_records(everything(log))]
+        assert records == [(1, b"b", b"1", 2**63 - 1), (2, b"a", None, -1), (3, b"c", b"1", 1000)]
+
+
+async def test_timestamps_beyond_64_bits_and_records_without_a_key() -> None:
+    """Both can lie in a log that was not compacted before: what is in a batch is looked at by nobody else."""
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS | {"cleanup_policy": "delete"})
+    payload = encode_record(0, 5, b"a", b"old", ()) + encode_record(1, 2**63 - 1, b"a", b"new", ())
+    batch = encode_batch(
+        payload, record_count=2, last_offset_delta=1, base_timestamp=2**63 - 2, max_timestamp=2**63 - 1
+    )
+    log.append_as_leader(bytearray(batch), 1)
+    nameless = RecordBatchBuilder()
+    nameless.append(None, b"without", (), 1)
+    log.append_as_leader(bytearray(nameless.build()), 1)
+    log.roll()
+    log.config = config(**SETTINGS)
+    log.append_as_leader(keyed([("b", "1")]), 1)
+    await clean(log, disk, now_ms=2**41)
+    assert [(r.key, r.value) for r in read_records(everything(log))] == [(b"a", b"new"), (b"b", b"1")]
 
 
 async def test_aborted_records_go_and_their_marker_later() -> None:
