@@ -134,7 +134,7 @@ async def flapping(stage: Stage) -> None:
 
 @schedule("net-resets", hosts=True, transactions=True)
 async def resets(stage: Stage) -> None:
-    """Connections are reset at random, between all; then every one that is used, a second at a time."""
+    """Connections are reset at random, between all; then every one that is used; then all of one host, idle or not."""
     network = _network(stage)
     for share in (0.0005, 0.005, 0.03):
         network.resets = share
@@ -147,4 +147,10 @@ async def resets(stage: Stage) -> None:
         network.heal()
         await stage.sleep(stage.rng.uniform(0.2, 3.0))
     stage.note(f"{network.reset} resets so far")
+    await _heal(stage)
+    for _ in range(12):
+        host = stage.rng.choice([*_others(stage), "zk"])
+        stage.note(f"every connection of {host} is reset, idle or not")
+        await asyncio.to_thread(network.end_connections, host)
+        await stage.sleep(stage.rng.uniform(0.1, 3.0))
     await _heal(stage)

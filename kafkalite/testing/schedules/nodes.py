@@ -11,7 +11,7 @@ from kafkalite.testing.chaos import TOPIC, wait_in_sync
 from kafkalite.testing.schedules.stage import SESSION_S, Stage, go_on, schedule, stop
 
 
-@schedule("suspend-all")
+@schedule("suspend-all", transactions=True)
 async def suspend_all(stage: Stage) -> None:
     """Nodes and ZooKeeper stand still past every session (a laptop that slept), and wake in random order."""
     for _ in range(3):
@@ -53,7 +53,7 @@ async def suspend_zookeeper(stage: Stage) -> None:
     await stage.going_on()
 
 
-@schedule("power-loss")
+@schedule("power-loss", transactions=True)
 async def power_loss(stage: Stage) -> None:
     """kill -9 to all nodes (every other time to ZooKeeper, too), started again in random order."""
     for number in range(4):
@@ -110,7 +110,7 @@ async def power_loss_empty_disk(stage: Stage) -> None:
         await wait_in_sync(stage.cluster, TOPIC, 3)
 
 
-@schedule("power-loss-one-disk", log_dirs=2)
+@schedule("power-loss-one-disk", log_dirs=2, transactions=True)
 async def power_loss_one_disk(stage: Stage) -> None:
     """kill -9 to all nodes, which have two disks each; one comes back, first of all, with one of them empty, or gone."""
     for number in range(4):
@@ -134,7 +134,7 @@ async def power_loss_one_disk(stage: Stage) -> None:
             await wait_in_sync(stage.cluster, TOPIC, 3)
 
 
-@schedule("crash-loop")
+@schedule("crash-loop", transactions=True)
 async def crash_loop(stage: Stage) -> None:
     """One node is killed and started again, over and over, sooner than it can start."""
     victim = stage.rng.choice(sorted(stage.cluster.nodes))
