@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 import time
 
 from kafkalite.testing.chaos import TOPIC, wait_in_sync
@@ -57,7 +56,7 @@ async def suspend_zookeeper(stage: Stage) -> None:
 async def power_loss(stage: Stage) -> None:
     """kill -9 to all nodes (every other time to ZooKeeper, too), started again in random order."""
     for number in range(4):
-        await _kill_all(stage, zookeeper=number % 2 == 1)
+        await stage.kill_all(zookeeper=number % 2 == 1)
         for broker_id in stage.shuffled():
             stage.cluster.restart(broker_id, wait=False)
             await stage.sleep(stage.rng.uniform(0.0, 4.0))
@@ -66,22 +65,11 @@ async def power_loss(stage: Stage) -> None:
         await stage.sleep(stage.rng.uniform(1.0, 4.0))
 
 
-async def _kill_all(stage: Stage, *, zookeeper: bool) -> None:
-    stage.note("kill -9 to all nodes" + (" and ZooKeeper" if zookeeper else ""))
-    for broker_id in stage.shuffled():
-        stage.cluster.nodes[broker_id].signal(signal.SIGKILL)
-    for node in stage.cluster.nodes.values():
-        await asyncio.to_thread(node.kill)
-    if zookeeper and stage.cluster.zookeeper is not None:
-        stage.cluster.zookeeper.kill()
-        await asyncio.to_thread(stage.cluster.start_zookeeper)
-
-
 @schedule("power-loss-one-stays-down")
 async def power_loss_one_stays_down(stage: Stage) -> None:
     """kill -9 to all nodes; two are back before anybody's session has ended, and have to go on without the third."""
     for _ in range(4):
-        await _kill_all(stage, zookeeper=False)
+        await stage.kill_all(zookeeper=False)
         *back, last = stage.shuffled()
         stage.note(f"only nodes {back} are started")
         for broker_id in back:
@@ -97,7 +85,7 @@ async def power_loss_one_stays_down(stage: Stage) -> None:
 async def power_loss_empty_disk(stage: Stage) -> None:
     """kill -9 to all nodes; one comes back, first of all, with an empty disk in the place of its own."""
     for number in range(3):
-        await _kill_all(stage, zookeeper=False)
+        await stage.kill_all(zookeeper=False)
         order = stage.shuffled()
         victim = order[0] if number != 1 else order[-1]
         shutil.rmtree(stage.cluster.directory / f"node-{victim}")
@@ -114,7 +102,7 @@ async def power_loss_empty_disk(stage: Stage) -> None:
 async def power_loss_one_disk(stage: Stage) -> None:
     """kill -9 to all nodes, which have two disks each; one comes back, first of all, with one of them empty, or gone."""
     for number in range(4):
-        await _kill_all(stage, zookeeper=False)
+        await stage.kill_all(zookeeper=False)
         order = stage.shuffled()
         victim = order[0] if number != 2 else order[-1]
         disk = stage.cluster.directory / f"node-{victim}" / f"disk-{stage.rng.randrange(2)}"
