@@ -55,7 +55,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
     )
     state = dataclasses.replace(state, removals=partition_orders.under_way(state, event.removals))
     effects: list[Effect] = [OpenChannel(event.brokers[broker]) for broker in sorted(event.brokers)]
-    effects += [Note("broker.suspected", str(id_), "refuses connections") for id_ in sorted(event.suspects)]
+    effects += [Note("broker.suspected", str(id_), "is not there") for id_ in sorted(event.suspects)]
     effects += [Note("znode.malformed", path, event.malformed[path]) for path in sorted(event.malformed)]
     # Deletions first: a half-deleted topic has partitions without a state that must not be initialised again.
     starting: list[Effect] = []

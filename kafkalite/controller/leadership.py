@@ -309,7 +309,12 @@ class Leadership:
         deletions, order_error = _deletions(order)
         # A registration outlives its process by a session. Who takes office after a common end, and believed it, would make
         # the dead the only ones in sync: they have not restarted since, as everybody has who is there.
-        refusing = await self.liveness.refusing(brokers)
+        some_restarted = any(
+            id_ in brokers and brokers[id_].broker_epoch > found.modified[partition]
+            for partition, state in states.items()
+            for id_ in state.isr
+        )
+        refusing = await self.liveness.refusing(brokers, some_restarted=some_restarted)
         if self._phases is not None:
             self._phases.read_ms = self._since(self._phases)
         await self._handle(

@@ -103,26 +103,41 @@ class Liveness:
         #: Until then (own time) brokers work off a failover.
         self._strained_until = float("-inf")
 
-    async def refusing(self, registered: Mapping[BrokerId, BrokerInfo]) -> frozenset[BrokerId]:
+    async def refusing(
+        self, registered: Mapping[BrokerId, BrokerInfo], *, some_restarted: bool = False
+    ) -> frozenset[BrokerId]:
         """Of these the lives that are surely over, though they are still registered: nobody listens there any more, or
-        somebody who says that he is another life (it waits for the old registration to go, and may have lost its disk)."""
+        somebody who says that he is another life (it waits for the old registration to go, and may have lost its disk).
+
+        Args:
+            some_restarted: members of ISRs have, so that who has not would be all that is left of these: then an answer is
+                waited for as long as any, and who has given none by then does not count either.
+        """
         if self._timeout_s <= 0:
             return frozenset()
         found: set[BrokerId] = set()
-        tasks = [
-            self._supervisor.spawn(f"controller.first_look[{id_}]", self._look(registered[id_], found))
+        tasks = {
+            id_: self._supervisor.spawn(
+                f"controller.first_look[{id_}]", self._look(registered[id_], found, insist=some_restarted)
+            )
             for id_ in sorted(registered)
             if id_ != self._own_id
-        ]
+        }
         if tasks:
-            await asyncio.wait(tasks, timeout=REFUSAL_S)
-            for task in tasks:
+            try:
+                async with self._own_time.timeout(self._timeout_s if some_restarted else REFUSAL_S):
+                    await asyncio.wait(tasks.values())
+            except TimeoutError:
+                if some_restarted:
+                    found |= {id_ for id_, task in tasks.items() if not task.done()}
+            for task in tasks.values():
                 task.cancel()
         return frozenset(found)
 
-    async def _look(self, broker: BrokerInfo, found: set[BrokerId]) -> None:
-        for pause_s in (0.0, AGAIN_S):
-            await asyncio.sleep(pause_s)
+    async def _look(self, broker: BrokerInfo, found: set[BrokerId], *, insist: bool) -> None:
+        """Add the broker to `found` if it is surely gone. `insist`: ask until there is an answer."""
+        asked = 0
+        while True:
             try:
                 connection = await RpcConnection.open(
                     self._env.network, broker.rpc, self._hello(), supervisor=self._supervisor, timeout_s=_NEVER_S
@@ -130,11 +145,17 @@ class Liveness:
             except RpcRefused:
                 break
             except (RpcError, ApiError):
-                return
-            peer = (connection.peer.node_id, connection.peer.broker_epoch)
-            connection.abort("seen")
-            if peer == (broker.broker_id, broker.broker_epoch):
-                return
+                if not insist:
+                    return
+            else:
+                peer = (connection.peer.node_id, connection.peer.broker_epoch)
+                connection.abort("seen")
+                if peer == (broker.broker_id, broker.broker_epoch):
+                    return
+                asked += 1
+                if asked == 2:
+                    break
+            await asyncio.sleep(AGAIN_S)
         found.add(broker.broker_id)
 
     def follow(self, registered: Mapping[BrokerId, BrokerInfo], suspected: Container[BrokerId] = ()) -> None:

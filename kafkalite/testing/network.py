@@ -163,6 +163,12 @@ class VirtualNetwork:
         self.cut = frozenset()
         self.delay_s = self.loss = self.resets = 0.0
 
+    def end_connections(self, host: str) -> None:
+        """Every TCP connection of a host is aborted on both sides, those that are idle too."""
+        assert host, "this process's own side is the whole machine"
+        command = ["ss", "--kill", "--tcp", "state", "established"]
+        subprocess.run([*self.inside(host), *command], check=True, capture_output=True)
+
     # --- the switch ------------------------------------------------------------------------------------------
 
     def _switch(self) -> None:

@@ -25,6 +25,8 @@ needs_hosts = pytest.mark.skipif(not network.available(), reason="needs root, ip
         "power-loss-one-stays-down",
         # Found: a cut off node took office again and again, and nobody noticed.
         pytest.param("net-controller", marks=needs_hosts),
+        # Found: the ISR was left to the one whose host did not answer.
+        pytest.param("net-host-gone", marks=needs_hosts),
     ],
 )
 async def test_a_schedule(name: str, tmp_path: Path) -> None:

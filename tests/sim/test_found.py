@@ -51,6 +51,19 @@ def test_all_nodes_crash_and_the_first_that_is_back_has_an_empty_disk(seed: int,
     assert result.violation is None, result.line()
 
 
+@pytest.mark.checklist("F5", "F28")
+def test_who_does_not_say_whose_life_it_is_is_not_all_that_is_left_of_an_isr() -> None:
+    """The node with the empty disk waits for its old registration to end, and answers late; the others have restarted, and
+    it, as it seemed, had not: it was made the only one in sync, and the partitions waited for a hand for ever."""
+    faults = [
+        Fault(3.0, FaultKind.EMPTY_DISK, "node3", 0.273),
+        Fault(9.997, FaultKind.EMPTY_DISK, "node3", 0.052),
+        Fault(16.251, FaultKind.EMPTY_DISK, "node1", 0.033),
+    ]
+    result = Simulation(plan(*faults, log_dirs=("/data1",), seed=110, fault_time_s=22.96450589306179)).run()
+    assert result.violation is None, result.line()
+
+
 @pytest.mark.checklist("F14")
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_checkpoints_torn_by_a_loss_of_power_cut_no_record(seed: int) -> None:

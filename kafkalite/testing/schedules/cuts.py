@@ -132,9 +132,27 @@ async def flapping(stage: Stage) -> None:
     await _heal(stage)
 
 
+@schedule("net-host-gone", hosts=True)
+async def host_gone(stage: Stage) -> None:
+    """kill -9 to all nodes; two are back before anybody's session has ended, the host of the third answers to nothing."""
+    for _ in range(3):
+        await stage.kill_all(zookeeper=False)
+        *back, last = stage.shuffled()
+        _network(stage).part([f"n{last}"], ["zk", "", *_others(stage, last)])
+        stage.note(f"only nodes {back} are started, the host of node {last} is gone")
+        for broker_id in back:
+            stage.cluster.restart(broker_id, wait=False)
+            await stage.sleep(stage.rng.uniform(0.0, 1.0))
+        await stage.going_on()
+        _network(stage).heal()
+        stage.cluster.restart(last, wait=False)
+        await stage.all_ready()
+        await wait_in_sync(stage.cluster, TOPIC, 3)
+
+
 @schedule("net-resets", hosts=True, transactions=True)
 async def resets(stage: Stage) -> None:
-    """Connections are reset at random, between all; then every one that is used, a second at a time."""
+    """Connections are reset at random, between all; then every one that is used; then all of one host, idle or not."""
     network = _network(stage)
     for share in (0.0005, 0.005, 0.03):
         network.resets = share
@@ -147,4 +165,10 @@ async def resets(stage: Stage) -> None:
         network.heal()
         await stage.sleep(stage.rng.uniform(0.2, 3.0))
     stage.note(f"{network.reset} resets so far")
+    await _heal(stage)
+    for _ in range(12):
+        host = stage.rng.choice([*_others(stage), "zk"])
+        stage.note(f"every connection of {host} is reset, idle or not")
+        await asyncio.to_thread(network.end_connections, host)
+        await stage.sleep(stage.rng.uniform(0.1, 3.0))
     await _heal(stage)

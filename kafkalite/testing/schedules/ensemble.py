@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -103,6 +104,24 @@ async def behead(stage: Stage) -> None:
         leader.launch()
         await _until_serving(leader)
         await stage.going_on()
+
+
+@schedule("ensemble-suspend", zookeepers=3, transactions=True)
+async def suspend(stage: Stage) -> None:
+    """Servers of the ensemble stand still for two sessions: each in turn, the leader, two at once; their connections stay."""
+    cluster = _ensemble(stage)
+    leader = await asyncio.to_thread(cluster.await_leader)
+    others = [each for each in cluster.servers if each is not leader]
+    for chosen in ([others[0]], [others[1]], [leader], None, stage.rng.sample(cluster.servers, 2), None):
+        still = [await asyncio.to_thread(cluster.await_leader)] if chosen is None else chosen
+        for server in still:
+            server.signal(signal.SIGSTOP)
+        told = ", ".join(each.connect for each in still)
+        await stage.watch(f"{told}: still", 2 * SESSION_S, serves=len(still) == 1)
+        for server in still:
+            server.signal(signal.SIGCONT)
+        await stage.going_on()
+        await stage.sleep(stage.rng.uniform(0.0, 3.0))
 
 
 @schedule("ensemble-down", zookeepers=3, transactions=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 import time
 
 from kafkalite.testing.chaos import TOPIC, wait_in_sync
 from kafkalite.testing.schedules.stage import SESSION_S, Stage, go_on, schedule, stop
 
 
-@schedule("suspend-all")
+@schedule("suspend-all", transactions=True)
 async def suspend_all(stage: Stage) -> None:
     """Nodes and ZooKeeper stand still past every session (a laptop that slept), and wake in random order."""
     for _ in range(3):
@@ -53,11 +52,11 @@ async def suspend_zookeeper(stage: Stage) -> None:
     await stage.going_on()
 
 
-@schedule("power-loss")
+@schedule("power-loss", transactions=True)
 async def power_loss(stage: Stage) -> None:
     """kill -9 to all nodes (every other time to ZooKeeper, too), started again in random order."""
     for number in range(4):
-        await _kill_all(stage, zookeeper=number % 2 == 1)
+        await stage.kill_all(zookeeper=number % 2 == 1)
         for broker_id in stage.shuffled():
             stage.cluster.restart(broker_id, wait=False)
             await stage.sleep(stage.rng.uniform(0.0, 4.0))
@@ -66,22 +65,11 @@ async def power_loss(stage: Stage) -> None:
         await stage.sleep(stage.rng.uniform(1.0, 4.0))
 
 
-async def _kill_all(stage: Stage, *, zookeeper: bool) -> None:
-    stage.note("kill -9 to all nodes" + (" and ZooKeeper" if zookeeper else ""))
-    for broker_id in stage.shuffled():
-        stage.cluster.nodes[broker_id].signal(signal.SIGKILL)
-    for node in stage.cluster.nodes.values():
-        await asyncio.to_thread(node.kill)
-    if zookeeper and stage.cluster.zookeeper is not None:
-        stage.cluster.zookeeper.kill()
-        await asyncio.to_thread(stage.cluster.start_zookeeper)
-
-
 @schedule("power-loss-one-stays-down")
 async def power_loss_one_stays_down(stage: Stage) -> None:
     """kill -9 to all nodes; two are back before anybody's session has ended, and have to go on without the third."""
     for _ in range(4):
-        await _kill_all(stage, zookeeper=False)
+        await stage.kill_all(zookeeper=False)
         *back, last = stage.shuffled()
         stage.note(f"only nodes {back} are started")
         for broker_id in back:
@@ -97,7 +85,7 @@ async def power_loss_one_stays_down(stage: Stage) -> None:
 async def power_loss_empty_disk(stage: Stage) -> None:
     """kill -9 to all nodes; one comes back, first of all, with an empty disk in the place of its own."""
     for number in range(3):
-        await _kill_all(stage, zookeeper=False)
+        await stage.kill_all(zookeeper=False)
         order = stage.shuffled()
         victim = order[0] if number != 1 else order[-1]
         shutil.rmtree(stage.cluster.directory / f"node-{victim}")
@@ -110,11 +98,11 @@ async def power_loss_empty_disk(stage: Stage) -> None:
         await wait_in_sync(stage.cluster, TOPIC, 3)
 
 
-@schedule("power-loss-one-disk", log_dirs=2)
+@schedule("power-loss-one-disk", log_dirs=2, transactions=True)
 async def power_loss_one_disk(stage: Stage) -> None:
     """kill -9 to all nodes, which have two disks each; one comes back, first of all, with one of them empty, or gone."""
     for number in range(4):
-        await _kill_all(stage, zookeeper=False)
+        await stage.kill_all(zookeeper=False)
         order = stage.shuffled()
         victim = order[0] if number != 2 else order[-1]
         disk = stage.cluster.directory / f"node-{victim}" / f"disk-{stage.rng.randrange(2)}"
@@ -134,7 +122,7 @@ async def power_loss_one_disk(stage: Stage) -> None:
             await wait_in_sync(stage.cluster, TOPIC, 3)
 
 
-@schedule("crash-loop")
+@schedule("crash-loop", transactions=True)
 async def crash_loop(stage: Stage) -> None:
     """One node is killed and started again, over and over, sooner than it can start."""
     victim = stage.rng.choice(sorted(stage.cluster.nodes))

@@ -78,6 +78,17 @@ class Stage:
             if not node.ready:
                 await asyncio.to_thread(node.wait_ready)
 
+    async def kill_all(self, *, zookeeper: bool) -> None:
+        """kill -9 to every node, and to ZooKeeper, which is started again."""
+        self.note("kill -9 to all nodes" + (" and ZooKeeper" if zookeeper else ""))
+        for broker_id in self.shuffled():
+            self.cluster.nodes[broker_id].signal(signal.SIGKILL)
+        for node in self.cluster.nodes.values():
+            await asyncio.to_thread(node.kill)
+        if zookeeper and self.cluster.zookeeper is not None:
+            self.cluster.zookeeper.kill()
+            await asyncio.to_thread(self.cluster.start_zookeeper)
+
     async def disk_online(self, broker_id: int, directory: Path) -> None:
         """`admin disk online`: somebody has put a disk there. Raises KafkaliteError."""
         async with AsyncClient.connect(self.cluster.bootstrap) as client:
