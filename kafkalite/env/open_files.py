@@ -44,12 +44,15 @@ def log_files() -> int:
 
 
 class Reserve:
-    """Descriptors for file operations that need one for a moment, held back for when clients have used up the others."""
+    """Descriptors for file operations that need one for a moment, held back for when clients have used up the others.
+
+    From the first operation on, until it is closed.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: list[int] = []
-        self._fill()
+        self._is_begun = False
 
     def _fill(self) -> None:
         with self._lock, contextlib.suppress(OSError):
@@ -65,6 +68,9 @@ class Reserve:
 
     def run(self, operation: Callable[[], T]) -> T:
         """Its result; a second time from the start, with a descriptor of ours, if there was none. Raises OSError."""
+        if not self._is_begun:
+            self._is_begun = True
+            self._fill()
         try:
             return operation()
         except OSError as error:
