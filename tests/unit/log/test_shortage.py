@@ -50,6 +50,7 @@ def disk() -> Iterator[RealDisk]:
 
 def test_what_needs_a_descriptor_for_a_moment_has_one_held_back(disk: RealDisk, tmp_path: Path) -> None:
     path = str(tmp_path / "file")
+    assert disk.listdir(str(tmp_path)) == []  # the first operation is at a node's start, long before
     with nothing_left():
         with pytest.raises(OSError, match="Too many open files"):
             disk.open(path, create=True)
