@@ -14,7 +14,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,8 @@ from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.processes import ProcessCluster
 
 TOPIC = "chaos"
+#: A node that does not say how things are within so long (seconds) is passed over.
+_ANSWER_S = 2.0
 Say = Callable[[str], None]
 
 
@@ -240,17 +242,30 @@ async def census(cluster: ProcessCluster, tally: Tally) -> Census:
 
 
 async def wait_in_sync(cluster: ProcessCluster, topic: str, replicas: int, deadline_s: float = 90.0) -> float:
-    """Wait until every partition has a leader and a full ISR; the seconds it took. Raises TimeoutError."""
+    """Wait until every partition has a leader and a full ISR, as far as any node that answers knows; the seconds it took.
+
+    Every one is asked: who was cut off until a moment ago still tells how it was before. Raises TimeoutError.
+    """
     began = time.monotonic()
-    async with asyncio.timeout(deadline_s), AsyncClient.connect(cluster.bootstrap) as client:
-        while True:
-            try:
-                found = (await client.metadata([topic])).topics[0]
-                if found.partitions and all(p.leader >= 0 and len(p.isr) >= replicas for p in found.partitions):
-                    return time.monotonic() - began
-            except (KafkaliteError, OSError):
-                pass
+    async with asyncio.timeout(deadline_s):
+        while not await _all_see_in_sync(cluster.bootstrap, topic, replicas):  # noqa: ASYNC110 - other processes
             await asyncio.sleep(0.1)
+    return time.monotonic() - began
+
+
+async def _all_see_in_sync(addresses: Sequence[str], topic: str, replicas: int) -> bool:
+    heard = 0
+    for address in addresses:
+        try:
+            # A client of its own for each question: one that knows more nodes may ask any.
+            async with asyncio.timeout(_ANSWER_S), AsyncClient.connect([address]) as client:
+                found = (await client.metadata([topic])).topics[0]
+        except (KafkaliteError, OSError):  # a TimeoutError is an OSError
+            continue
+        if not found.partitions or not all(p.leader >= 0 and len(p.isr) >= replicas for p in found.partitions):
+            return False
+        heard += 1
+    return heard > 0
 
 
 async def run(directory: Path, *, seconds: float, seed: int, rate: float, say: Say) -> tuple[Tally, Census]:
