@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support.loop import ClosingLoop
 from tests.zk import zookeeper
 
 __all__ = ["zookeeper"]
@@ -17,6 +19,11 @@ pytest_plugins = ["tests.checklist"]
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_asyncio_loop_factories() -> dict[str, type[asyncio.AbstractEventLoop]]:
+    """The loops of all tests (a hook of pytest-asyncio)."""
+    return {"closing": ClosingLoop}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

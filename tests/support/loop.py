@@ -1,0 +1,32 @@
+"""The event loop of the tests: what was closed is closed when it ends.
+
+A transport that was closed waits for its peer: to read what was written, or, under TLS, to answer the end. asyncio's loop,
+closed before that, leaves the socket to the collector of cycles, and whichever test runs then fails for it. What nobody
+closed is still left to the collector: that is a fault of its test.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import sslproto
+
+
+class ClosingLoop(asyncio.SelectorEventLoop):
+    def close(self) -> None:
+        if not self.is_closed() and not self.is_running():
+            waiting = [each for each in list(self._transports.values()) if _is_closed_by_us(each)]  # type: ignore[attr-defined]
+            for transport in waiting:
+                transport.abort()
+            if waiting:
+                self.run_until_complete(asyncio.sleep(0))
+        super().close()
+
+
+def _is_closed_by_us(transport: asyncio.Transport) -> bool:
+    if transport.is_closing():
+        return True
+    protocol = transport.get_protocol()
+    if not isinstance(protocol, sslproto.SSLProtocol):
+        return False
+    application: asyncio.BaseTransport | None = protocol._app_transport  # type: ignore[attr-defined]
+    return application is None or application.is_closing()
