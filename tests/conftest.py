@@ -8,22 +8,20 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.loop import ClosingLoop
+from tests.support.loop import ClosingLoops
 from tests.zk import zookeeper
 
 __all__ = ["zookeeper"]
 
 pytest_plugins = ["tests.checklist"]
 
+# Of the tests, of the commands that they call, of threads.
+asyncio.set_event_loop_policy(ClosingLoops())
+
 # Machines differ in speed: an example that takes long is no failure. `thorough` is for a hunt by hand.
 settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", parent=settings.get_profile("default"), max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
-
-
-def pytest_asyncio_loop_factories() -> dict[str, type[asyncio.AbstractEventLoop]]:
-    """The loops of all tests (a hook of pytest-asyncio)."""
-    return {"closing": ClosingLoop}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -22,6 +22,12 @@ class ClosingLoop(asyncio.SelectorEventLoop):
         super().close()
 
 
+class ClosingLoops(asyncio.DefaultEventLoopPolicy):
+    """`asyncio.run` and `asyncio.new_event_loop` make such loops, in every thread."""
+
+    _loop_factory = ClosingLoop
+
+
 def _is_closed_by_us(transport: asyncio.Transport) -> bool:
     if transport.is_closing():
         return True
