@@ -29,6 +29,8 @@ class ClosingLoops(asyncio.DefaultEventLoopPolicy):
 
 
 def _is_closed_by_us(transport: asyncio.Transport) -> bool:
+    if transport.get_extra_info("socket").fileno() == -1:
+        return False  # it is over
     if transport.is_closing():
         return True
     protocol = transport.get_protocol()
