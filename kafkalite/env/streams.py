@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: A peer that does not answer the end of TLS is left after so long (seconds).
 _SHUTDOWN_S = 5.0
 #: And one that does not read what it was sent before the end, after so long (seconds).
-_LINGER_S = 30.0
+LINGER_S = 30.0
 
 
 class ChunkReader(asyncio.StreamReader):
@@ -183,11 +183,11 @@ def stream_protocol(accepted: StreamsAccepted, limit: int) -> asyncio.StreamRead
     return _AcceptedProtocol(accepted, limit)
 
 
-def close_when_written(transport: asyncio.WriteTransport, linger_s: float = _LINGER_S) -> None:
-    """Close; what is not read after `linger_s` is dropped, and the connection reset.
+def close_when_written(transport: asyncio.WriteTransport) -> None:
+    """Close; what is not read after LINGER_S is dropped, and the connection reset.
 
     A transport's own close() keeps what it could not write yet, and the socket, for as long as the peer likes.
     """
     transport.close()
     if transport.get_write_buffer_size():
-        asyncio.get_running_loop().call_later(linger_s, transport.abort)
+        asyncio.get_running_loop().call_later(LINGER_S, transport.abort)

@@ -18,7 +18,7 @@ from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka import wire
-from kafkalite.kafka.answers import UNREAD_GRACE_S, AnswerMemory
+from kafkalite.kafka.answers import AnswerMemory
 from kafkalite.kafka.apis import Api, refusal
 from kafkalite.kafka.bills import EXEMPT, Bill
 from kafkalite.kafka.codec import encode
@@ -207,9 +207,8 @@ class KafkaListener:
                 )
             for connection in list(self.connections):
                 if connection.is_closed:
-                    if connection.unread_since and now - connection.unread_since > UNREAD_GRACE_S:
-                        connection.abort()  # it would be closed when its peer has read everything, which it does not
-                elif connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
+                    continue  # it ends when its peer has read everything, or soon (streams.close_when_written)
+                if connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
                     connection.refuse("frame.slow", f"a request was not complete after {FRAME_DEADLINE_S:.0f} s")
                 elif connection.gate is not None and connection.gate.is_late(now):
                     connection.refuse("authentication.slow", "no authentication in time")

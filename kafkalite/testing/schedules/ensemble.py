@@ -72,7 +72,7 @@ def _ensemble(stage: Stage) -> EnsembleCluster:
 
 async def _until_serving(server: EmbeddedZooKeeper) -> None:
     async with asyncio.timeout(_ELECTION_S):
-        while "Mode: " not in await asyncio.to_thread(server.command, "srvr"):  # noqa: ASYNC110
+        while "Mode: " not in await asyncio.to_thread(server.command, "srvr"):  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.1)
 
 

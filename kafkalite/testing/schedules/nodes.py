@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from collections.abc import Sequence
 
 from kafkalite.testing.chaos import TOPIC, wait_in_sync
 from kafkalite.testing.schedules.stage import SESSION_S, Stage, go_on, schedule, stop
@@ -81,6 +82,16 @@ async def power_loss_one_stays_down(stage: Stage) -> None:
         await wait_in_sync(stage.cluster, TOPIC, 3)
 
 
+async def _one_after_the_other(stage: Stage, order: Sequence[int]) -> None:
+    """Start nodes, seconds apart, and wait until all is as it was."""
+    for broker_id in order:
+        stage.cluster.restart(broker_id, wait=False)
+        await stage.sleep(stage.rng.uniform(2.0, 5.0))
+    await stage.all_ready()
+    await stage.going_on()
+    await wait_in_sync(stage.cluster, TOPIC, 3)
+
+
 @schedule("power-loss-empty-disk")
 async def power_loss_empty_disk(stage: Stage) -> None:
     """kill -9 to all nodes; one comes back, first of all, with an empty disk in the place of its own."""
@@ -90,12 +101,7 @@ async def power_loss_empty_disk(stage: Stage) -> None:
         victim = order[0] if number != 1 else order[-1]
         shutil.rmtree(stage.cluster.directory / f"node-{victim}")
         stage.note(f"the disk of node {victim} is empty; starting {order}")
-        for broker_id in order:
-            stage.cluster.restart(broker_id, wait=False)
-            await stage.sleep(stage.rng.uniform(2.0, 5.0))
-        await stage.all_ready()
-        await stage.going_on()
-        await wait_in_sync(stage.cluster, TOPIC, 3)
+        await _one_after_the_other(stage, order)
 
 
 @schedule("power-loss-one-disk", log_dirs=2, transactions=True)
@@ -110,12 +116,7 @@ async def power_loss_one_disk(stage: Stage) -> None:
         if number == 1:
             disk.touch()  # no directory can be made there
         stage.note(f"{disk.name} of node {victim} is {'gone' if number == 1 else 'empty'}; starting {order}")
-        for broker_id in order:
-            stage.cluster.restart(broker_id, wait=False)
-            await stage.sleep(stage.rng.uniform(2.0, 5.0))
-        await stage.all_ready()
-        await stage.going_on()
-        await wait_in_sync(stage.cluster, TOPIC, 3)
+        await _one_after_the_other(stage, order)
         if number == 1:
             disk.unlink()
             await stage.disk_online(victim, disk)

@@ -86,7 +86,7 @@ async def _all_there(stage: Stage, zk: KazooClient) -> None:
     """Wait until every node is registered, and one is the controller: what is ended next is to hit."""
     async with asyncio.timeout(60):
         for path in (*_paths(sorted(stage.cluster.nodes)), "/controller"):
-            while not await asyncio.to_thread(_owner, zk, path):  # noqa: ASYNC110
+            while not await asyncio.to_thread(_owner, zk, path):  # noqa: ASYNC110 - another process
                 await asyncio.sleep(0.05)
 
 

@@ -13,6 +13,7 @@ import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.env import streams
 from kafkalite.env.streams import ChunkReader, close_when_written, open_stream, stream_protocol
 
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
@@ -136,8 +137,10 @@ def test_megabytes_over_a_real_socket(new_loop: Callable[[], asyncio.AbstractEve
 
 @pytest.mark.parametrize("new_loop", LOOPS)
 def test_a_connection_that_is_closed_does_not_wait_for_ever_for_its_peer_to_read(
-    new_loop: Callable[[], asyncio.AbstractEventLoop],
+    new_loop: Callable[[], asyncio.AbstractEventLoop], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(streams, "LINGER_S", 0.01)
+
     async def go() -> None:
         lost = asyncio.Event()
 
@@ -145,7 +148,7 @@ def test_a_connection_that_is_closed_does_not_wait_for_ever_for_its_peer_to_read
             def connection_made(self, transport: asyncio.BaseTransport) -> None:
                 out = cast(asyncio.WriteTransport, transport)  # uvloop's is none by its class
                 out.write(bytes(64 << 20))  # more than the kernel takes
-                close_when_written(out, linger_s=0.01)
+                close_when_written(out)
 
             def connection_lost(self, exc: Exception | None) -> None:
                 lost.set()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.env import heap
+from kafkalite.env import heap, streams
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import answers as answers_module
 from kafkalite.kafka import connection as connection_module
@@ -283,8 +283,7 @@ async def test_an_answer_that_was_sent_is_gone_without_the_collector_of_cycles(b
 async def test_a_closed_connection_does_not_wait_for_ever_for_its_peer_to_read(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener_module, "_SWEEP_S", 0.01)
-    monkeypatch.setattr(listener_module, "UNREAD_GRACE_S", 0.0)
+    monkeypatch.setattr(streams, "LINGER_S", 0.01)
     await broker.create("t")
     client = await broker.client()
     await client.ask(produce("t", (0, batch(random.Random(1).randbytes(900_000)))), 9)
