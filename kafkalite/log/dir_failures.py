@@ -88,13 +88,13 @@ class DirFailures:
         return lost
 
     def file_failed(self, log_dir: LogDir, what: str, error: OSError) -> None:
-        """A file of the directory itself: without it nothing in the directory is safe."""
+        """A file of the directory itself cannot be written: is it the disk? A failure of the process says nothing of it."""
         failure = dir_error(log_dir, what, error)
         failure.__cause__ = error
         if blame(failure) is Blame.NOBODY:
             _log.error("log_dir.file_failed", directory=log_dir.path, error=str(failure))
         else:
-            self.dir_failed(failure)
+            self._suspect(log_dir, failure)
 
     def set_failed_aside(self, log_dir: LogDir, failed: Sequence[str]) -> None:
         """Raises OSError. In a thread."""

@@ -73,6 +73,11 @@ class LogDir:
         #: Logs may be missing: it was empty when it came, or a log was given up. Until all that the node should have is
         #: there (again).
         self.is_incomplete = False
+        #: Grows when the loop itself writes the recovery points.
+        self.recovery_points_version = 0
+        #: One save of offsets at a time; how many were asked for, and how many of these are served.
+        self.saving = asyncio.Lock()
+        self.saves_wanted = self.saves_done = 0
         self._release: Callable[[], None] | None = None
 
     async def unless_gone(self, work: Awaitable[T]) -> T:
@@ -158,6 +163,14 @@ class LogDir:
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int], *, durable: bool) -> None:
         """Raises OSError."""
         self._disk.write_file_atomic(self._file(name), checkpoints.encode_offsets(offsets), durable=durable)
+
+    def publish(self, name: str, final: str) -> None:
+        """A checkpoint that was written under another name takes the place of its file; `sync` makes that durable. Raises OSError."""
+        self._disk.rename(self._file(name), self._file(final))
+
+    def sync(self) -> None:
+        """Make the directory's names durable. Raises OSError."""
+        self._disk.sync_dir(self.path)
 
     def unmark_clean(self) -> None:
         """From here on only a clean shutdown makes it clean again. Raises OSError."""
