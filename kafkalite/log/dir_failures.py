@@ -5,7 +5,8 @@ Who decides whether it is the log or the disk: kafkalite.log.judge; by what: kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import errno
+from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig
 from kafkalite.env.seams import Clock, Disk
@@ -15,7 +16,9 @@ from kafkalite.log.judge import MIN_ROOM_BYTES
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error, partition_of
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
-from kafkalite.model import TopicPartition
+from kafkalite.log.reopening import FailedLog, Reopening
+from kafkalite.log.strays import look_into
+from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -43,6 +46,7 @@ class DirFailures:
         on_log_failed: Callable[[TopicPartition, StorageError], None],
         on_judged: Callable[[str], None],
         end_moves: Callable[[str], None],
+        reopening: Reopening,
     ) -> None:
         self._pool = pool
         self._config = config
@@ -54,17 +58,25 @@ class DirFailures:
         self._on_log_failed = on_log_failed
         self._on_judged = on_judged
         self._end_moves = end_moves
+        self._reopening = reopening
 
-    def log_failed(self, error: StorageError) -> None:
-        """A log cannot be used: it is out of the pools when this returns; what else that means is found out. Idempotent."""
+    def log_failed(self, error: StorageError, *, is_certain: bool = True) -> None:
+        """A log cannot be used: it is out of the pools when this returns; what else that means is found out. Idempotent.
+
+        Args:
+            is_certain: False: a log that is as it was stays in service where only descriptors or memory were missing.
+        """
         log_dir = self._pool.dirs.get(error.directory)
         if log_dir is None or not log_dir.online:
             return
         tp = partition_of(error.path.rpartition("/")[2])
         log = self._pool.logs.get(tp) if tp is not None else None
         if log is not None and tp is not None and log.path == error.path:
+            if not is_certain and blame(error) is Blame.NOBODY and not log.is_failed:
+                _log.warning("log.operation_failed", partition=str(tp), error=str(error))
+                return
             self._pool.lose(tp, log_dir)
-            log_dir.failed[tp] = log.path
+            self._reopening.failed(log_dir, log, error)
             _log.error("log.offline", partition=str(tp), path=log.path, error=str(error))
             self._on_log_failed(tp, error)
         self._suspect(log_dir, error)
@@ -88,35 +100,84 @@ class DirFailures:
         return lost
 
     def file_failed(self, log_dir: LogDir, what: str, error: OSError) -> None:
-        """A file of the directory itself cannot be written: is it the disk? A failure of the process says nothing of it."""
+        """A file of the directory itself cannot be written: without it nothing in the directory is safe.
+
+        A failure of the process says nothing of the disk; a file that is not there may have been somebody's mistake.
+        """
         failure = dir_error(log_dir, what, error)
         failure.__cause__ = error
         if blame(failure) is Blame.NOBODY:
             _log.error("log_dir.file_failed", directory=log_dir.path, error=str(failure))
-        else:
+        elif error.errno == errno.ENOENT:
             self._suspect(log_dir, failure)
+        else:
+            self.dir_failed(failure)
 
-    def set_failed_aside(self, log_dir: LogDir, failed: Sequence[str]) -> None:
-        """Raises OSError. In a thread."""
-        if failed:
+    async def look_again(self, log_dir: LogDir) -> None:
+        """Open the failed logs of a sound directory again, if they are sound. Raises OSError."""
+        await self._reopening.look(log_dir)
+        if log_dir.online and log_dir.failed:
+            await log_dir.off_loop(log_dir.mark_incomplete)
+
+    def failed_log(self, topic_partition: TopicPartition) -> tuple[LogDir, FailedLog] | None:
+        """A log of this partition that is out of service while its directory is online."""
+        for log_dir in self._pool.online():
+            failed = log_dir.failed.get(topic_partition)
+            if failed is not None:
+                return log_dir, failed
+        return None
+
+    def take_failed_away(self, topic_partition: TopicPartition, suffix: str, delay_ms: int = 0) -> TopicId | None:
+        """The failed log's directory gets out of the way, under another name; the id of its topic, None if there is no such log.
+
+        The replica is about to be made again (or its partition is deleted), on a command that says it may. Raises StorageError.
+        """
+        found = self.failed_log(topic_partition)
+        if found is None:
+            return None
+        log_dir, failed = found
+        aside = self._removals.name_aside(log_dir.path, topic_partition, suffix)
+        try:
+            if failed.is_looked_at:
+                raise BlockingIOError(errno.EWOULDBLOCK, "it is being checked", failed.path)
             log_dir.mark_incomplete()
-        for path in failed:
-            tp = partition_of(path.rpartition("/")[2])
-            assert tp is not None
-            aside = self._removals.name_aside(log_dir.path, tp, STRAY_SUFFIX)
-            try:
-                self._disk.rename(path, aside)
-            except FileNotFoundError:
-                continue  # somebody has removed it: that is what it failed of
-            self._removals.later(aside, self._config.stray_delete_delay_ms, is_dir=True)
+            self._disk.rename(failed.path, aside)
+        except FileNotFoundError:
+            aside = ""  # somebody has removed it
+        except OSError as error:
+            failure = dir_error(log_dir, f"setting {failed.path} aside", error)
+            failure.__cause__ = error
+            self._suspect(log_dir, failure)
+            raise failure from error
+        del log_dir.failed[topic_partition]
+        topic_id = NO_TOPIC_ID if failed.log is None else failed.log.topic_id
+        size = failed.size_bytes
+        if aside and failed.log is None:
+            topic_id, size = look_into(self._disk, aside)
+        if aside and suffix == STRAY_SUFFIX:
+            self._removals.keep(aside, topic_id, size)
+        elif aside:
+            self._removals.later(aside, delay_ms, is_dir=True)
+        return topic_id
+
+    def set_leftover_aside(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
+        """What lies where a log is about to be: nobody knows what it is, so it is kept. Raises OSError."""
+        path = f"{log_dir.path}/{topic_partition}"
+        if self._disk.exists(path):
+            aside = self._removals.name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)
+            self._disk.rename(path, aside)
+            self._removals.keep(aside, *look_into(self._disk, aside))
 
     def restart_refusal(self, topic_partition: TopicPartition) -> str:
         """See `LogManager.restart_refusal`."""
         path = self._pool.offline_partitions.get(topic_partition, "")
         lost = self._pool.dirs.get(path)
         if lost is not None:
-            if topic_partition in lost.failed or not lost.is_judged:
+            failed = lost.failed.get(topic_partition)
+            if not lost.is_judged or (failed is not None and (failed.is_looked_at or not failed.is_judged)):
                 return f"{path} is being checked"
+            if failed is not None and failed.is_shortage:
+                return f"{failed.path} is opened again when there are descriptors and memory for it ({failed.reason})"
             now = self._clock.monotonic()
             pause = lost.failures.not_before(now) - now
             if pause > 0:

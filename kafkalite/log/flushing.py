@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 
+from kafkalite.env.seams import File
 from kafkalite.log import checkpoints
 from kafkalite.log.epoch_file import LeaderEpochFile
+from kafkalite.log.failures import is_shortage
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.segment import SNAPSHOT, Segment, file_name
 from kafkalite.log.snapshots import ProducerSnapshots
@@ -127,8 +129,10 @@ class Flusher:
         except OSError as error:
             if local.closed:
                 return
-            # After a failed fsync the kernel may call the lost pages clean: trying again would prove nothing.
-            local.failed = True
+            if is_shortage(error) and not local.failed:
+                self.unflushed_since_ms = since  # a file could not be opened: nothing was tried, the next flush does it
+            else:
+                local.failed = True
             raise local.storage_error("flush", error) from error
         except BaseException:
             self.unflushed_since_ms = since
@@ -147,7 +151,7 @@ class Flusher:
         file = segment.log_file()
         local.handles.pin(file)
         try:
-            await file.sync()
+            await self._sync(file)
         finally:
             local.handles.unpin(file)
         if with_indexes and segment in local.segments:
@@ -160,9 +164,17 @@ class Flusher:
         if local.disk.exists(path):
             file = local.handles.open_apart(path)
             try:
-                await file.sync()
+                await self._sync(file)
             finally:
                 file.close()
+
+    async def _sync(self, file: File) -> None:
+        try:
+            await file.sync()
+        except OSError:
+            # After a failed fsync the kernel may call the lost pages clean: trying again would prove nothing.
+            self.local.failed = not self.local.closed
+            raise
 
     async def sync_metadata(self) -> None:
         """See `PartitionLog.sync_metadata`."""

@@ -112,6 +112,7 @@ class LocalLog:
         segment = self.segments[-1]
         if not segment.exists:
             self.dir_dirty = True
+        segment.log_file()  # if it cannot be opened, nothing is written, and nothing has to be cut off
         try:
             if isinstance(buffers, memoryview):
                 position, header = batches[after - 1]
@@ -121,7 +122,11 @@ class LocalLog:
             else:
                 segment.append([buffer for parts in buffers[first:after] for buffer in parts])
         except OSError:
-            segment.cut()
+            try:
+                segment.cut()
+            except OSError:
+                self.failed = True
+                raise
             raise
         newest = segment.appended(batches, bases, first, after, append_time, interval)
         self.next_offset = segment.next_offset
@@ -217,6 +222,13 @@ class LocalLog:
         for segment in self.segments:
             segment.relocate(path)
         self.metadata_dirty = self.dir_dirty = True
+
+    def use_handles(self, handles: HandleCache) -> None:
+        """Close what is open, and open files through this cache from now on."""
+        self.close_files()
+        self.handles = handles
+        for segment in self.segments:
+            segment.use_handles(handles)
 
     def close_files(self) -> None:
         """Let go of the handles; they are opened again when they are needed."""

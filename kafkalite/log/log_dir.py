@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.env.seams import Disk
 from kafkalite.errors import StartupRefused, StorageError
@@ -15,12 +15,15 @@ from kafkalite.log.handles import HandleCache
 from kafkalite.model import TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
+if TYPE_CHECKING:
+    from kafkalite.log.reopening import FailedLog
+
 _log = get_logger(__name__)
 T = TypeVar("T")
 
 DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX = "-delete", "-stray", "-future"
 _PARTITION = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,9})$")
-_NAME_MAX = 255
+NAME_MAX = 255
 
 
 def partition_of(name: str) -> TopicPartition | None:
@@ -32,7 +35,7 @@ def partition_of(name: str) -> TopicPartition | None:
 def set_aside_name(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
     """Kafka's name for a directory on its way out or in: <topic>-<partition>.<32 hex digits>-delete, not over 255 bytes."""
     tail = f"-{topic_partition.partition}.{unique}{suffix}"
-    return topic_partition.topic[: _NAME_MAX - len(tail)] + tail
+    return topic_partition.topic[: NAME_MAX - len(tail)] + tail
 
 
 def dir_error(log_dir: LogDir, what: str, error: Exception) -> StorageError:
@@ -58,8 +61,10 @@ class LogDir:
         #: Why, and since when (wall ms), it is offline.
         self.offline_reason = ""
         self.offline_since_ms = 0
-        #: Logs that have failed while the directory is online -> their paths, until they are out of the way.
-        self.failed: dict[TopicPartition, str] = {}
+        #: Logs that have failed while the directory is online, until they are opened again or set aside.
+        self.failed: dict[TopicPartition, FailedLog] = {}
+        #: When (monotonic seconds) such logs were opened again, within the last hour.
+        self.reopened: dict[TopicPartition, list[float]] = {}
         #: Errors that the judge has yet to look at, and whether it is at work.
         self.suspicions: list[StorageError] = []
         self.is_judged = True

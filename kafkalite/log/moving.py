@@ -296,10 +296,10 @@ class DiskMoves:
     def _failed(self, move: Move, error: StorageError) -> None:
         if self._moves.get(move.topic_partition) is move:
             self._end(move, "failed", str(error))
-        if (
-            error.path != move.path or blame(error) is not Blame.ROOM
-        ):  # a copy that finds no room is no fault of the disk
-            self._home.log_failed(error)
+        # A copy that finds no room is no fault of the disk, and one that finds no descriptor is nobody's.
+        if blame(error) is Blame.NOBODY or (error.path == move.path and blame(error) is Blame.ROOM):
+            return
+        self._home.log_failed(error)
 
     async def _open(self, move: Move) -> PartitionLog:
         """The future log: what an earlier life has copied, or a new one. Raises StorageError, OSError."""

@@ -12,6 +12,8 @@ from kafkalite.model import Offset, TopicPartition
 
 #: What a thread has written, until it takes the place of the file.
 _NEXT = ".next"
+#: A save that came too late is made again so often at once.
+_ATTEMPTS = 3
 
 
 class OffsetCheckpoints:
@@ -51,8 +53,10 @@ class OffsetCheckpoints:
             self.write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=False)
 
     def drop_foreign(self, log_dir: LogDir, offsets: dict[TopicPartition, int]) -> None:
+        """Forget what is not in this directory. Logs that have failed are: they may be opened again."""
         for tp in [tp for tp in offsets if (log := self._pool.logs.get(tp)) is None or log.directory != log_dir.path]:
-            del offsets[tp]
+            if tp not in log_dir.failed:
+                del offsets[tp]
 
     def write(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int], *, durable: bool) -> None:
         """Write a checkpoint that only the loop writes."""
@@ -67,13 +71,13 @@ class OffsetCheckpoints:
         logs = self._pool.logs_in(log_dir)
         # A save under way in a thread has older points: it must not put them in the place of these.
         log_dir.recovery_points_version += 1
+        points: dict[TopicPartition, int] = {log.topic_partition: log.recovery_point for log in logs}
         try:
-            log_dir.write_offsets(
-                checkpoints.RECOVERY_POINTS, {log.topic_partition: log.recovery_point for log in logs}, durable=True
-            )
+            log_dir.write_offsets(checkpoints.RECOVERY_POINTS, points, durable=True)
         except OSError as error:
             self._file_failed(log_dir, checkpoints.RECOVERY_POINTS, error)
             raise
+        log_dir.recovery_points = points
         for log in logs:
             log.needs_checkpoint = False
 
@@ -86,21 +90,31 @@ class OffsetCheckpoints:
                 if log_dir.saves_done < wanted and log_dir.online:
                     number = log_dir.saves_wanted
                     try:
-                        await self._save(log_dir)
+                        for _ in range(_ATTEMPTS):
+                            if await self._save(log_dir):
+                                break
                         log_dir.saves_done = number
                     except OSError as error:
                         self._file_failed(log_dir, "saving offsets", error)
 
-    async def _save(self, log_dir: LogDir) -> None:
+    async def _save(self, log_dir: LogDir) -> bool:
         """One directory, one save at a time. Raises OSError.
 
         The recovery points are written beside their file. They take its place within a turn of the loop, and only if the
-        loop has not written lower ones meanwhile.
+        loop has not written lower ones meanwhile, and no log has begun under the name of another one (False).
         """
         logs = self._pool.logs_in(log_dir)
         version = log_dir.recovery_points_version
-        points = {log.topic_partition: log.recovery_point for log in logs}
-        starts = {log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_offset}
+        points: dict[TopicPartition, int] = {log.topic_partition: log.recovery_point for log in logs}
+        starts: dict[TopicPartition, int] = {
+            log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_offset
+        }
+        for failed in log_dir.failed.values():
+            # No recovery point: all of it is checked when it is opened. What was deleted of it stays so.
+            tp = failed.topic_partition
+            start: int = log_dir.log_starts.get(tp, 0) if failed.log is None else failed.log.log_start_offset
+            if start and tp not in self._pool.logs:
+                starts[tp] = start
         lowered = [log for log in logs if log.needs_checkpoint]
 
         def save() -> None:
@@ -109,9 +123,11 @@ class OffsetCheckpoints:
 
         await log_dir.off_loop(save)
         if log_dir.recovery_points_version != version:
-            return
+            return False
         log_dir.publish(checkpoints.RECOVERY_POINTS + _NEXT, checkpoints.RECOVERY_POINTS)
+        log_dir.recovery_points = dict(points)
         await log_dir.off_loop(log_dir.sync)
         for log in lowered:
             if log.recovery_point >= points[log.topic_partition]:
                 log.needs_checkpoint = False
+        return True

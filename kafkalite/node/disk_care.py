@@ -43,9 +43,11 @@ class DiskCare:
         self,
         session: SessionKeeper,
         broker_id: BrokerId,
+        logs: Callable[[], LogManager],
         replicas: Callable[[], ReplicaManager],
         now: Callable[[], float],
     ) -> None:
+        self._logs = logs
         self._session = session
         self._broker_id = broker_id
         self._replicas = replicas
@@ -124,6 +126,7 @@ class DiskCare:
             self._look.clear()
             offline = self._replicas().offline()
             if offline:
+                self._logs().look_again()
                 await self._replicas().retry_offline()
             if self._is_back:
                 await self._judge_returned()

@@ -153,7 +153,9 @@ class Node:
         self.rights = NodeRights(config, env.clock, self.session.wait, nodes)
         self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
         self.metadata = MetadataCache()
-        self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
+        self.disk_care = DiskCare(
+            self.session, self.broker_id, lambda: self.logs, lambda: self.replicas, env.clock.monotonic
+        )
         self.logs = LogManager(
             config,
             env.disk,
@@ -181,6 +183,7 @@ class Node:
             request_restart=self.disk_care.report,
         )
         self.logs.hw_of = self.replicas.high_watermark
+        self.logs.on_elsewhere(self.replicas.is_elsewhere)
         self.logs.on_exchanged = self.replicas.hosted.exchanged
         self.controller = Controller(
             config=config,

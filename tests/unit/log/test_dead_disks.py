@@ -85,8 +85,10 @@ async def test_where_the_probe_goes_through_only_the_log_is_lost() -> None:
     await host.verdict()
     assert host.dead == [] and manager.offline_dirs() == []
     assert manager.restart_refusal(victim.topic_partition) == ""
-    assert any(name.endswith("-stray") for name in host.disk.listdir("/d2")), "out of the way of the next start"
+    assert host.disk.exists(victim.path), "nothing is renamed before the replica is made again"
     again = manager.create(victim.topic_partition, TOPIC_ID, CONFIG)
+    assert not host.disk.exists(victim.path), "out of the way of the next start"
+    assert any(name.endswith("-stray") for name in host.disk.listdir("/d2"))
     assert again.directory != "/d2" and manager.offline_partitions == {}
     manager.log_failed(error)
     assert len(manager.all()) == 6, "the error of a log that was replaced concerns nobody"
