@@ -8,16 +8,16 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Clock, Disk
-from kafkalite.errors import StorageError
+from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log.failures import Blame, blame
-from kafkalite.log.judge import MIN_ROOM_BYTES
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error, partition_of
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import FailedLog, Reopening
-from kafkalite.log.strays import look_into
+from kafkalite.log.room import MIN_ROOM_BYTES
+from kafkalite.log.strays import Stray, look_into
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -91,6 +91,9 @@ class DirFailures:
         for tp in lost:
             self._pool.lose(tp, log_dir)
         log_dir.go_offline(str(error), self._clock.wall_ms())
+        if blame(error) is Blame.ROOM:
+            log_dir.waits_for_room = True
+            log_dir.room.note(self._clock.monotonic())
         self._end_moves(log_dir.path)
         self._removals.forget(log_dir)
         log_dir.handles.close()
@@ -159,6 +162,28 @@ class DirFailures:
         elif aside:
             self._removals.later(aside, delay_ms, is_dir=True)
         return topic_id
+
+    async def restore(self, stray: Stray, topic_partition: TopicPartition, config: TopicConfig) -> None:
+        """See `LogManager.restore_stray`."""
+        log_dir = self._pool.dirs[stray.directory]
+        known = self.failed_log(topic_partition)
+        path = f"{log_dir.path}/{topic_partition}"
+        if topic_partition in self._pool.logs or known is not None or self._disk.exists(path):
+            text = f"{topic_partition} has a log here" if known is None else f"its own log is in {known[1].path}"
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        try:
+            self._disk.rename(stray.path, path)
+        except OSError as error:
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{stray.path}: {error}") from error
+        self._removals.forget_stray(stray)
+        cause = FileNotFoundError(errno.ENOENT, "restored, not opened yet", path)
+        self._reopening.not_loaded(log_dir, topic_partition, path, config, cause)
+        self._pool.offline_partitions[topic_partition] = log_dir.path
+        _log.warning("stray.restored", path=stray.path, partition=str(topic_partition))
+        if topic_partition not in await self._reopening.look(log_dir, is_ordered=True, only=topic_partition):
+            failed = log_dir.failed.get(topic_partition)
+            reason = "the directory went offline" if failed is None else failed.reason
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in place, but cannot be opened: {reason}")
 
     def set_leftover_aside(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
         """What lies where a log is about to be: nobody knows what it is, so it is kept. Raises OSError."""

@@ -12,12 +12,10 @@ from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.failures import Blame, blame, probe
 from kafkalite.log.log_dir import LogDir, partition_of
+from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
-
-#: A disk with less room than this has none, whatever was removed from it.
-MIN_ROOM_BYTES = 16 * 1024 * 1024
 
 
 class Judge:
@@ -100,7 +98,8 @@ class Judge:
         if not log_dir.online:
             return
         if reason:
-            self._condemn(log_dir, f"{reason} (first: {first})", first)
+            full = next((error.__cause__ for error in errors if blame(error) is Blame.ROOM), None)
+            self._condemn(log_dir, f"{reason} (first: {first})", full or first)
         else:
             kept = [failed.path for failed in log_dir.failed.values()]
             _log.warning("log_dir.sound", directory=log_dir.path, kept_offline=kept, error=str(first))

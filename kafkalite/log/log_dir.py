@@ -12,6 +12,7 @@ from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.failures import FailureBudget
 from kafkalite.log.handles import HandleCache
+from kafkalite.log.room import RoomPauses
 from kafkalite.model import TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -40,7 +41,9 @@ def set_aside_name(topic_partition: TopicPartition, unique: str, suffix: str) ->
 
 def dir_error(log_dir: LogDir, what: str, error: Exception) -> StorageError:
     """An error of the directory itself."""
-    return StorageError(f"{log_dir.path}: {what} failed: {error}", directory=log_dir.path, path=log_dir.path)
+    failure = StorageError(f"{log_dir.path}: {what} failed: {error}", directory=log_dir.path, path=log_dir.path)
+    failure.__cause__ = error
+    return failure
 
 
 class LogDir:
@@ -71,6 +74,9 @@ class LogDir:
         self.failures = FailureBudget()
         #: The last probe found no room; what is there can be read.
         self.is_full = False
+        #: It is offline because it was full, and comes back when there is room.
+        self.waits_for_room = False
+        self.room = RoomPauses()
         #: Who waits for the disk; cut short when the directory goes offline.
         self._waiting: dict[asyncio.Timeout, None] = {}
         #: Logs in it that are in service.

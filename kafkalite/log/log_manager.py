@@ -34,6 +34,7 @@ from kafkalite.log.placing import Placing
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import FailedLog, Reopening
+from kafkalite.log.room import has_room
 from kafkalite.log.strays import Stray
 from kafkalite.model import Offset, TopicId, TopicPartition
 
@@ -73,7 +74,7 @@ class LogManager:
         #: Told when a log has taken the place of another one; may be set later.
         self.on_exchanged: Callable[[PartitionLog, PartitionLog], None] = lambda old, new: None
         self._closed = False
-        own_time = own_time or OwnTime(clock)
+        own_time = self._own_time = own_time or OwnTime(clock)
         capacity = max(16, handle_capacity // len(config.log_dirs))
         self._pool = LogPool([LogDir(disk, path, capacity) for path in config.log_dirs])
         for path in config.log_dirs:
@@ -140,6 +141,21 @@ class LogManager:
             ApiError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR when it still cannot be used, or is somebody else's.
         """
         return await self._opening.bring_online(directory, cluster_id, broker_id, topic_configs)
+
+    async def with_room_again(self) -> list[str]:
+        """Directories that went offline because they were full, and have room again; each is looked at now and then."""
+        found = []
+        for log_dir in list(self._pool.dirs.values()):
+            now = self._clock.monotonic()
+            if log_dir.online or not log_dir.waits_for_room or now < log_dir.room.next_look:
+                continue
+            log_dir.room.looked(now)
+            try:
+                if await has_room(self._disk, log_dir.path, self._own_time):
+                    found.append(log_dir.path)
+            except TimeoutError:
+                log_dir.waits_for_room = False  # it is not full but dead
+        return found
 
     def may_miss_logs(self) -> str:
         """A directory on which logs of this node may have been that are not to be had now; "" if there is none."""
@@ -342,6 +358,18 @@ class LogManager:
     def overdue_strays(self) -> list[Stray]:
         """Those whose time is over, and that are kept, since nobody knows of another copy."""
         return self._removals.overdue()
+
+    def remove_stray(self, stray: Stray) -> None:
+        """By order of an operator."""
+        self._removals.remove_stray(stray)
+
+    async def restore_stray(self, stray: Stray, topic_partition: TopicPartition, config: TopicConfig) -> None:
+        """What was set aside is the partition's log again, as it is.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; the partition has a log, or this one cannot be opened.
+        """
+        await self._failures.restore(stray, topic_partition, config)
 
     def restart_refusal(self, topic_partition: TopicPartition) -> str:
         """Why a replica that went offline cannot be made anew now; "" if it can."""

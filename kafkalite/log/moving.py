@@ -33,10 +33,10 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.failures import Blame, blame
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.judge import MIN_ROOM_BYTES
 from kafkalite.log.loader import load_log, new_log
 from kafkalite.log.log_dir import FUTURE_SUFFIX, LogDir, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import parse_header
 from kafkalite.telemetry.logs import get_logger

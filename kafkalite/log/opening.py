@@ -239,7 +239,7 @@ class Opening:
         self._returning.add(directory)
         self._disk.separate(directory)
         log_dir = LogDir(self._disk, directory, before.handles.capacity)
-        log_dir.failures = before.failures
+        log_dir.failures, log_dir.room = before.failures, before.room
         try:
             found = await self._open_again(before, log_dir, cluster_id, broker_id, topic_configs)
         except (OSError, StorageError, StartupRefused) as error:

@@ -30,7 +30,8 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: The pause before the next look at a log that has failed again, and the longest one.
+#: The pause before the next look at a log that was not found sound; of one that has failed again; and the longest one.
+_LOOK_PAUSE_S = 2.0
 _PAUSE_S = 10.0
 _PAUSE_MAX_S = 300.0
 #: ... for want of descriptors or memory.
@@ -105,7 +106,7 @@ class Reopening:
 
     def not_loaded(self, log_dir: LogDir, tp: TopicPartition, path: str, config: TopicConfig, error: OSError) -> None:
         """A log could not be opened at the start."""
-        next_look = self._clock.monotonic() + _PAUSE_S
+        next_look = self._clock.monotonic() + _LOOK_PAUSE_S
         log_dir.failed[tp] = FailedLog(
             tp, path, config, None, str(error), is_shortage(error), next_look, is_judged=True
         )
@@ -119,14 +120,17 @@ class Reopening:
             for failed in log_dir.failed.values()
         )
 
-    async def look(self, log_dir: LogDir, *, is_ordered: bool = False) -> list[TopicPartition]:
+    async def look(
+        self, log_dir: LogDir, *, is_ordered: bool = False, only: TopicPartition | None = None
+    ) -> list[TopicPartition]:
         """Look at the logs of a directory whose time has come; those that are in service again.
 
         Args:
             is_ordered: look at all of them, and take them as they are, as a restart does.
+            only: at the log of this partition.
         """
         back: list[TopicPartition] = []
-        for failed in [log_dir.failed[tp] for tp in sorted(log_dir.failed)]:
+        for failed in [log_dir.failed[tp] for tp in sorted(log_dir.failed) if only in (None, tp)]:
             if failed.is_looked_at or log_dir.failed.get(failed.topic_partition) is not failed:
                 continue
             if is_ordered or (failed.next_look <= self._clock.monotonic() and not failed.needs_order):
@@ -150,7 +154,9 @@ class Reopening:
                 return False
             failed.reason = str(error)
             failed.is_shortage = is_shortage(error)
-            first, most = (_SHORTAGE_PAUSE_S, _SHORTAGE_PAUSE_MAX_S) if failed.is_shortage else (_PAUSE_S, _PAUSE_MAX_S)
+            first, most = (
+                (_SHORTAGE_PAUSE_S, _SHORTAGE_PAUSE_MAX_S) if failed.is_shortage else (_LOOK_PAUSE_S, _PAUSE_MAX_S)
+            )
             pause = min(first * (1 << min(failed.looks - 1, 8)), most)
             failed.next_look = self._clock.monotonic() + pause
             _log.error("log.kept_offline", partition=str(failed.topic_partition), path=failed.path, error=str(error))

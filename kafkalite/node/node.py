@@ -207,6 +207,7 @@ class Node:
             self.logs,
             env.disk,
             self.disk_care,
+            lambda: self.replicas,
             broker_id=self.broker_id,
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
@@ -353,6 +354,7 @@ class Node:
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
         self.supervisor.spawn("disks.care", self.disk_care.run())
+        self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self.link.run())
         self.supervisor.spawn("controller.watch", self._incumbent_watch().run())

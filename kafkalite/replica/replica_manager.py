@@ -350,6 +350,10 @@ class ReplicaManager:
         is_sound = partition is not None and partition.storage_error is None and partition.topic_id == state.topic_id
         return strays.is_elsewhere(self._identity()[0], state, self.metadata.broker_epochs, is_sound_here=is_sound)
 
+    def replica_of(self, stray: Stray) -> Partition | None:
+        """The replica here whose log was set aside."""
+        return next((p for p in self.hosted.all() if stray.is_of(p.topic_partition, p.topic_id)), None)
+
     def offline(self) -> list[Partition]:
         """Replicas that are offline, sorted."""
         found = [partition for partition in self.hosted.all() if partition.storage_error is not None]
