@@ -6,8 +6,8 @@ again and goes on. If not, its directory stays where it is, under its own name: 
 made again, so that the last copy can be had again by a restart, by `admin disk online`, or by one of the later looks.
 
 A log that fails again within the hour waits longer and longer for the next look. Meanwhile the controller lets the replica
-be made again from another one, if there is one in sync. After a failed write or fsync nobody knows what the disk holds:
-such a log is opened only by a restart or by order of an operator.
+be made again from another one, if there is one in sync. After a failed write or fsync nobody knows what the disk holds, and
+where a read met damage, everybody knows: such a log is opened only by a restart or by order of an operator.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class FailedLog:
     @property
     def needs_order(self) -> bool:
         """Only a restart or an operator opens it again."""
-        return self.log is not None and self.log.is_failed and not self.is_shortage
+        log = self.log
+        return log is not None and (log.damaged_at is not None or (log.is_failed and not self.is_shortage))
 
 
 class NotSound(Exception):
