@@ -20,6 +20,7 @@ from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.log.strays import Stray, look_into
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -59,6 +60,7 @@ class DirFailures:
         self._on_judged = on_judged
         self._end_moves = end_moves
         self._reopening = reopening
+        self._repeats = Repeats(clock.monotonic)
 
     def log_failed(self, error: StorageError, *, is_certain: bool = True) -> None:
         """A log cannot be used: it is out of the pools when this returns; what else that means is found out. Idempotent.
@@ -73,7 +75,9 @@ class DirFailures:
         log = self._pool.logs.get(tp) if tp is not None else None
         if log is not None and tp is not None and log.path == error.path:
             if not is_certain and blame(error) is Blame.NOBODY and not log.is_failed:
-                _log.warning("log.operation_failed", partition=str(tp), error=str(error))
+                untold = self._repeats.told(log_dir.path)
+                if untold is not None:
+                    _log.warning("log.operation_failed", partition=str(tp), error=str(error), untold=untold)
                 return
             self._pool.lose(tp, log_dir)
             self._reopening.failed(log_dir, log, error)

@@ -6,6 +6,7 @@ A flush makes partition.metadata, the epoch file, the snapshots and the director
 from __future__ import annotations
 
 import asyncio
+import errno
 
 from kafkalite.env.seams import File
 from kafkalite.log import checkpoints
@@ -173,7 +174,16 @@ class Flusher:
             await file.sync()
         except OSError:
             # After a failed fsync the kernel may call the lost pages clean: trying again would prove nothing.
-            self.local.failed = not self.local.closed
+            self.local.failed = self.local.sync_failed = True
+            raise
+
+    async def _sync_dir(self, path: str) -> None:
+        disk = self.local.disk
+        try:
+            await disk.run_blocking(lambda: disk.sync_dir(path), self.local.path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EMFILE, errno.ENFILE):  # else it could not be opened
+                self.local.failed = self.local.sync_failed = True
             raise
 
     async def sync_metadata(self) -> None:
@@ -191,9 +201,9 @@ class Flusher:
         try:
             for name in names:
                 await self._sync_path(f"{local.path}/{name}")
-            await local.disk.run_blocking(lambda: local.disk.sync_dir(local.path), local.path)
+            await self._sync_dir(local.path)
             if metadata_dirty:
-                await local.disk.run_blocking(lambda: local.disk.sync_dir(local.directory), local.path)
+                await self._sync_dir(local.directory)
         except BaseException:
             epochs.dirty, local.metadata_dirty = epochs_dirty or epochs.dirty, metadata_dirty
             snapshots.dirty = snapshots_dirty + snapshots.dirty

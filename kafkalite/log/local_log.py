@@ -26,7 +26,7 @@ class LocalLog:
     """
 
     __slots__ = (
-        "closed", "dir_dirty", "directory", "disk", "failed", "handles", "metadata_dirty", "next_offset", "path", "segments",
+        "closed", "dir_dirty", "directory", "disk", "failed", "handles", "metadata_dirty", "next_offset", "path", "segments", "sync_failed",
         "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -55,6 +55,8 @@ class LocalLog:
         self.next_offset = segments[-1].next_offset
         #: A write or an fsync failed: what the disk holds is not known any more, so nothing more is written.
         self.failed = False
+        #: An fsync failed: the page cache may show what the disk does not have.
+        self.sync_failed = False
         self.closed = False
         #: partition.metadata and the directory itself are not durable yet.
         self.metadata_dirty = metadata_dirty
@@ -64,11 +66,16 @@ class LocalLog:
     # --- errors -----------------------------------------------------------------------------------
 
     @contextmanager
-    def io(self, what: str) -> Iterator[None]:
-        """Raises StorageError for an OSError within."""
+    def io(self, what: str, *, changes: bool = False) -> Iterator[None]:
+        """Raises StorageError for an OSError within.
+
+        Args:
+            changes: what is done within cannot be done by halves: after an error the log takes no writes.
+        """
         try:
             yield
         except OSError as error:
+            self.failed = self.failed or changes
             raise self.storage_error(what, error) from error
 
     def storage_error(self, what: str, error: OSError) -> StorageError:
@@ -182,8 +189,12 @@ class LocalLog:
         """Take so many segments out of service: their files are renamed to *.deleted; the paths of those."""
         self.dir_dirty = True
         removed: list[str] = []
-        for segment in self.segments[:count]:
-            removed += segment.mark_deleted()
+        try:
+            for segment in self.segments[:count]:
+                removed += segment.mark_deleted()
+        except OSError:
+            self.failed = True
+            raise
         del self.segments[:count]
         return removed
 
@@ -198,7 +209,7 @@ class LocalLog:
         assert first is not None
         aborted = [entry for s in sources for entry in s.aborted() if entry.last_offset not in dropped_markers]
         swap = f"{cleaned.log_path}.swap"
-        with self.io("compaction"):
+        with self.io("compaction", changes=True):
             self.disk.rename(cleaned_path, swap)
             self.disk.sync_dir(self.path)
             for source in sources:

@@ -137,6 +137,11 @@ class PartitionLog:
         return self._local.failed
 
     @property
+    def sync_failed(self) -> bool:
+        """An fsync failed: the page cache may show what the disk does not have."""
+        return self._local.sync_failed
+
+    @property
     def is_closed(self) -> bool:
         return self._local.closed
 
@@ -294,7 +299,7 @@ class PartitionLog:
         local.check_usable()
         if not local.segments[-1].size:
             return False
-        with local.io("roll"):
+        with local.io("roll", changes=True):
             self._roll(self.log_end_offset).create()
             local.dir_dirty = True
         return True
@@ -387,7 +392,7 @@ class PartitionLog:
         if offset < self._local.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._local.io("truncation"):
+        with self._local.io("truncation", changes=True):
             self._cut_to(offset)
             if self._epochs.cache.truncate_from_end(self.log_end_offset):
                 self._epochs.save()
@@ -411,7 +416,7 @@ class PartitionLog:
         local, flusher = self._local, self._flusher
         local.check_usable()
         local.dir_dirty = True
-        with local.io("truncation"):
+        with local.io("truncation", changes=True):
             for segment in local.segments:
                 segment.remove()
             start = min(offset, self.log_start_offset)

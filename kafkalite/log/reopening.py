@@ -6,8 +6,8 @@ again and goes on. If not, its directory stays where it is, under its own name: 
 made again, so that the last copy can be had again by a restart, by `admin disk online`, or by one of the later looks.
 
 A log that fails again within the hour waits longer and longer for the next look. Meanwhile the controller lets the replica
-be made again from another one, if there is one in sync. After a failed write or fsync nobody knows what the disk holds, and
-where a read met damage, everybody knows: such a log is opened only by a restart or by order of an operator.
+be made again from another one, if there is one in sync. After a failed fsync nobody knows what the disk holds, and where a read
+met damage, everybody knows: such a log is opened only by a restart or by order of an operator.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FailedLog:
     def needs_order(self) -> bool:
         """Only a restart or an operator opens it again."""
         log = self.log
-        return log is not None and (log.damaged_at is not None or (log.is_failed and not self.is_shortage))
+        return log is not None and (log.damaged_at is not None or log.sync_failed)
 
 
 class NotSound(Exception):

@@ -87,7 +87,7 @@ class Restarting:
             return waits
         waits += f"; its files are kept in {failed.path}"
         if failed.needs_order:
-            return f"{waits}, and opened again by `admin disk online`: after a failed write or damage it is not trusted"
+            return f"{waits}, and opened again by `admin disk online`: after a failed fsync or damage it is not trusted"
         return f"{waits}, and looked at again now and then (the last time: {failed.reason})"
 
     def is_last_copy(self, partition: Partition) -> bool:

@@ -78,6 +78,7 @@ async def test_where_the_probe_goes_through_only_the_log_is_lost() -> None:
         manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
     victim = next(log for log in manager.all() if log.directory == "/d2")
     error = failed_append(host, manager, victim.topic_partition.partition)
+    del host.disk.entries[victim.segments[0].log_path]
     manager.log_failed(error)
     assert host.lost == [victim.topic_partition], "at once, before any verdict"
     assert manager.get(victim.topic_partition) is None and len(manager.all()) == 5

@@ -259,7 +259,35 @@ async def test_housekeeping_that_finds_no_descriptor_leaves_the_log_in_service(h
     assert log.recovery_point > 0
 
 
-# --- a failed write ---------------------------------------------------------------------------------------
+async def test_a_truncation_that_was_cut_short_is_not_taken_for_nobodys(host: Host) -> None:
+    """In memory the log's end was the old one, and some segments were gone."""
+    manager = await host.manager()
+    log = filled(manager)
+    manager.dirs()[0].handles.close()
+    cut = log.segments[2].base_offset + 1
+    host.disk.refuse = lambda kind, path: errno.EMFILE if f"{log.segments[2].base_offset:020d}.log" in path else 0
+    with pytest.raises(StorageError):
+        log.truncate_to(cut)
+    assert log.is_failed and not log.sync_failed
+
+
+async def test_an_append_that_was_refused_and_cut_off_again_costs_nothing(host: Host) -> None:
+    """ENOSPC or EIO from write(2): what is there is what was there."""
+    manager = await host.manager()
+    log = filled(manager)
+    before = values(log)
+    host.disk.fail_append_after = 40
+    with pytest.raises(StorageError) as caught:
+        log.append_as_leader(batch(["y"]), 1)
+    assert log.is_failed and not log.sync_failed
+    manager.log_failed(caught.value)
+    await host.verdict()
+    again = manager.get(T0)
+    assert again is not None and values(again) == before
+    again.append_as_leader(batch(["y"]), 1)
+
+
+# --- a failed fsync ---------------------------------------------------------------------------------------
 
 
 async def a_failed_fsync(host: Host, manager: LogManager) -> PartitionLog:
