@@ -120,7 +120,11 @@ class BrokerConfig:
     producer_id_expiration_ms: int = _key(
         86_400_000, "a silent producer's state is forgotten after", low=1, dynamic=True
     )
-    stray_delete_delay_ms: int = _key(60_000, "a stray replica directory is renamed, and removed after", low=0)
+    stray_delete_delay_ms: int = _key(
+        86_400_000,
+        "a replica's directory that was set aside (-stray) is kept at least so long, and until its records are in sync elsewhere",
+        low=0,
+    )
     stray_max_fraction_percent: int = _key(
         50, "refuse to set aside more than this share of local replicas at once (F19)", low=0, high=100
     )

@@ -14,6 +14,7 @@ from kafkalite.env.seams import Buffer, Disk
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.appending import AppendInfo, duplicate_of, place_for, with_new_heads
 from kafkalite.log.epoch_file import LeaderEpochFile
+from kafkalite.log.failures import is_shortage
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import AbortedTransaction
@@ -136,6 +137,11 @@ class PartitionLog:
         return self._local.failed
 
     @property
+    def sync_failed(self) -> bool:
+        """An fsync failed: the page cache may show what the disk does not have."""
+        return self._local.sync_failed
+
+    @property
     def is_closed(self) -> bool:
         return self._local.closed
 
@@ -236,14 +242,17 @@ class PartitionLog:
             for epoch, offset in epochs:
                 changed = epoch_file.cache.assign(epoch, offset) or changed
             if changed:
+                epoch_file.unsaved = True
                 with local.io("writing the leader epochs"):
                     epoch_file.save()
         interval = config.index_interval_bytes
         first = 0
+        is_begun = False
         try:
             while first < len(batches):
                 segment = local.segments[-1]
                 is_new, count = place_for(config, segment, batches, bases, first, append_time)
+                is_begun = is_begun or is_new
                 if is_new:
                     if first and prepared is not None:  # the snapshot at the segment's end has what the segment has
                         self._note_ended(self._producers.apply_until(prepared, bases[first]))
@@ -253,9 +262,11 @@ class PartitionLog:
                 max_timestamp = max(max_timestamp, newest)
                 total += segment.size - before
                 self.log_end_offset = Offset(local.next_offset)
+                is_begun = True
                 first += count
         except OSError as error:
-            local.failed = True
+            # Where one write was refused for want of descriptors or memory, and cut off again, the log is as it was.
+            local.failed = local.failed or is_begun or not is_shortage(error)
             if self.log_end_offset > start:  # an earlier segment took its part: all or nothing
                 with local.io("undoing an append"):
                     self._cut_to(start)
@@ -288,7 +299,7 @@ class PartitionLog:
         local.check_usable()
         if not local.segments[-1].size:
             return False
-        with local.io("roll"):
+        with local.io("roll", changes=True):
             self._roll(self.log_end_offset).create()
             local.dir_dirty = True
         return True
@@ -381,7 +392,7 @@ class PartitionLog:
         if offset < self._local.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._local.io("truncation"):
+        with self._local.io("truncation", changes=True):
             self._cut_to(offset)
             if self._epochs.cache.truncate_from_end(self.log_end_offset):
                 self._epochs.save()
@@ -405,7 +416,7 @@ class PartitionLog:
         local, flusher = self._local, self._flusher
         local.check_usable()
         local.dir_dirty = True
-        with local.io("truncation"):
+        with local.io("truncation", changes=True):
             for segment in local.segments:
                 segment.remove()
             start = min(offset, self.log_start_offset)
@@ -605,6 +616,10 @@ class PartitionLog:
                 self._snapshots.take(self._producers, self.log_end_offset)
             for segment in self._local.segments:
                 segment.save_indexes()
+
+    def use_handles(self, handles: HandleCache) -> None:
+        """Open files through this cache from now on."""
+        self._local.use_handles(handles)
 
     def close(self) -> None:
         """Let go of the files. What was not flushed stays in the page cache."""

@@ -153,7 +153,9 @@ class Node:
         self.rights = NodeRights(config, env.clock, self.session.wait, nodes)
         self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
         self.metadata = MetadataCache()
-        self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
+        self.disk_care = DiskCare(
+            self.session, self.broker_id, lambda: self.logs, lambda: self.replicas, env.clock.monotonic
+        )
         self.logs = LogManager(
             config,
             env.disk,
@@ -181,6 +183,7 @@ class Node:
             request_restart=self.disk_care.report,
         )
         self.logs.hw_of = self.replicas.high_watermark
+        self.logs.on_elsewhere(self.replicas.is_elsewhere)
         self.logs.on_exchanged = self.replicas.hosted.exchanged
         self.controller = Controller(
             config=config,
@@ -204,6 +207,7 @@ class Node:
             self.logs,
             env.disk,
             self.disk_care,
+            lambda: self.replicas,
             broker_id=self.broker_id,
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
@@ -350,6 +354,7 @@ class Node:
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
         self.supervisor.spawn("disks.care", self.disk_care.run())
+        self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self.link.run())
         self.supervisor.spawn("controller.watch", self._incumbent_watch().run())

@@ -267,7 +267,7 @@ class Commands:
                 _log.error("replica.not_started", partition=str(key), directory=error.directory, error=str(error))
                 partition = self._host_offline(key, state, error)
             else:
-                self._hosted.fail_storage(partition, error)
+                self._hosted.fail_storage(partition, error, is_certain=True)
             self._restarting.note(partition, state)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except ApiError as error:
@@ -288,11 +288,18 @@ class Commands:
         if self._restarting.refusal(partition, state):
             return partition
         key = partition.topic_partition
-        _log.warning(
-            "replica.restarted", partition=str(key), lost=partition.log.directory, leader_epoch=state.leader_epoch
-        )
-        self._hosted.history.note(str(key), "replica.restarted", f"{partition.log.directory} is lost; made anew, empty")
+        log = self._logs.get(key)
+        if log is not None:
+            _log.warning("replica.back", partition=str(key), path=log.path, leader_epoch=state.leader_epoch)
+            self._hosted.history.note(str(key), "replica.back", f"{log.path} is in service again")
+        else:
+            lost = partition.log.directory
+            _log.warning("replica.restarted", partition=str(key), lost=lost, leader_epoch=state.leader_epoch)
+            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; made anew, empty")
         self._stop(partition)
+        if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
+            self.stopped_marks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
+            return None
         self._restarting.restarts += 1
         return None
 
@@ -301,7 +308,7 @@ class Commands:
         log = self._logs.unusable(key, state.topic_id, self._topic_configs(key.topic))
         partition = Partition(key, state.topic_id, log, log.config, Offset(0))
         self._hosted.add(partition)
-        self._hosted.fail_storage(partition, error)
+        self._hosted.fail_storage(partition, error, is_certain=True)
         return partition
 
     def retry_offline(self) -> Awaitable[None]:
@@ -456,11 +463,14 @@ class Commands:
                 self.stopped_marks[key] = partition.follower_high_watermark
         detail = "its files are deleted" if wanted.delete_files else "its files stay"
         self._hosted.history.note(str(key), "replica.stopped", detail)
-        if not wanted.delete_files or log is None:
+        if not wanted.delete_files:
+            return ErrorCode.NONE
+        if log is None:
+            self._logs.removal_ordered(key, wanted.topic_id)
             return ErrorCode.NONE
         self.stopped_marks.pop(key, None)
         try:
-            self._logs.delete(key)
+            self._logs.delete(key, wanted.topic_id)
         except StorageError as error:
             _log.error("replica.not_deleted", partition=str(key), directory=error.directory, error=str(error))
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -125,10 +125,17 @@ class Describing:
             leader = partition.leader
             if partition.storage_error is not None:
                 standing = self._restarting.standing(partition)
-                tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                if self._restarting.is_last_copy(partition):
+                    tell("replica.last_copy", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                else:
+                    tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
                 continue
             if partition.log.damaged_at is not None:
-                tell("replica.damaged", name, f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}")
+                damage = f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}"
+                if self._restarting.is_last_copy(partition):
+                    tell("replica.last_copy_damaged", name, f"{damage}; no other replica is in sync")
+                else:
+                    tell("replica.damaged", name, damage)
             if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
                 tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")

@@ -12,6 +12,7 @@ from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.failures import Blame, blame
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica.fetch_session import FetchSession
@@ -21,9 +22,12 @@ from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
 from kafkalite.telemetry.history import History
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
+#: A flush that found no descriptor or no memory is tried again after so long.
+SHORTAGE_PAUSE_S = 0.5
 #: How soon a fenced node looks again whether it may commit.
 FENCE_RECHECK_S = 0.05
 
@@ -82,6 +86,7 @@ class HostedPartitions:
         #: Those whose high watermark may move as soon as the node is no longer fenced.
         self._withheld: dict[Partition, None] = {}
         self._recheck: asyncio.TimerHandle | None = None
+        self._repeats = Repeats(clock.monotonic)
 
     def now_ms(self) -> int:
         """The monotonic clock of all lag bookkeeping."""
@@ -164,10 +169,15 @@ class HostedPartitions:
                 log = partition.log
                 try:
                     synced = await log.flush()
-                except StorageError:
+                except StorageError as error:
                     if partition.log is not log:  # it has moved to another disk meanwhile
                         continue
-                    raise
+                    if blame(error) is not Blame.NOBODY or log.is_failed:
+                        raise
+                    await asyncio.sleep(SHORTAGE_PAUSE_S)
+                    if partition.storage_error is not None or self.get(partition.topic_partition) is not partition:
+                        return
+                    continue
                 if partition.log is not log:
                     continue
                 if partition.leader is not None:
@@ -282,9 +292,21 @@ class HostedPartitions:
         if partition is not None and partition.log is old:
             partition.log = new
 
-    def fail_storage(self, partition: Partition, error: StorageError) -> None:
-        """The replica goes offline (KIP-18); the node decides what else that means."""
+    def fail_storage(self, partition: Partition, error: StorageError, *, is_certain: bool = False) -> None:
+        """The replica goes offline (KIP-18); the node decides what else that means.
+
+        Not for want of descriptors or memory where the log is as it was: then only this operation has failed.
+
+        Args:
+            is_certain: whatever the error is: the replica could not take its role.
+        """
         if partition.storage_error is not None:
+            return
+        if blame(error) is Blame.NOBODY and not partition.log.is_failed and not is_certain:
+            untold = self._repeats.told(partition.topic_partition)
+            if untold is not None:
+                name = str(partition.topic_partition)
+                _log.warning("replica.operation_refused", partition=name, error=str(error), untold=untold)
             return
         partition.storage_error = error
         # One of thousands that go with their disk says nothing more than the disk's own line, and holds up the others.

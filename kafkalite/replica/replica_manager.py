@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ from kafkalite.env.seams import Buffer, Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.log.validation import Origin
-from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
+from kafkalite.replica import strays
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consuming import Consuming, FetchDone, Room
 from kafkalite.replica.describing import Describing
@@ -48,6 +50,7 @@ from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.strays import Stray
 
 _log = get_logger(__name__)
 
@@ -315,7 +318,7 @@ class ReplicaManager:
         """A log directory went offline: every replica in it does (KIP-18)."""
         for partition in self.hosted.all():
             if partition.log.directory == error.directory:
-                self.hosted.fail_storage(partition, error)
+                self.hosted.fail_storage(partition, error, is_certain=True)
         self._fetchers.drop_idle()
 
     def _replica_offline(self, partition: Partition) -> None:
@@ -326,11 +329,30 @@ class ReplicaManager:
         """One log went offline (found by housekeeping, or by ourselves): its replica does."""
         partition = self.hosted.get(topic_partition)
         if partition is not None and partition.log.path == error.path:
-            self.hosted.fail_storage(partition, error)
+            self.hosted.fail_storage(partition, error, is_certain=True)
 
     def look_for_drained(self) -> None:
         """Partitions that are to be removed may have become empty: tell the controller soon."""
         self._isr_keeper.look_now()
+
+    def is_elsewhere(self, stray: Stray) -> bool:
+        """Whether the records of what was set aside are known to be in sync elsewhere (kafkalite.replica.strays)."""
+        topic, number = stray.topic_partition
+        key = stray.topic_partition
+        if self.metadata.topic(topic) is None and stray.topic_id != NO_TOPIC_ID:
+            key = TopicPartition(self.metadata.topic_name(stray.topic_id) or topic, number)  # a name that was cut
+        state = self.metadata.partition(key)
+        if state is None or not stray.is_of(key, state.topic_id):
+            return False
+        partition = self.hosted.get(key)
+        if partition is not None and partition.leader is not None:
+            state = dataclasses.replace(state, leader=partition.leader.broker_id, isr=partition.leader.committed_isr)
+        is_sound = partition is not None and partition.storage_error is None and partition.topic_id == state.topic_id
+        return strays.is_elsewhere(self._identity()[0], state, self.metadata.broker_epochs, is_sound_here=is_sound)
+
+    def replica_of(self, stray: Stray) -> Partition | None:
+        """The replica here whose log was set aside."""
+        return next((p for p in self.hosted.all() if stray.is_of(p.topic_partition, p.topic_id)), None)
 
     def offline(self) -> list[Partition]:
         """Replicas that are offline, sorted."""

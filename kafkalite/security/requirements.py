@@ -145,6 +145,7 @@ RPC: Mapping[str, Row] = {
     "DescribeDisksRequest": _DESCRIBE_CLUSTER,
     "DiskOnlineRequest": _ALTER_CLUSTER,
     "MoveReplicasRequest": _ALTER_CLUSTER,
+    "StrayOrderRequest": _ALTER_CLUSTER,
     "CommittedOffsetsRequest": _NODES_ONLY,
     "DescribeClusterRequest": FREE,
     "HealthRequest": _DESCRIBE_CLUSTER,
