@@ -18,6 +18,7 @@ from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions import decisions
 from kafkalite.kafka.transactions import state as rules
 from kafkalite.kafka.transactions.decisions import Decision
+from kafkalite.kafka.transactions.marker_targets import marker_targets
 from kafkalite.kafka.transactions.markers import Errors, Marker, MarkerChannels
 from kafkalite.kafka.transactions.producer_ids import ProducerIds
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
@@ -34,8 +35,6 @@ _log = get_logger(__name__)
 _TIMEOUT_CHECK_S = 1.0
 _EXPIRY_CHECK_S = 3_600.0
 _RETRY_S = 0.1
-#: A topic that nobody knows for so long was deleted: its markers have nowhere to go.
-_GONE_AFTER_S = 10.0
 #: The partition will never take this marker, or has it already.
 _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 
@@ -220,15 +219,17 @@ class TransactionCoordinator:
         assert prepared is not None and prepared.state in rules.PREPARED
         remaining = set(prepared.partitions)
         clock = self._services.clock
-        unknown_since: dict[str, float] = {}
+        missing_since: dict[TopicPartition, float] = {}
         while remaining:
             if self.log.ready_state(partition.index) is not partition:
                 return  # the next coordinator goes on
-            for leader, theirs in self._by_leader(remaining, unknown_since, clock.monotonic()):
-                if leader is None:
-                    remaining -= set(theirs)
-                    _log.warning("transaction.topic_gone", transactional_id=prepared.transactional_id)
-                    continue
+            known = self._services.metadata(sorted({each.topic for each in remaining}))
+            targets = marker_targets(known, remaining, missing_since, clock.monotonic())
+            if targets.gone:
+                remaining -= set(targets.gone)
+                gone = [str(each) for each in targets.gone]
+                _log.warning("transaction.partitions_gone", transactional_id=prepared.transactional_id, partitions=gone)
+            for leader, theirs in targets.by_leader:
                 errors = await self._send(leader, prepared, partition.leader_epoch, theirs)
                 if errors is None:
                     continue
@@ -240,29 +241,8 @@ class TransactionCoordinator:
                 await asyncio.sleep(_RETRY_S)
         await self._write_complete(partition, slot, prepared)
 
-    def _by_leader(
-        self, remaining: set[TopicPartition], unknown_since: dict[str, float], now: float
-    ) -> list[tuple[Broker | None, list[TopicPartition]]]:
-        """Who leads what; None: topics that are gone. Partitions without a live leader are left for later."""
-        topics = sorted({partition.topic for partition in remaining})
-        known = self._services.metadata(topics)
-        brokers = {broker.broker_id: broker for broker in known.brokers}
-        groups: dict[int, tuple[Broker | None, list[TopicPartition]]] = {}
-        for topic in known.topics:
-            mine = sorted(partition for partition in remaining if partition.topic == topic.topic)
-            if topic.error:
-                if now - unknown_since.setdefault(topic.topic, now) > _GONE_AFTER_S:
-                    groups.setdefault(-1, (None, []))[1].extend(mine)
-                continue
-            leaders = {entry.partition: entry.leader for entry in topic.partitions}
-            for partition in mine:
-                broker = brokers.get(leaders.get(partition.partition, -1))  # type: ignore[call-overload]
-                if broker is not None:
-                    groups.setdefault(broker.broker_id, (broker, []))[1].append(partition)
-        return [group for _, group in sorted(groups.items())]
-
     async def _send(
-        self, broker: Broker, prepared: Transaction, epoch: LeaderEpoch, partitions: list[TopicPartition]
+        self, broker: Broker, prepared: Transaction, epoch: LeaderEpoch, partitions: tuple[TopicPartition, ...]
     ) -> Errors | None:
         """Each partition's outcome; None: the node could not be asked."""
         marker = Marker(
@@ -270,7 +250,7 @@ class TransactionCoordinator:
             prepared.producer_epoch,
             prepared.state is TransactionState.PREPARE_COMMIT,
             epoch,
-            tuple(partitions),
+            partitions,
         )
         try:
             return await self._channels.send(broker, marker)
