@@ -234,6 +234,7 @@ class GroupCoordinator:
             return
 
         def stored(error: ErrorCode, base_offset: Offset) -> None:
+            entry.offsets.end_append(accepted)
             for index, (topic_partition, offset) in enumerate(accepted.items()):
                 results[topic_partition] = error
                 if error:
@@ -247,9 +248,12 @@ class GroupCoordinator:
             done(results)
 
         producer_id, producer_epoch = producer if producer is not None else (-1, -1)
+        pairs = [(records.offset_key(group_id, key), records.offset_value(value)) for key, value in accepted.items()]
+        # From here on the log may hold what a reader of stable offsets has to wait for.
+        entry.offsets.begin_append(accepted)
         self.log.append(
             partition.index,
-            [(records.offset_key(group_id, key), records.offset_value(value)) for key, value in accepted.items()],
+            pairs,
             stored,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -355,26 +359,38 @@ class GroupCoordinator:
     async def _forget(
         self, partition: GroupPartition, entry: Entry, doomed: Sequence[TopicPartition], *, and_group: bool = False
     ) -> None:
-        """Write tombstones, then forget. Raises ApiError if they could not be written."""
+        """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written."""
         group_id = entry.group.group_id
-        tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in doomed]
-        if and_group:
-            tombstones.append((records.group_key(group_id), None))
-        for start in range(0, len(tombstones), _DELETE_CHUNK):
-            outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-            def done(error: ErrorCode, base: Offset, outcome: asyncio.Future[ErrorCode] = outcome) -> None:
-                if not outcome.done():
-                    outcome.set_result(error)
-
-            self.log.append(partition.index, tombstones[start : start + _DELETE_CHUNK], done)
-            if error := await outcome:
-                raise api_error(error)
-        for key in doomed:
-            entry.offsets.forget(key)
-        if and_group and entry.group.state is GroupState.EMPTY and partition.entries.get(group_id) is entry:
+        for start in range(0, len(doomed) or 1, _DELETE_CHUNK):
+            chunk = doomed[start : start + _DELETE_CHUNK]
+            tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
+            is_last = start + _DELETE_CHUNK >= len(doomed)
+            if and_group and is_last and entry.group.state is GroupState.EMPTY:
+                tombstones.append((records.group_key(group_id), None))
+            if not tombstones:
+                return
+            base_offset = await self._append(partition, tombstones)
+            for index, key in enumerate(chunk):
+                entry.offsets.forget(key, base_offset + index)
+        # Whoever joined or committed meanwhile keeps the group.
+        is_over = and_group and entry.group.state is GroupState.EMPTY and entry.offsets.is_empty()
+        if is_over and partition.entries.get(group_id) is entry:
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             del partition.entries[group_id]
+
+    async def _append(self, partition: GroupPartition, pairs: Sequence[KeyValue]) -> Offset:
+        """The offset of the first record. Raises ApiError if they could not be written."""
+        outcome: asyncio.Future[tuple[ErrorCode, Offset]] = asyncio.get_running_loop().create_future()
+
+        def done(error: ErrorCode, base_offset: Offset) -> None:
+            if not outcome.done():
+                outcome.set_result((error, base_offset))
+
+        self.log.append(partition.index, pairs, done)
+        error, base_offset = await outcome
+        if error:
+            raise api_error(error)
+        return base_offset
 
     async def _forget_quietly(
         self, partition: GroupPartition, entry: Entry, doomed: Sequence[TopicPartition], *, and_group: bool = False
@@ -407,7 +423,7 @@ class GroupCoordinator:
                 is_over = (
                     group.state is GroupState.EMPTY
                     and not group.pending_members
-                    and not entry.offsets.in_transactions
+                    and not entry.offsets.is_pending
                     and len(doomed) == len(entry.offsets.committed)
                 )
                 if doomed or is_over:
