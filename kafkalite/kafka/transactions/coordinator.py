@@ -324,8 +324,8 @@ class TransactionCoordinator:
                     partition.slots.pop(transactional_id, None)
                 finally:
                     slot.is_busy = False
-            for group, decision in list(partition.decisions.items()):
-                if group not in partition.deciding and decision.updated_ms <= limit:
+            for decision in decisions.expired(partition.decisions.values(), limit):
+                if decision.group not in partition.deciding and partition.decisions.get(decision.group) is decision:
                     await self._forget(partition, decision)
 
     async def _forget(self, partition: TransactionPartition, decision: Decision) -> None:
