@@ -27,6 +27,7 @@ from kafkalite.model import GROUP_TOPIC, LeaderEpoch, Offset, ProducerId, TopicP
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -69,6 +70,7 @@ class GroupCoordinator:
         self.log: InternalLog[GroupPartition] = InternalLog(
             services, GROUP_TOPIC, GroupPartition, self._replay, self._loaded, self._unloaded
         )
+        self._repeats = Repeats(self._clock.monotonic)
         self._ticks: list[tuple[int, int, GroupPartition, str]] = []
         self._numbers = count()
 
@@ -163,8 +165,8 @@ class GroupCoordinator:
         group = entry.group
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
-            if error:
-                _log.warning("group.store_failed", group=group.group_id, error=error.name)
+            if error and (untold := self._repeats.told(("group.store_failed", error))) is not None:
+                _log.warning("group.store_failed", group=group.group_id, error=error.name, untold=untold)
             self._perform(partition, entry, group.stored(order, error, self._now()))
 
         # Stored with wall time: another node reads it, and the monotonic clock is this process's own.
@@ -398,7 +400,8 @@ class GroupCoordinator:
         try:
             await self._forget(partition, entry, doomed, and_group=and_group)
         except ApiError as error:
-            _log.warning("group.expiry_failed", group=entry.group.group_id, error=error.code.name)
+            if (untold := self._repeats.told(("group.expiry_failed", error.code))) is not None:
+                _log.warning("group.expiry_failed", group=entry.group.group_id, error=error.code.name, untold=untold)
 
     async def _run_expiry(self) -> None:
         while True:
@@ -442,7 +445,15 @@ class GroupCoordinator:
             try:
                 parsed = records.parse(record.key, record.value, record.offset)
             except WireError as error:
-                _log.error("group.record_skipped", partition=partition.index, offset=record.offset, error=str(error))
+                untold = self._repeats.told(("group.record_skipped", partition.index))
+                if untold is not None:
+                    _log.error(
+                        "group.record_skipped",
+                        partition=partition.index,
+                        offset=record.offset,
+                        error=str(error),
+                        untold=untold,
+                    )
                 continue
             match parsed:
                 case records.OffsetRecord():

@@ -7,7 +7,7 @@ transaction's markers are then sent until every partition has one, also by the n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import field, replace
 
 from kafkalite.env.supervisor import Policy
@@ -29,6 +29,7 @@ from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.transaction_groups import coordinator_key
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -68,6 +69,7 @@ class TransactionCoordinator:
         self._services = services
         self._channels = channels
         self._ids = ProducerIds(services)
+        self._repeats = Repeats(services.clock.monotonic)
         self.log: InternalLog[TransactionPartition] = InternalLog(
             services, TRANSACTION_TOPIC, TransactionPartition, self._replay, self._loaded, lambda partition: None
         )
@@ -255,7 +257,7 @@ class TransactionCoordinator:
         try:
             return await self._channels.send(broker, marker)
         except (OSError, TimeoutError) as error:
-            _log.info("transaction.marker_delayed", broker=broker.broker_id, error=str(error))
+            self._tell_delay("transaction.marker_delayed", broker.broker_id, broker=broker.broker_id, error=str(error))
             return None
 
     async def _write_complete(self, partition: TransactionPartition, slot: Slot, prepared: Transaction) -> None:
@@ -264,10 +266,16 @@ class TransactionCoordinator:
             try:
                 await self._move(partition, slot, rules.complete(prepared, self._services.clock.wall_ms()))
             except ApiError as error:
-                _log.info("transaction.complete_delayed", error=error.code.name)
+                self._tell_delay("transaction.complete_delayed", error.code, error=error.code.name)
                 await asyncio.sleep(_RETRY_S)
         partition.completion.set()
         partition.completion = asyncio.Event()
+
+    def _tell_delay(self, event: str, kind: Hashable, **details: object) -> None:
+        """One line; of many alike, which every transaction repeats until it gets through, only some."""
+        untold = self._repeats.told((event, kind))
+        if untold is not None:
+            _log.info(event, **details, untold=untold)
 
     # --- time ---
 
@@ -298,7 +306,7 @@ class TransactionCoordinator:
                 try:
                     await self._move(partition, slot, rules.fence(known, now))
                 except ApiError as error:
-                    _log.info("transaction.abort_delayed", error=error.code.name)
+                    self._tell_delay("transaction.abort_delayed", error.code, error=error.code.name)
 
     async def _run_expiry(self) -> None:
         while True:
@@ -318,7 +326,7 @@ class TransactionCoordinator:
                 try:
                     await self._write(partition, transactional_id, None)
                 except ApiError as error:
-                    _log.info("transaction.expiry_delayed", error=error.code.name)
+                    self._tell_delay("transaction.expiry_delayed", error.code, error=error.code.name)
                 else:
                     slot.transaction = None
                     partition.slots.pop(transactional_id, None)
@@ -333,7 +341,7 @@ class TransactionCoordinator:
         try:
             await self.write(partition, [(decisions.key_of(decision.group), None)])
         except ApiError as error:
-            _log.info("transaction.expiry_delayed", error=error.code.name)
+            self._tell_delay("transaction.expiry_delayed", error.code, error=error.code.name)
         else:
             partition.decisions.pop(decision.group, None)
         finally:
@@ -359,9 +367,15 @@ class TransactionCoordinator:
                     continue
                 transactional_id, transaction = rules.parse(record.key, record.value)
             except WireError as error:
-                _log.error(
-                    "transaction.record_skipped", partition=partition.index, offset=record.offset, error=str(error)
-                )
+                untold = self._repeats.told(("transaction.record_skipped", partition.index))
+                if untold is not None:
+                    _log.error(
+                        "transaction.record_skipped",
+                        partition=partition.index,
+                        offset=record.offset,
+                        error=str(error),
+                        untold=untold,
+                    )
                 continue
             if transaction is None:
                 partition.slots.pop(transactional_id, None)
