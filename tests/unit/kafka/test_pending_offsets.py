@@ -1,4 +1,4 @@
-"""Commits that are in the log of the group coordinator, but not replicated yet."""
+"""What is in the log of the group coordinator, but not replicated yet."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
 
 from .conftest import Broker, Client
-from .test_coordinators import Producer, commit, coordinator, fetched, wire_error
+from .test_coordinators import Producer, commit, coordinator, fetched, join, move, wire_error
 
 ZERO = TopicPartition("t", 0)
 
@@ -166,3 +166,36 @@ def test_a_pending_offset_does_not_expire() -> None:
     assert offsets.expired(100, 10, None) == [] and offsets.is_pending
     offsets.end_append([ZERO])
     assert offsets.expired(100, 10, None) == [ZERO] and not offsets.is_pending
+
+
+async def test_a_static_member_is_given_its_new_id_when_that_is_replicated(broker: Broker) -> None:
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    first = await client.ask(join("g", group_instance_id="i1"), 5)
+    assert first.error_code == 0
+    assignments = [wire.SyncGroupRequest.SyncGroupRequestAssignment(first.member_id, b"share")]
+    synced = await client.ask(
+        wire.SyncGroupRequest("g", 1, first.member_id, group_instance_id="i1", assignments=assignments), 3
+    )
+    assert synced.error_code == 0
+    with slow_followers(broker) as held:
+        coming = asyncio.create_task(other.ask(join("g", group_instance_id="i1"), 5))
+        await held.some()
+        assert not coming.done()
+        held.release(failed=True)
+        assert (await coming).error_code == ErrorCode.NOT_COORDINATOR
+        beat = wire.HeartbeatRequest("g", 1, first.member_id, "i1")
+        assert (await client.ask(beat, 3)).error_code == 0
+        coming = asyncio.create_task(other.ask(join("g", group_instance_id="i1"), 5))
+        await held.some()
+        held.release()
+        second = await coming
+    assert (second.error_code, second.generation_id) == (0, 1) and second.member_id != first.member_id
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    beat = wire.HeartbeatRequest("g", 1, second.member_id, "i1")
+    assert (await other.ask(beat, 3)).error_code == 0
+    assert (await client.ask(wire.HeartbeatRequest("g", 1, first.member_id, "i1"), 3)).error_code == (
+        ErrorCode.FENCED_INSTANCE_ID
+    )
