@@ -40,6 +40,7 @@ VERBS = {
     "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, what led there, what to do."),
     "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
     "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
+    "transactions": ("kafkalite_cli.transactions", "Transactions: what is open, what hangs, and its end."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 
@@ -232,7 +233,9 @@ def list_topics(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 
 @admin.command("describe")
 @click.argument("topics", nargs=-1)
-@click.option("--internal", is_flag=True, help="Ask every node for its replicas: high watermark, log end, …")
+@click.option(
+    "--internal", is_flag=True, help="Ask every node for its replicas: high watermark, last stable offset, log end, …"
+)
 @client_options
 def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Leaders and replicas of topics (default: all).
@@ -303,7 +306,7 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout
         failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
         out.value({"replicas": replicas, "unreachable": failed}, "")
     columns = (
-        "topic", "partition", "broker", "role", "epoch", "hw", "leo", "start", "isr", "size", "directory", "error"
+        "topic", "partition", "broker", "role", "epoch", "hw", "lso", "open txn", "leo", "start", "isr", "size", "directory", "error"
     )  # fmt: skip
     rows = [
         (
@@ -313,6 +316,8 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout
             "leader" if r.is_leader else "follower",
             r.leader_epoch,
             r.high_watermark,
+            r.last_stable_offset if r.last_stable_offset >= 0 else "",
+            f"{r.open_transaction_ms // 1000} s" if r.open_transaction_ms >= 0 else "",
             r.log_end_offset,
             r.log_start_offset,
             _ids(r.isr),

@@ -31,8 +31,8 @@ class KafkaSide:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.groups = GroupCoordinator(services)
-        local = LocalMarkers(services, self.groups)
-        self._channels = MarkerChannels(services, local)
+        self.markers = LocalMarkers(services, self.groups)
+        self._channels = MarkerChannels(services, self.markers)
         self.transactions = TransactionCoordinator(services, self._channels)
         self.transaction_groups = TransactionGroups(services, self.transactions)
         #: Whether this node coordinates what it leads.
@@ -47,7 +47,7 @@ class KafkaSide:
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups).table(),
             **SaslHandlers(services).table(),
-            **TransactionHandlers(services, self.groups, self.transactions, local).table(),
+            **TransactionHandlers(services, self.groups, self.transactions, self.markers).table(),
         }
         self.apis: dict[int, Api] = make_apis(handlers)
         self.listener = KafkaListener(services, self.apis)

@@ -21,6 +21,7 @@ from kafkalite.record.reader import EndTransactionMarker, Record, end_transactio
 from kafkalite.rpc.messages.data import ProducedPartition
 from kafkalite.rpc.messages.topics import CreateTopicsRequest
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -69,6 +70,7 @@ class InternalLog(Generic[State]):
         self._replay = replay
         self._loaded = loaded
         self._unloaded = unloaded
+        self._repeats = Repeats(services.clock.monotonic)
         self._ready: dict[int, State] = {}
         #: Partition -> the epoch in which it is loaded or being loaded.
         self._epochs: dict[int, LeaderEpoch] = {}
@@ -170,7 +172,9 @@ class InternalLog(Generic[State]):
                 await asyncio.sleep(0)  # a long log must not hold everybody up
         except KafkaliteError as error:
             # The disk, or leadership went: forget the attempt, the next comparison tries again.
-            _log.warning("coordinator.load_failed", partition=str(target), error=str(error))
+            untold = self._repeats.told(partition)
+            if untold is not None:
+                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), untold=untold)
             if self._epochs.get(partition) == epoch:
                 del self._epochs[partition]
             return

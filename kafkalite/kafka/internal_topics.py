@@ -8,7 +8,11 @@ from kafkalite.rpc.messages.topics import NewTopic
 
 
 def internal_topic(name: str, config: BrokerConfig, alive: int) -> NewTopic:
-    """The order for an internal topic. With fewer brokers than replicas wanted, all brokers have one."""
+    """The order for an internal topic. With fewer brokers than replicas wanted, all brokers have one.
+
+    With three replicas what a coordinator has acknowledged is on two nodes at least. With two replicas that would mean that
+    neither may be missing, so one is enough, unless `min.insync.replicas` of the broker says otherwise.
+    """
     if name == GROUP_TOPIC:
         partitions, replicas = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
     else:
@@ -17,9 +21,19 @@ def internal_topic(name: str, config: BrokerConfig, alive: int) -> NewTopic:
             config.transaction_state_log_num_partitions,
             config.transaction_state_log_replication_factor,
         )
+    replicas = max(1, min(replicas, alive))
+    min_isr = max(
+        1,
+        min(config.transaction_state_log_min_isr, replicas - 1),
+        min(config.topic.min_insync_replicas, replicas),
+    )
     return NewTopic(
         name,
         partitions=partitions,
-        replication_factor=max(1, min(replicas, alive)),
-        configs={"cleanup.policy": "compact", "segment.bytes": "104857600"},
+        replication_factor=replicas,
+        configs={
+            "cleanup.policy": "compact",
+            "segment.bytes": "104857600",
+            "min.insync.replicas": str(min_isr),
+        },
     )

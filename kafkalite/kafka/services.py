@@ -12,7 +12,7 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
@@ -245,6 +245,10 @@ class Services(Protocol):
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         """The topic's own settings. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
+
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """What these settings of a topic come to on this node."""
         ...
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:

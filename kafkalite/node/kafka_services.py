@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
@@ -268,6 +268,9 @@ class NodeServices:
         if current is None:
             return self._node.configs.topic(topic)
         return await read_config(current, TOPICS, topic)
+
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        return self._node.effective_topic_config(topic, overrides)
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         current = self._node.session.current

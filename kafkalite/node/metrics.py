@@ -53,6 +53,7 @@ METRICS = (
     Spec(_RM + "underminisrpartitioncount", GAUGE, "Led here, with fewer in sync than min.insync.replicas: acks=all is refused"),
     Spec(_RM + "atminisrpartitioncount", GAUGE, "Led here, with exactly min.insync.replicas in sync"),
     Spec(_RM + "offlinereplicacount", GAUGE, "Replicas here whose disk has failed"),
+    Spec(_RM + "partitionswithlatetransactionscount", GAUGE, "Led here, with a transaction open for longer than any timeout: readers of committed records wait"),
     Spec(_RM + "isrshrinks", COUNTER, "Members that left an ISR of a partition led here"),
     Spec(_RM + "isrexpands", COUNTER, "Members that joined"),
     Spec(_RM + "failedisrupdates", COUNTER, "Changes of an ISR that ZooKeeper refused"),

@@ -11,11 +11,18 @@ import asyncio
 import dataclasses
 import json
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.config import BrokerConfig, TopicConfig, is_secured, usable_topic_config, with_dynamic
+from kafkalite.config import (
+    BrokerConfig,
+    TopicConfig,
+    internal_topic_config,
+    is_secured,
+    usable_topic_config,
+    with_dynamic,
+)
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
@@ -31,7 +38,15 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
-from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId, TopicPartition
+from kafkalite.model import (
+    INTERNAL_TOPICS,
+    NO_BROKER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    Endpoint,
+    ProducerId,
+    TopicPartition,
+)
 from kafkalite.node.api import Api
 from kafkalite.node.config_orders import ConfigOrders, unusable_setting
 from kafkalite.node.controller_link import ControllerLink
@@ -108,6 +123,8 @@ class Node:
         self._dead_sessions: frozenset[int] = frozenset()
         #: Path of settings -> which of them cannot be used. For `admin health`.
         self._unusable: dict[str, str] = {}
+        #: Whether internal topics flush before they acknowledge because another topic does.
+        self._internal_topics_flush = False
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
         self._candidacy: asyncio.Task[None] | None = None
@@ -216,7 +233,7 @@ class Node:
         self.orders = TopicOrders(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
-        self.config_orders = ConfigOrders(self.session.wait, lambda: self.config)
+        self.config_orders = ConfigOrders(self.session.wait, self.effective_topic_config)
         self.user_orders = UserOrders(self.session.wait)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.overview = Overview(self, env.clock, self.peer_client)
@@ -259,7 +276,13 @@ class Node:
 
     def topic_config(self, topic: str) -> TopicConfig:
         """A topic's configuration: the broker's defaults with the topic's own settings on top, as far as they can be used."""
-        return usable_topic_config(self.config.topic, self.configs.topic(topic))
+        return self.effective_topic_config(topic, self.configs.topic(topic))
+
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """What a topic's own settings come to on this node."""
+        if topic in INTERNAL_TOPICS:
+            return internal_topic_config(self.config.topic, overrides, others_flush=self.configs.any_flushes)
+        return usable_topic_config(self.config.topic, overrides)
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""
@@ -513,6 +536,10 @@ class Node:
                 _log.error("config.unusable", path=path, reason=reason)
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
+            if self._internal_topics_flush != self.configs.any_flushes:
+                self._internal_topics_flush = self.configs.any_flushes
+                for internal in sorted(INTERNAL_TOPICS):
+                    self.replicas.topic_config_changed(internal)
         elif entity_type in (USERS, CLIENTS):
             self.rights.config_changed(entity_type, name, settings)
             if self.security is not None and entity_type == USERS:

@@ -27,6 +27,7 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.isr_writer import IsrWriter
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.producing import Producing
 from kafkalite.replica.purgatory import ProduceDone
@@ -153,7 +154,10 @@ class ReplicaManager:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             on_caught_up=self._isr_keeper.on_follower_fetch,
         )
-        self._describing = Describing(self.hosted, self._commands, self.restarting, env.clock, identity)
+        self.open_transactions = OpenTransactions(self.hosted, env.clock, lambda: config.transaction_max_timeout_ms)
+        self._describing = Describing(
+            self.hosted, self._commands, self.restarting, self.open_transactions, env.clock, identity
+        )
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -164,6 +168,7 @@ class ReplicaManager:
             spawn("replica.commands", self._commands.run()),
             spawn("replica.isr_keeper", self._isr_keeper.run()),
             spawn("replica.isr_writer", self._isr_writer.run()),
+            spawn("replica.open_transactions", self.open_transactions.run()),
             spawn("replica.high_watermark_checkpoint", self._save_marks()),
         ]
 

@@ -88,6 +88,11 @@ ADVICE = {
         "the deletion goes on by itself when the brokers return",
         "start the brokers named; if they are gone for good, start an empty one with the same id",
     ),
+    "transaction.late": Advice(
+        "a coordinator aborts its transactions at their timeout; it seems not to know of this one, which then never ends",
+        "`admin transactions find-hanging` asks the coordinators; `admin transactions abort TOPIC-P --start-offset N` ends a "
+        "transaction that hangs",
+    ),
     "partition.under_replicated": Advice(
         "the missing replicas fetch from the leader and join the ISR when they have caught up",
         "if it does not go away: look at the broker that is not in sync (is it alive, its disk, its network), or move "

@@ -9,7 +9,7 @@ from dataclasses import field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.config import BrokerConfig, topic_config, with_dynamic
+from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
@@ -443,6 +443,9 @@ class MemoryServices:
         if topic not in self._ids:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self.overrides[topic]
+
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        return usable_topic_config(self.config.topic, overrides)
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.overrides[topic] = dict(overrides)

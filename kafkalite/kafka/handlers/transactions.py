@@ -15,6 +15,7 @@ from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka.transactions.markers import LocalMarkers, Marker
 from kafkalite.kafka.transactions.state import TransactionState
 from kafkalite.model import GROUP_TOPIC, ProducerId, TopicPartition
+from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
 
 _GROUP, _TRANSACTION = 0, 1
@@ -194,8 +195,10 @@ class TransactionHandlers:
 
     async def write_markers(self, request: Request, message: Any) -> Any:
         security = self._services.security
-        if security is not None and not security.may_be_node(request.principal):
-            raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node writes markers")
+        if security is not None and not security.may_be_node(request.principal) and not self._may_alter(request):
+            raise api_error(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node, or who may ALTER the cluster, writes markers"
+            )
         response = wire.WriteTxnMarkersResponse
         results = []
         for marker in message.markers:
@@ -229,6 +232,11 @@ class TransactionHandlers:
                 )
             )
         return response(results)
+
+    def _may_alter(self, request: Request) -> bool:
+        """An operator who ends a hanging transaction. Without an authorizer it is not known who that is."""
+        is_known = self._access.authorizer is not None
+        return is_known and self._access.may(request, Operation.ALTER, ResourceType.CLUSTER)
 
     # --- administration ---
 

@@ -130,7 +130,7 @@ class _Channel:
         return await outcome
 
     async def _run(self) -> None:
-        """Send until the queue is empty."""
+        """Send until the queue is empty. Whoever waits always gets an outcome: a transaction is never left behind."""
         work: list[tuple[Marker, asyncio.Future[Errors]]] = []
         try:
             while self._queue:
@@ -140,17 +140,28 @@ class _Channel:
                         answers = await self._exchange([marker for marker, _ in work])
                 except (OSError, TimeoutError, WireError, EOFError, ApiError, struct.error) as error:
                     self.disconnect()
-                    for _, outcome in work:
-                        if not outcome.done():
-                            outcome.set_exception(OSError(f"{self.address}: {error!r}"))
+                    self._fail(work, error)
                 else:
                     for (_, outcome), errors in zip(work, answers, strict=True):
                         if not outcome.done():
                             outcome.set_result(errors)
-        finally:
-            self._is_running = False
+        except asyncio.CancelledError:  # the node stops
             for _, outcome in (*work, *self._queue):
                 outcome.cancel()
+            raise
+        except BaseException as error:
+            # A bug, which the supervisor reports. The waiters try again, over another connection.
+            self.disconnect()
+            work, self._queue = work + self._queue, []
+            self._fail(work, error)
+            raise
+        finally:
+            self._is_running = False
+
+    def _fail(self, work: Sequence[tuple[Marker, asyncio.Future[Errors]]], error: BaseException) -> None:
+        for _, outcome in work:
+            if not outcome.done():
+                outcome.set_exception(OSError(f"{self.address}: {error!r}"))
 
     def disconnect(self) -> None:
         if self._streams is not None:
@@ -182,7 +193,7 @@ class _Channel:
             raise WireError("an answer to other markers")
         return [
             {
-                TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.error_code)
+                TopicPartition(topic.name, partition.partition_index): _error_code(partition.error_code)
                 for topic in result.topics
                 for partition in topic.partitions
             }
@@ -207,3 +218,11 @@ def _request(markers: Sequence[Marker]) -> object:
             )
         )
     return request(entries)
+
+
+def _error_code(code: int) -> ErrorCode:
+    """One that this version does not know, of a newer node, is no reason to give the other partitions up."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
