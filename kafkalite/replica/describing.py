@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.replica import doubts
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
@@ -80,6 +81,8 @@ class Describing:
             directory=log.directory,
             followers=tuple(followers),
             error=ErrorCode.NONE if partition.storage_error is None else ErrorCode.KAFKA_STORAGE_ERROR,
+            elr=partition.current_elr,
+            is_doubtful=partition.is_doubtful,
         )
 
     def counts(self) -> dict[str, int]:
@@ -137,6 +140,8 @@ class Describing:
                 tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
             elif leader is None and partition.leader_id == NO_LEADER:
                 tell("partition.offline", name, f"{name} has no leader")
+                if partition.is_doubtful:
+                    tell("replica.doubtful", name, f"{name}: {doubts.lasting(partition)}")
         if self._commands.stray_refusal:
             tell("replica.strays_refused", "", self._commands.stray_refusal)
         return self._with_times(found)

@@ -64,6 +64,7 @@ from kafkalite.controller.effects import (
     WriteTopics,
 )
 from kafkalite.controller.elections import NOT_CREATED
+from kafkalite.controller.eligible import LogEnd
 from kafkalite.controller.events import (
     UNLIMITED,
     BrokersChanged,
@@ -94,7 +95,6 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
-from kafkalite.controller.eligible import LogEnd
 from kafkalite.controller.state import ControllerState, Topic
 from kafkalite.coordination.order_znodes import PartitionRemoval
 from kafkalite.model import (

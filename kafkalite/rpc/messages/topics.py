@@ -98,6 +98,10 @@ class ReplicaDescription:
     directory: str
     followers: tuple[ReplicaProgress, ...] = ()
     error: int = 0
+    #: Eligible leader replicas, as this node knows.
+    elr: tuple[BrokerId, ...] = ()
+    #: Its log may lack committed records; it does not lead while a replica may come back that has them.
+    is_doubtful: bool = False
 
 
 @kind(45)
