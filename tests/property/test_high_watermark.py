@@ -73,10 +73,11 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 5), st.just(0)),
         st.tuples(st.just("fetch"), st.integers(2, 4), st.integers(0, 6)),
-        st.tuples(st.just("tick"), st.integers(0, 700), st.just(0)),
+        st.tuples(st.just("tick"), st.sampled_from([0, 100, 400, 700]), st.just(0)),
         st.tuples(st.just("min_isr"), st.integers(1, 4), st.just(0)),
         st.tuples(st.sampled_from(["written", "lost", "lost_applied", "not_sent"]), st.just(0), st.just(0)),
     ),
+    min_size=5,
     max_size=60,
 )
 
