@@ -276,12 +276,13 @@ def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
             entry.leader_epoch,
             _ids(entry.replicas),
             _ids(entry.isr),
+            _ids(entry.elr),
             _state(entry.leader, len(entry.isr), len(entry.replicas)),
         )
         for topic in topics
         for entry in sorted(topic.partitions, key=lambda partition: partition.partition)
     ]
-    out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "state"), rows)
+    out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "elr", "state"), rows)
 
 
 def _state(leader: int, in_sync: int, replicas: int) -> str:

@@ -67,6 +67,7 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     progress: tuple[str, ...]
     events: tuple[tuple[BrokerId, HistoryEvent], ...]
+    elr: tuple[BrokerId, ...] = ()
 
 
 async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: float) -> Known:
@@ -125,7 +126,12 @@ def diagnose(known: Known) -> Diagnosis:
                 tell(problem.what, problem.detail, problem.since_ms, node)
     told = {what for what, _ in findings}
     if metadata.leader < 0 and "partition.offline" not in told:
-        tell("partition.offline", f"{name} has no leader; only {list(metadata.isr)} may lead it", 0, BrokerId(-1))
+        tell(
+            "partition.offline",
+            f"{name} has no leader; only {[*metadata.isr, *metadata.elr]} may lead it",
+            0,
+            BrokerId(-1),
+        )
     missing = [broker for broker in metadata.replicas if broker not in metadata.isr]
     if metadata.leader >= 0 and missing and not told & {"partition.under_min_isr", "partition.under_replicated"}:
         tell("partition.under_replicated", f"{name}: not in sync: {missing}", 0, BrokerId(-1))
@@ -151,6 +157,7 @@ def diagnose(known: Known) -> Diagnosis:
         tuple(findings.values()),
         tuple(_progress(known)),
         tuple(events),
+        tuple(metadata.elr),
     )
 
 

@@ -61,6 +61,9 @@ def _entry(
         is_new=is_new,
         throttle=0 if move is None else move.throttle,
         is_read_only=removal is not None,
+        elr=leader_and_isr.elr,
+        last_known_elr=leader_and_isr.last_known_elr,
+        accepts_loss=int(state.accepted_loss.get(partition) == leader_and_isr.leader_epoch),
     )
 
 

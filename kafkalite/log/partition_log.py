@@ -41,7 +41,7 @@ class PartitionLog:
     __slots__ = (
         "_epochs", "_flusher", "_local", "_now_ms", "_producers", "_snapshots", "clean_start", "config", "damaged_at",
         "directory", "disk", "log_end_offset", "log_start_offset", "lowest_cut", "on_recovery_point_lowered",
-        "topic_partition",
+        "topic_partition", "was_cut",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +86,8 @@ class PartitionLog:
         )
         #: Whether the last shutdown was clean: nothing that was written can have been lost (F14).
         self.clean_start = parts.clean
+        #: Whether opening it found bytes that were no records.
+        self.was_cut = parts.was_cut
         #: Offset at which a read met damaged bytes; None while there was no such read.
         self.damaged_at: int | None = None
         #: The lowest end that a truncation has left since somebody who copies this log took note (see kafkalite.log.moving).

@@ -31,7 +31,7 @@ from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
-from kafkalite.coordination.znodes import BrokerZnode
+from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -476,6 +476,8 @@ class Node:
             timestamp_ms=self.env.clock.wall_ms(),
             is_empty=self.logs.holds_nothing(),
             missing=frozenset() if self.logs.holds_nothing() else missing,
+            doubtful=with_room(self.logs.doubtful(), DOUBTFUL_BYTES),
+            keeps_elr=True,
         )
 
     def _told(self, bound: Endpoint) -> Endpoint:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_LEADER, NO_OFFSET, BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.replica import doubts
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
@@ -87,6 +88,8 @@ class Describing:
             error=ErrorCode.NONE if is_usable else ErrorCode.KAFKA_STORAGE_ERROR,
             last_stable_offset=log.last_stable_offset(partition.high_watermark) if is_usable else NO_OFFSET,
             open_transaction_ms=transactions[0].open_ms if transactions else -1,
+            elr=partition.current_elr,
+            is_doubtful=partition.is_doubtful,
         )
 
     def counts(self) -> dict[str, int]:
@@ -153,6 +156,8 @@ class Describing:
                 tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
             elif leader is None and partition.leader_id == NO_LEADER:
                 tell("partition.offline", name, f"{name} has no leader")
+                if partition.is_doubtful:
+                    tell("replica.doubtful", name, f"{name}: {doubts.lasting(partition)}")
             late = self._open_transactions.late(partition) if leader is not None else None
             if late is not None:
                 tell("transaction.late", name, f"{name}: {late.text()}")

@@ -271,6 +271,7 @@ class HostedPartitions:
             return
         partition.follower_high_watermark = leader.high_watermark
         partition.isr = leader.committed_isr
+        partition.elr = leader.elr
         partition.leader = None
         self._withheld.pop(partition, None)
         self.fail_produce_waiters(partition, error)

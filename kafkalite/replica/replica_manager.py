@@ -20,6 +20,7 @@ from kafkalite.replica import strays
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consuming import Consuming, FetchDone, Room
 from kafkalite.replica.describing import Describing
+from kafkalite.replica.doubts import Doubts
 from kafkalite.replica.fetch_session import ReplicaFetchDone
 from kafkalite.replica.fetcher import FetcherContext, Fetchers
 from kafkalite.replica.following import Following
@@ -44,7 +45,13 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataResponse,
 )
 from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
-from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
+from kafkalite.rpc.messages.replication import (
+    LogEnd,
+    LogEndsRequest,
+    LogEndsResponse,
+    ReplicaFetchRequest,
+    ReplicaFetchWake,
+)
 from kafkalite.rpc.messages.topics import DescribeReplicasResponse
 from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
@@ -104,7 +111,8 @@ class ReplicaManager:
             on_offline=self._replica_offline,
             on_synced=lambda partition: self._fetchers.list_again(partition.topic_partition),
         )
-        following = Following(self.hosted)
+        self._doubts = Doubts(self.hosted, logs, metadata)
+        following = Following(self.hosted, self._doubts.copied)
         self._fetchers = Fetchers(
             FetcherContext(
                 config=config,
@@ -144,6 +152,7 @@ class ReplicaManager:
             identity=identity,
             on_brokers_changed=self._brokers_changed,
             restarting=self.restarting,
+            doubtful=self._doubts,
             on_read_only=self._isr_keeper.look_now,
         )
         self._producing = Producing(self.hosted, metadata)
@@ -198,17 +207,18 @@ class ReplicaManager:
 
         Raises the Coordinator's errors.
         """
-        if not self._logs.may_miss_logs():
+        if not self._logs.may_miss_logs() and not (is_start and self._logs.lost_power):
             return frozenset()
         snapshot = await read_cluster(coordinator)
         broker_id = self._identity()[0]
         missing = [
             key
             for state in snapshot.partitions
-            if broker_id in state.isr and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
+            if broker_id in (*state.isr, *state.elr)
+            and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
         ]
         if missing:
-            told = znodes.missing_with_room(missing)
+            told = znodes.with_room(missing)
             _log.warning("logs.missing", partitions=len(missing), told=len(told), first=str(missing[0]))
             return told
         if is_start and snapshot.is_readable:
@@ -299,6 +309,7 @@ class ReplicaManager:
         self._commands.controller_epoch = request.controller_epoch
         if self.metadata.apply(request):
             self._brokers_changed()
+        self._doubts.on_metadata(self._identity()[0])
         return UpdateMetadataResponse(ErrorCode.NONE)
 
     def _brokers_changed(self) -> None:
@@ -318,6 +329,7 @@ class ReplicaManager:
                 if not config.log_flush_before_ack:
                     leader.counted_end_offset = leader.log_end_offset
                 self.hosted.advance(partition)
+        self._isr_keeper.look_now()  # min.insync.replicas may have been lowered: then nobody is eligible any more
 
     def on_dir_failed(self, error: StorageError) -> None:
         """A log directory went offline: every replica in it does (KIP-18)."""
@@ -385,6 +397,17 @@ class ReplicaManager:
     def fetch(self, request: FetchRequest, done: FetchDone, room: Room | None = None) -> None:
         """See Consuming.fetch."""
         self._consuming.fetch(request, done, room)
+
+    def log_ends(self, request: LogEndsRequest) -> LogEndsResponse:
+        """How far logs go, hosted or not: who has just registered waits for its commands."""
+        ends: list[LogEnd] = []
+        for topic, number in request.partitions:
+            key = TopicPartition(topic, number)
+            hosted = self.hosted.get(key)
+            log = self._logs.get(key) if hosted is None else hosted.log
+            if log is not None and (hosted is None or hosted.storage_error is None):
+                ends.append(LogEnd(topic, number, log.latest_epoch, log.log_end_offset))
+        return LogEndsResponse(tuple(ends))
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """See Consuming.list_offsets."""

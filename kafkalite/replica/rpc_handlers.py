@@ -21,7 +21,12 @@ from kafkalite.rpc.messages.data import (
     ProduceRequest,
     ProduceResponse,
 )
-from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchResponse, ReplicaFetchWake
+from kafkalite.rpc.messages.replication import (
+    LogEndsRequest,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchWake,
+)
 from kafkalite.rpc.messages.topics import DescribeReplicasRequest
 
 
@@ -91,6 +96,11 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         assert isinstance(request.message, ReplicaFetchWake)
         manager.replica_fetch_wake(request.message)
 
+    def log_ends(request: Request) -> Reply:
+        only_nodes(request)
+        assert isinstance(request.message, LogEndsRequest)
+        return Reply(manager.log_ends(request.message))
+
     def list_offsets(request: Request) -> Reply:
         assert isinstance(request.message, ListOffsetsRequest)
         return Reply(manager.list_offsets(request.message))
@@ -107,6 +117,7 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         FetchRequest: fetch,
         ReplicaFetchRequest: replica_fetch,
         ReplicaFetchWake: replica_fetch_wake,
+        LogEndsRequest: log_ends,
         ListOffsetsRequest: list_offsets,
         DescribeReplicasRequest: describe,
     }

@@ -124,6 +124,7 @@ KAFKA: Mapping[str, Row] = {
 #: RPC request -> what it needs.
 RPC: Mapping[str, Row] = {
     "LeaderAndIsrRequest": _NODES_ONLY,
+    "LogEndsRequest": _NODES_ONLY,
     "StopReplicaRequest": _NODES_ONLY,
     "UpdateMetadataRequest": _NODES_ONLY,
     "IsrChangedRequest": _NODES_ONLY,

@@ -27,9 +27,14 @@ ADVICE = {
         "replace or repair the disk, then `admin disk online DIR`; no restart is needed",
     ),
     "partition.offline": Advice(
-        "the controller waits for a member of the ISR to come back; it then leads, and nothing is lost",
-        "bring back one of the brokers in the ISR. If all of them are lost for good: `admin elect --unclean TOPIC-P` "
-        "gives the partition to any replica, and loses the records that only they had",
+        "the controller waits for a member of the ISR, or an eligible replica, to come back; it then leads, and nothing is lost",
+        "bring back one of the brokers in the ISR or the ELR. If all of them are lost for good: `admin elect --unclean "
+        "TOPIC-P` gives the partition to the most complete replica, and loses the records that only they had",
+    ),
+    "replica.doubtful": Advice(
+        "the replica follows as soon as another one leads, and counts again when it has caught up",
+        "bring back the brokers that are named. If they are lost for good: `admin elect --unclean TOPIC-P` lets the most "
+        "complete replica lead, and loses the records that only they had",
     ),
     "partition.under_min_isr": Advice(
         "acks=all is refused until enough replicas have caught up; reading goes on; replicas join as they catch up",

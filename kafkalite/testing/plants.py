@@ -6,19 +6,20 @@ until one finds it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from kafkalite.controller import controller as controller_module
-from kafkalite.controller import storage
+from kafkalite.controller import eligible, partition_changes, storage
 from kafkalite.controller.channels import Channels
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.log import producer_state
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.producer_state import ProducerStates
-from kafkalite.model import Offset
-from kafkalite.replica import hosted, leader
+from kafkalite.model import BrokerId, Offset
+from kafkalite.replica import doubts, hosted, leader
 from kafkalite.replica import isr as isr_rules
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.restarting import Restarting
@@ -124,6 +125,28 @@ def anew_in_the_isr(patch: Patch) -> None:
     patch(Restarting, "may_have_lost", lambda self, key, state: None)
 
 
+def leads_whatever_it_lost(patch: Patch) -> None:
+    """Eligible leader replicas are not asked: who is in the ISR leads, even after a loss of power (KIP-966)."""
+    patch(partition_changes, "without_doubtful", lambda state, doubtful: state)
+    patch(doubts, "must_refuse", lambda partition, state: False)
+
+
+def eligible_too_easily(patch: Patch) -> None:
+    """Whoever leaves the ISR counts as eligible, also while the high watermark goes on without it."""
+    carried = eligible.carried
+
+    def planted(found: Any, wanted: Any, replicas: Any, known: Any, gone: Any = ()) -> Any:
+        return carried(found, wanted, replicas, dataclasses.replace(known, min_insync=len(replicas)), gone)
+
+    def eligible_after(state: leader.PartitionLeader, isr: tuple[BrokerId, ...]) -> Any:
+        return tuple(each for each in state.replicas if each not in isr), ()
+
+    patch(partition_changes, "carried", planted)
+    patch(isr_rules, "eligible_after", eligible_after)
+    patch(isr_rules, "must_clear", lambda state: False)
+    patch(leader.PartitionLeader, "is_frozen", property(lambda self: self.is_under_min_isr))
+
+
 PLANTS: dict[str, Callable[[Patch], None]] = {
     "F1": truncate_to_the_high_watermark,
     "F4": controllers_of_the_past,
@@ -132,5 +155,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "F25": no_deduplication,
     "C10": joins_at_once,
     "ack": ack_before_replication,
+    "ELR": leads_whatever_it_lost,
+    "ELR-min": eligible_too_easily,
     "fsync": no_fsync,
 }

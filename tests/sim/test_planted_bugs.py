@@ -89,6 +89,20 @@ BUGS: dict[str, Plan] = {
         log_dirs=("/data1", "/data2"),
     ),
     "C10": plan(1, False, *each_node(FaultKind.SLOW, 6.0)),
+    # Two processes die; the third host loses its power and is back first.
+    "ELR": plan(
+        1,
+        False,
+        *(Fault(5.0, FaultKind.CRASH, node, 9.0) for node in NODES[:2]),
+        Fault(8.0, FaultKind.POWER, NODES[2], 0.3),
+    ),
+    # One dies while two are left, which go on and commit; they die, and it is back before them.
+    "ELR-min": plan(
+        1,
+        False,
+        Fault(4.0, FaultKind.CRASH, NODES[0], 6.0),
+        *(Fault(8.0, FaultKind.CRASH, node, 7.0) for node in NODES[1:]),
+    ),
 }
 
 

@@ -286,6 +286,7 @@ def _topic(topic: TopicMetadata, alive: set[Any]) -> Any:
 def _topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[Any]) -> Any:
     response = wire.DescribeTopicPartitionsResponse
     whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive)
+    eligible = {part.partition: part for part in partitions}
     return response.DescribeTopicPartitionsResponseTopic(
         whole.error_code if is_topic_name(topic.topic) else int(ErrorCode.INVALID_TOPIC_EXCEPTION),
         whole.name,
@@ -299,8 +300,8 @@ def _topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], a
                 part.leader_epoch,
                 part.replica_nodes,
                 part.isr_nodes,
-                (),  # eligible leader replicas: outside the ISR nobody is
-                (),
+                eligible[part.partition_index].elr,
+                eligible[part.partition_index].last_known_elr,
                 part.offline_replicas,
             )
             for part in whole.partitions

@@ -40,6 +40,12 @@ class PartitionState:
     throttle: int = 0
     #: The partition is about to be removed: the leader takes no more records.
     is_read_only: bool = False
+    #: Eligible leader replicas, and the last known ones (KIP-966).
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
+    #: 1: the leader was chosen though it may lack committed records. 0: it may not lead if it does. -1: the sender does not
+    #: know about that (an older controller).
+    accepts_loss: int = -1
 
 
 @dataclass(frozen=True, slots=True)
