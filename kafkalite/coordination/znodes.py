@@ -22,6 +22,7 @@ from kafkalite.coordination.znode_json import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_TOPIC_ID,
+    TRANSACTION_FEATURE,
     BrokerEpoch,
     BrokerId,
     BrokerInfo,
@@ -62,13 +63,24 @@ class BrokerZnode:
     is_empty: bool = False
     #: Ours: logs that are not there, of partitions that count it as in sync.
     missing: frozenset[TopicPartition] = frozenset()
+    #: The highest transaction.version that it knows (KIP-890), among the features that Kafka's registrations name.
+    transaction_version: int = 0
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it did not tell its RPC endpoint (a Kafka broker, not one of ours)."""
         if self.rpc is None:
             raise ZnodeError(f"/brokers/ids/{broker_id}", "no rpc_endpoint: not a kafkalite node")
         kafka = Endpoint(self.host, self.port)
-        return BrokerInfo(broker_id, broker_epoch, kafka, self.rpc, self.rack, self.is_empty, self.missing)
+        return BrokerInfo(
+            broker_id,
+            broker_epoch,
+            kafka,
+            self.rpc,
+            self.rack,
+            self.is_empty,
+            self.missing,
+            self.transaction_version,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +199,8 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         for partition in sorted(broker.missing):
             topics.setdefault(partition.topic, []).append(partition.partition)
         value["missing"] = topics
+    if broker.transaction_version:
+        value["features"] = {TRANSACTION_FEATURE: {"min_version": 0, "max_version": broker.transaction_version}}
     return write(value)
 
 
@@ -210,6 +224,7 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         rack=reader.optional_text("rack"),
         is_empty=is_empty,
         missing=_missing(reader),
+        transaction_version=_transaction_version(reader),
     )
 
 
@@ -232,6 +247,14 @@ def _missing(reader: JsonReader) -> frozenset[TopicPartition]:
         return frozenset()
     topics = JsonReader(reader.path, reader.fields["missing"], "missing.")
     return frozenset(TopicPartition(topic, number) for topic in topics.fields for number in topics.integers(topic))
+
+
+def _transaction_version(reader: JsonReader) -> int:
+    """0 for a writer that does not say; its features are nothing to refuse a broker for."""
+    features = reader.fields.get("features")
+    levels = features.get(TRANSACTION_FEATURE) if isinstance(features, dict) else None
+    highest = levels.get("max_version") if isinstance(levels, dict) else None
+    return highest if isinstance(highest, int) and not isinstance(highest, bool) and 0 <= highest < 2**15 else 0
 
 
 def _endpoint(reader: JsonReader) -> Endpoint | None:

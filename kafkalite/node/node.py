@@ -31,7 +31,15 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
-from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId, TopicPartition
+from kafkalite.model import (
+    NO_BROKER_EPOCH,
+    TRANSACTION_VERSION,
+    BrokerEpoch,
+    BrokerId,
+    Endpoint,
+    ProducerId,
+    TopicPartition,
+)
 from kafkalite.node.api import Api
 from kafkalite.node.config_orders import ConfigOrders, unusable_setting
 from kafkalite.node.controller_link import ControllerLink
@@ -448,6 +456,7 @@ class Node:
             timestamp_ms=self.env.clock.wall_ms(),
             is_empty=self.logs.holds_nothing(),
             missing=frozenset() if self.logs.holds_nothing() else missing,
+            transaction_version=TRANSACTION_VERSION,
         )
 
     def _told(self, bound: Endpoint) -> Endpoint:

@@ -1,0 +1,288 @@
+"""Before a transaction begins on a partition that this node leads, its coordinator must know of it (KIP-890).
+
+Otherwise a packet that arrives after its transaction was ended opens another one, which nobody ends: readers of what is
+committed stop there, and the producer's next commit shows the record. Asked is once per transaction and partition; while a
+transaction is open in the log, its batches are appended at once. The answer may be older than the abort marker that was
+written meanwhile, hence the guards (`kafkalite.log.verification`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from kafkalite.env.seams import Buffer
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, is_retriable
+from kafkalite.kafka.internal_log import partition_of
+from kafkalite.kafka.services import ProduceDone, Services
+from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
+from kafkalite.kafka.transactions.questions import Answers, Asker, CoordinatorChannels
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, TopicPartition
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.rpc.transaction_groups import coordinator_key
+
+#: Of a batch's head: attributes; producer id, producer epoch, base sequence.
+_ATTRIBUTES = struct.Struct(">21xh").unpack_from
+_PRODUCER = struct.Struct(">43xqhi").unpack_from
+_TRANSACTIONAL = 0x10
+_BATCH_BYTES = 61
+#: An added partition waits so long for the transaction before to be complete, asked so often: EndTxn is answered when
+#: it is decided, and the producer's next batch may come before the markers are written.
+_ADD_PATIENCE_S = 1.0
+_ADD_RETRY_S = 0.02
+
+#: Gets the coordinator's answer, and the guard to append with if it is NONE.
+Done = Callable[[ErrorCode, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    partition: TopicPartition
+    sequence: int
+    guard: int
+    done: Done
+
+
+class _Inquiry:
+    """One question: which partitions, under which guards, and whoever waits for the answer."""
+
+    __slots__ = ("guards", "late", "waiting")
+
+    def __init__(self) -> None:
+        self.guards: dict[TopicPartition, int] = {}
+        self.waiting: list[_Waiter] = []
+        #: They came while it was under way: a yes is theirs, too, a no may be older than what they are about.
+        self.late: list[_Waiter] = []
+
+    def join(self, waiter: _Waiter) -> None:
+        self.guards[waiter.partition] = waiter.guard
+        self.waiting.append(waiter)
+
+
+class TransactionVerifier:
+    """See the module."""
+
+    def __init__(self, services: Services, transactions: TransactionCoordinator) -> None:
+        self._services = services
+        self._transactions = transactions
+        self._channels = CoordinatorChannels(services)
+        #: By transaction: the question under way, and the next one.
+        self._lines: dict[Asker, deque[_Inquiry]] = {}
+
+    def close(self) -> None:
+        """Give up the connections."""
+        self._channels.close()
+
+    # --- produce --------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        transactional_id: str,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        adds: bool,
+        knows_abortable: bool,
+    ) -> None:
+        """Like Partitions.produce. Batches of transactions that are not open here wait for the coordinator's answer.
+
+        Args:
+            adds: the client leaves it to us to add partitions to its transaction (transaction.version 2).
+            knows_abortable: the client takes TRANSACTION_ABORTABLE for an answer.
+        """
+        serving = self._services.partitions
+        if not adds and not self._services.config.transaction_partition_verification_enable:
+            serving.produce(acks, timeout_ms, partitions, done)
+            return
+        at_once: list[int] = []
+        unverified: list[tuple[int, bytes, Asker, int, int]] = []
+        for index, (key, records) in enumerate(partitions):
+            guard = 0
+            if len(records) >= _BATCH_BYTES and _ATTRIBUTES(records)[0] & _TRANSACTIONAL:
+                producer_id, epoch, sequence = _PRODUCER(records)
+                guard = serving.begin_verification(key, producer_id, epoch, sequence)
+            if guard:
+                # The buffer is the connection's: it will hold something else when the answer comes.
+                asker = Asker(transactional_id, producer_id, epoch, adds)
+                unverified.append((index, bytes(records), asker, sequence, guard))
+            else:
+                at_once.append(index)
+        if not unverified:
+            serving.produce(acks, timeout_ms, partitions, done, guards={})
+            return
+        results: dict[int, ProducedPartition] = {}
+
+        def produced(indexes: list[int], some: tuple[ProducedPartition, ...]) -> None:
+            results.update(zip(indexes, some, strict=True))
+            if len(results) == len(partitions):
+                done(tuple(results[index] for index in range(len(partitions))))
+
+        def answered(index: int, records: bytes, error: ErrorCode, guard: int) -> None:
+            key = partitions[index][0]
+            if error:
+                code, text = _produce_error(error, knows_abortable=knows_abortable)
+                produced([index], (ProducedPartition(key.topic, key.partition, int(code), NO_OFFSET, message=text),))
+            else:
+                append([(index, records)], {key: guard})
+
+        def append(some: list[tuple[int, Buffer]], guards: dict[TopicPartition, int]) -> None:
+            indexes = [index for index, _ in some]
+            entries = [(partitions[index][0], records) for index, records in some]
+            serving.produce(acks, timeout_ms, entries, lambda found: produced(indexes, found), guards=guards)
+
+        if at_once:
+            append([(index, partitions[index][1]) for index in at_once], {})
+        for index, kept, asker, sequence, guard in unverified:
+            self.ask(asker, partitions[index][0], sequence, guard, partial(answered, index, kept))
+
+    # --- one partition --------------------------------------------------------------------------
+
+    def ask(self, asker: Asker, partition: TopicPartition, sequence: int, guard: int, done: Done) -> None:
+        """Call `done` once, maybe at once, with what the coordinator says; in the order of calls for each partition."""
+        waiter = _Waiter(partition, sequence, guard, done)
+        line = self._lines.get(asker)
+        if line is not None:
+            self._line_up(line, waiter)
+            return
+        line = self._lines[asker] = deque([_Inquiry()])
+        line[0].join(waiter)
+        if asker.adds or not self._answer_here(asker, line):
+            self._services.supervisor.spawn(
+                f"transaction_verifier.{asker.transactional_id}", self._run(asker, line), Policy.ISOLATED
+            )
+
+    def _line_up(self, line: deque[_Inquiry], waiter: _Waiter) -> None:
+        # The question under way was put before another guard was given out: its answer says nothing for that one.
+        if line[0].guards.get(waiter.partition) == waiter.guard:
+            line[0].late.append(waiter)
+            return
+        if len(line) == 1:
+            line.append(_Inquiry())
+        line[1].join(waiter)
+
+    def _answer_here(self, asker: Asker, line: deque[_Inquiry]) -> bool:
+        """Whether this node coordinates, and so has answered already."""
+        coordinator = self._coordinator(asker)
+        if coordinator is None or coordinator.broker_id != self._services.broker_id:
+            return False
+        self._answer(asker, line, self._verify_here(asker, tuple(line[0].guards)))
+        return True
+
+    async def _run(self, asker: Asker, line: deque[_Inquiry]) -> None:
+        """Ask until nobody waits."""
+        try:
+            while line:
+                answers = await self._ask(asker, tuple(line[0].guards))
+                self._answer(asker, line, answers)
+        finally:
+            while line:  # the node stops
+                for inquiry in line:
+                    inquiry.waiting += inquiry.late
+                    inquiry.late = []
+                self._answer(asker, line, {})
+
+    def _answer(self, asker: Asker, line: deque[_Inquiry], answers: Answers) -> None:
+        inquiry = line[0]
+        serving = self._services.partitions
+        errors = {each: answers.get(each, ErrorCode.COORDINATOR_NOT_AVAILABLE) for each in inquiry.guards}
+        for partition, error in errors.items():
+            if error and not is_retriable(error):
+                # Nothing of it will ever be appended: what comes next need not wait for its sequence.
+                serving.end_verification(partition, asker.producer_id, inquiry.guards[partition])
+        settled = list(inquiry.waiting)
+        again: list[_Waiter] = []
+        for waiter in inquiry.late:
+            error = errors[waiter.partition]
+            (again if error and not is_retriable(error) else settled).append(waiter)
+        line.popleft()
+        for waiter in again:
+            who = (asker.producer_id, asker.producer_epoch, waiter.sequence)
+            guard = serving.begin_verification(waiter.partition, *who)
+            if not line:
+                line.append(_Inquiry())
+            line[0].join(replace(waiter, guard=guard))
+        if not line:
+            del self._lines[asker]  # whoever is answered may ask again
+        for waiter in settled:
+            waiter.done(errors[waiter.partition], waiter.guard)
+
+    async def _ask(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
+        clock = self._services.clock
+        until = clock.monotonic() + _ADD_PATIENCE_S
+        while True:
+            answers = await self._ask_once(asker, partitions)
+            is_early = ErrorCode.CONCURRENT_TRANSACTIONS in answers.values()
+            if not asker.adds or not is_early or clock.monotonic() >= until:
+                return answers
+            await asyncio.sleep(_ADD_RETRY_S)
+
+    async def _ask_once(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
+        coordinator = self._coordinator(asker)
+        if coordinator is None:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if coordinator.broker_id != self._services.broker_id:
+            try:
+                return await self._channels.ask(coordinator, asker, partitions)
+            except (OSError, TimeoutError):
+                return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
+        if not asker.adds:
+            return self._verify_here(asker, partitions)
+        try:
+            await self._transactions.add_partitions(
+                asker.transactional_id, asker.producer_id, asker.producer_epoch, partitions, client_version=2
+            )
+        except ApiError as error:
+            return dict.fromkeys(partitions, error.code)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+    def _verify_here(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
+        verify = self._transactions.verify_partition
+        try:
+            return {
+                each: verify(asker.transactional_id, asker.producer_id, asker.producer_epoch, each)
+                for each in partitions
+            }
+        except ApiError as error:
+            return dict.fromkeys(partitions, error.code)
+
+    def _coordinator(self, asker: Asker) -> Broker | None:
+        known = self._services.metadata([TRANSACTION_TOPIC])
+        topic = known.topics[0]
+        if topic.error or not topic.partitions:
+            return None
+        owner = partition_of(coordinator_key(asker.transactional_id), len(topic.partitions))
+        leader = next((part.leader for part in topic.partitions if part.partition == owner), None)
+        return next((broker for broker in known.brokers if broker.broker_id == leader), None)
+
+
+_NOT_IN_IT = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
+
+
+def refusal(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """What a client is told of a coordinator's no; COORDINATOR_NOT_AVAILABLE: it is to try again."""
+    if error in _NOT_IN_IT:
+        return ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # ours, not the client's
+        return ErrorCode.INVALID_TXN_STATE
+    if is_retriable(error) or error is ErrorCode.OPERATION_NOT_ATTEMPTED:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+def _produce_error(error: ErrorCode, *, knows_abortable: bool) -> tuple[ErrorCode, str]:
+    code = refusal(error, knows_abortable=knows_abortable)
+    if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        # Producers of all ages try again after it, and do not look for another leader first.
+        return ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction could not be verified: {error.name}"
+    return code, f"the partition is not part of an ongoing transaction of this producer: {error.name}"
