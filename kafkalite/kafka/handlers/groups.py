@@ -16,7 +16,7 @@ from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
 from kafkalite.kafka.internal_log import partition_of
 from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions.questions import Asker
-from kafkalite.kafka.transactions.verifier import TransactionVerifier, refusal
+from kafkalite.kafka.transactions.verifier import TransactionVerifier, Waiter, refusal
 from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA, Need, Scope
@@ -187,7 +187,8 @@ class GroupHandlers:
             if not guard:
                 commit(guard)
             else:
-                self._verifier.ask(Asker(message.transactional_id, *producer, adds), owner, -1, guard, verified)
+                asker = Asker(message.transactional_id, *producer, adds)
+                self._verifier.ask(asker, [Waiter(owner, -1, guard, verified)])
 
     def _commit(self, request: Request, message: Any, generation: int, expire_ms: int) -> None:
         offsets, refused = self._sorted_out(request, message, expire_ms)

@@ -19,7 +19,7 @@ from kafkalite.env.seams import Buffer
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, is_retriable
 from kafkalite.kafka.internal_log import partition_of
-from kafkalite.kafka.services import ProduceDone, Services
+from kafkalite.kafka.services import Partitions, ProduceDone, Services
 from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka.transactions.questions import Answers, Asker, CoordinatorChannels
 from kafkalite.lazy_dataclass import dataclass
@@ -33,17 +33,21 @@ _ATTRIBUTES = struct.Struct(">21xh").unpack_from
 _PRODUCER = struct.Struct(">43xqhi").unpack_from
 _TRANSACTIONAL = 0x10
 _BATCH_BYTES = 61
-#: An added partition waits so long for the transaction before to be complete, asked so often: EndTxn is answered when
-#: it is decided, and the producer's next batch may come before the markers are written.
-_ADD_PATIENCE_S = 1.0
-_ADD_RETRY_S = 0.02
+#: EndTxn is answered when it is decided, and the next batch of a producer may come before the markers are written: an
+#: added partition waits so long for the transaction before to be complete, and is asked for so often.
+_PATIENCE_S = 1.0
+_RETRY_S = 0.02
 
-#: Gets the coordinator's answer, and the guard to append with if it is NONE.
-Done = Callable[[ErrorCode, int], None]
+Flush = Callable[[], None]
+#: Gets the coordinator's answer, and the guard to append with if it is NONE. What it returns is called once, when all that
+#: one answer is about were told: what goes together is appended together.
+Done = Callable[[ErrorCode, int], Flush | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Waiter:
+class Waiter:
+    """A batch that would begin a transaction; `guard` is from `begin_verification`, just now."""
+
     partition: TopicPartition
     sequence: int
     guard: int
@@ -57,13 +61,69 @@ class _Inquiry:
 
     def __init__(self) -> None:
         self.guards: dict[TopicPartition, int] = {}
-        self.waiting: list[_Waiter] = []
+        self.waiting: list[Waiter] = []
         #: They came while it was under way: a yes is theirs, too, a no may be older than what they are about.
-        self.late: list[_Waiter] = []
+        self.late: list[Waiter] = []
 
-    def join(self, waiter: _Waiter) -> None:
+    def join(self, waiter: Waiter) -> None:
         self.guards[waiter.partition] = waiter.guard
         self.waiting.append(waiter)
+
+    def join_late(self) -> None:
+        """It will be put once more."""
+        self.waiting += self.late
+        self.late = []
+
+
+class _Order:
+    """One request: what of it is appended at once, what when the coordinator has answered, and the one answer to it."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        acks: int,
+        timeout_ms: int,
+        keys: Sequence[TopicPartition],
+        done: ProduceDone,
+        knows_abortable: bool,
+    ) -> None:
+        self._partitions = partitions
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._keys = keys
+        self._done = done
+        self._knows_abortable = knows_abortable
+        self._results: dict[int, ProducedPartition] = {}
+        self._verified: list[tuple[int, Buffer]] = []
+        self._guards: dict[TopicPartition, int] = {}
+
+    def append(self, some: list[tuple[int, Buffer]], guards: dict[TopicPartition, int]) -> None:
+        """By index."""
+        indexes = [index for index, _ in some]
+        entries = [(self._keys[index], records) for index, records in some]
+        produced = partial(self._produced, indexes)
+        self._partitions.produce(self._acks, self._timeout_ms, entries, produced, guards=guards)
+
+    def answered(self, index: int, records: bytes, error: ErrorCode, guard: int) -> Flush | None:
+        """See Done."""
+        key = self._keys[index]
+        if not error:
+            self._verified.append((index, records))
+            self._guards[key] = guard
+            return self._flush
+        code, text = _produce_error(error, knows_abortable=self._knows_abortable)
+        self._produced([index], (ProducedPartition(key.topic, key.partition, int(code), NO_OFFSET, message=text),))
+        return None
+
+    def _flush(self) -> None:
+        verified, guards = self._verified, self._guards
+        self._verified, self._guards = [], {}
+        self.append(verified, guards)
+
+    def _produced(self, indexes: list[int], some: tuple[ProducedPartition, ...]) -> None:
+        self._results.update(zip(indexes, some, strict=True))
+        if len(self._results) == len(self._keys):
+            self._done(tuple(self._results[index] for index in range(len(self._keys))))
 
 
 class TransactionVerifier:
@@ -103,64 +163,47 @@ class TransactionVerifier:
         if not adds and not self._services.config.transaction_partition_verification_enable:
             serving.produce(acks, timeout_ms, partitions, done)
             return
-        at_once: list[int] = []
-        unverified: list[tuple[int, bytes, Asker, int, int]] = []
+        order = _Order(serving, acks, timeout_ms, [key for key, _ in partitions], done, knows_abortable)
+        at_once: list[tuple[int, Buffer]] = []
+        unverified: dict[Asker, list[Waiter]] = {}
         for index, (key, records) in enumerate(partitions):
             guard = 0
             if len(records) >= _BATCH_BYTES and _ATTRIBUTES(records)[0] & _TRANSACTIONAL:
                 producer_id, epoch, sequence = _PRODUCER(records)
                 guard = serving.begin_verification(key, producer_id, epoch, sequence)
             if guard:
-                # The buffer is the connection's: it will hold something else when the answer comes.
                 asker = Asker(transactional_id, producer_id, epoch, adds)
-                unverified.append((index, bytes(records), asker, sequence, guard))
+                # The buffer is the connection's: it will hold something else when the answer comes.
+                waiter = Waiter(key, sequence, guard, partial(order.answered, index, bytes(records)))
+                unverified.setdefault(asker, []).append(waiter)
             else:
-                at_once.append(index)
+                at_once.append((index, records))
         if not unverified:
             serving.produce(acks, timeout_ms, partitions, done, guards={})
             return
-        results: dict[int, ProducedPartition] = {}
-
-        def produced(indexes: list[int], some: tuple[ProducedPartition, ...]) -> None:
-            results.update(zip(indexes, some, strict=True))
-            if len(results) == len(partitions):
-                done(tuple(results[index] for index in range(len(partitions))))
-
-        def answered(index: int, records: bytes, error: ErrorCode, guard: int) -> None:
-            key = partitions[index][0]
-            if error:
-                code, text = _produce_error(error, knows_abortable=knows_abortable)
-                produced([index], (ProducedPartition(key.topic, key.partition, int(code), NO_OFFSET, message=text),))
-            else:
-                append([(index, records)], {key: guard})
-
-        def append(some: list[tuple[int, Buffer]], guards: dict[TopicPartition, int]) -> None:
-            indexes = [index for index, _ in some]
-            entries = [(partitions[index][0], records) for index, records in some]
-            serving.produce(acks, timeout_ms, entries, lambda found: produced(indexes, found), guards=guards)
-
         if at_once:
-            append([(index, partitions[index][1]) for index in at_once], {})
-        for index, kept, asker, sequence, guard in unverified:
-            self.ask(asker, partitions[index][0], sequence, guard, partial(answered, index, kept))
+            order.append(at_once, {})
+        for asker, waiters in unverified.items():
+            self.ask(asker, waiters)
 
-    # --- one partition --------------------------------------------------------------------------
+    # --- asking ---------------------------------------------------------------------------------
 
-    def ask(self, asker: Asker, partition: TopicPartition, sequence: int, guard: int, done: Done) -> None:
-        """Call `done` once, maybe at once, with what the coordinator says; in the order of calls for each partition."""
-        waiter = _Waiter(partition, sequence, guard, done)
+    def ask(self, asker: Asker, waiters: Sequence[Waiter]) -> None:
+        """Call each one's `done` once, maybe at once, with what the coordinator says; for each partition in order of calls."""
         line = self._lines.get(asker)
         if line is not None:
-            self._line_up(line, waiter)
+            for waiter in waiters:
+                self._line_up(line, waiter)
             return
         line = self._lines[asker] = deque([_Inquiry()])
-        line[0].join(waiter)
+        for waiter in waiters:
+            line[0].join(waiter)
         if asker.adds or not self._answer_here(asker, line):
             self._services.supervisor.spawn(
                 f"transaction_verifier.{asker.transactional_id}", self._run(asker, line), Policy.ISOLATED
             )
 
-    def _line_up(self, line: deque[_Inquiry], waiter: _Waiter) -> None:
+    def _line_up(self, line: deque[_Inquiry], waiter: Waiter) -> None:
         # The question under way was put before another guard was given out: its answer says nothing for that one.
         if line[0].guards.get(waiter.partition) == waiter.guard:
             line[0].late.append(waiter)
@@ -179,16 +222,42 @@ class TransactionVerifier:
 
     async def _run(self, asker: Asker, line: deque[_Inquiry]) -> None:
         """Ask until nobody waits."""
+        clock = self._services.clock
         try:
             while line:
-                answers = await self._ask(asker, tuple(line[0].guards))
+                until = clock.monotonic() + _PATIENCE_S
+                while True:
+                    answers = await self._ask(asker, tuple(line[0].guards))
+                    is_early = asker.adds and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values()
+                    if clock.monotonic() >= until:
+                        break
+                    if is_early:
+                        await asyncio.sleep(_RETRY_S)
+                    if not self._renew(asker, line[0], answers) and not is_early:
+                        break
+                    line[0].join_late()
                 self._answer(asker, line, answers)
         finally:
             while line:  # the node stops
                 for inquiry in line:
-                    inquiry.waiting += inquiry.late
-                    inquiry.late = []
+                    inquiry.join_late()
                 self._answer(asker, line, {})
+
+    def _renew(self, asker: Asker, inquiry: _Inquiry, answers: Answers) -> bool:
+        """Take guards for another question. Whether any has gone: the marker of the transaction before came while the
+        question was under way, so a yes may be that to a transaction that is over."""
+        has_gone = False
+        for waiter in (*inquiry.waiting, *inquiry.late):
+            partition = waiter.partition
+            error = answers.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if error and error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                continue
+            guard = self._services.partitions.begin_verification(
+                partition, asker.producer_id, asker.producer_epoch, waiter.sequence
+            )
+            has_gone |= not error and guard not in (0, inquiry.guards[partition])
+            inquiry.guards[partition] = guard
+        return has_gone
 
     def _answer(self, asker: Asker, line: deque[_Inquiry], answers: Answers) -> None:
         inquiry = line[0]
@@ -199,7 +268,7 @@ class TransactionVerifier:
                 # Nothing of it will ever be appended: what comes next need not wait for its sequence.
                 serving.end_verification(partition, asker.producer_id, inquiry.guards[partition])
         settled = list(inquiry.waiting)
-        again: list[_Waiter] = []
+        again: list[Waiter] = []
         for waiter in inquiry.late:
             error = errors[waiter.partition]
             (again if error and not is_retriable(error) else settled).append(waiter)
@@ -212,20 +281,15 @@ class TransactionVerifier:
             line[0].join(replace(waiter, guard=guard))
         if not line:
             del self._lines[asker]  # whoever is answered may ask again
+        flushes: dict[Flush, None] = {}
         for waiter in settled:
-            waiter.done(errors[waiter.partition], waiter.guard)
+            flush = waiter.done(errors[waiter.partition], inquiry.guards[waiter.partition])
+            if flush is not None:
+                flushes[flush] = None
+        for flush in flushes:
+            flush()
 
     async def _ask(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
-        clock = self._services.clock
-        until = clock.monotonic() + _ADD_PATIENCE_S
-        while True:
-            answers = await self._ask_once(asker, partitions)
-            is_early = ErrorCode.CONCURRENT_TRANSACTIONS in answers.values()
-            if not asker.adds or not is_early or clock.monotonic() >= until:
-                return answers
-            await asyncio.sleep(_ADD_RETRY_S)
-
-    async def _ask_once(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
         coordinator = self._coordinator(asker)
         if coordinator is None:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
