@@ -17,6 +17,7 @@ from kafkalite.coordination.coordinator import Check
 from kafkalite.log import producer_state
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.producer_state import ProducerStates
+from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import Offset
 from kafkalite.replica import hosted, leader
 from kafkalite.replica import isr as isr_rules
@@ -122,6 +123,12 @@ def anew_in_the_isr(patch: Patch) -> None:
 
     patch(Commands, "_retry_offline", retry_offline)
     patch(Restarting, "may_have_lost", lambda self, key, state: None)
+
+
+def unverified_transactions(patch: Patch) -> None:
+    """KIP-890: a transaction begins on a partition whatever its coordinator knows."""
+    patch(ProducerStates, "begin_verification", lambda self, producer_id, epoch, sequence: NO_GUARD)
+    patch(ProducerStates, "check_verified", lambda self, header, guard: None)
 
 
 PLANTS: dict[str, Callable[[Patch], None]] = {

@@ -29,6 +29,7 @@ from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.record.reader import EndTransactionMarker
+from kafkalite.testing.plants import unverified_transactions
 
 from .runner import run
 
@@ -135,7 +136,7 @@ class Script:
         return rules.verify_partition(self.known, int(args["id"]), int(args["epoch"]), partition).name
 
     def do_refuse(self, args: dict[str, str]) -> str:
-        self._partition(args).producers.end_verification(int(args["id"]), self.guards[args["guard"]])
+        self._partition(args).producers.end_verification(int(args["id"]), self.guards.get(args["guard"], 0))
         return f"guard {args['guard']} is gone"
 
     def do_append(self, args: dict[str, str]) -> str:
@@ -164,3 +165,9 @@ class Script:
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_scenario(path: Path) -> None:
     run(path, Script().handle)
+
+
+def test_the_scenario_of_late_packets_finds_a_log_that_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    unverified_transactions(monkeypatch.setattr)
+    with pytest.raises(AssertionError, match="INVALID_TXN_STATE"):
+        run(next(path for path in SCENARIOS if path.stem == "late_packets"), Script().handle)
