@@ -9,10 +9,16 @@ from typing import Any
 
 import pytest
 
-from kafkalite.errors import ErrorCode
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.blocking import BlockingClientConfig
+from kafkalite.client.transactions import GroupVersion, TransactionalClient
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import wire
+from kafkalite.model import TopicPartition
 from kafkalite.record.batch import split_batches
 from kafkalite.record.reader import records_of
+from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.rpc.messages.transactions import TransactionMember
 from kafkalite.testing.processes import ProcessCluster
 from tests.unit.kafka.conftest import Client, batch, fetch, produce
 
@@ -136,3 +142,49 @@ async def test_nothing_late_is_visible(tmp_path: Path, version: int) -> None:
 
         assert await until_true("all transactions ended", readable) == wanted
         await cluster.close()
+
+
+async def test_the_native_client_is_verified_too(tmp_path: Path) -> None:
+    with ProcessCluster(tmp_path, nodes=3, settings=_SETTINGS) as processes:
+        async with AsyncClient.connect(processes.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 1, 3)])
+        config = BlockingClientConfig(",".join(processes.bootstrap), delivery_timeout_ms=60_000)
+        await asyncio.to_thread(_native, config)
+
+
+def _native(config: BlockingClientConfig) -> None:
+    tp = TopicPartition("t", 0)
+    with TransactionalClient(config) as client:
+
+        def begin(version: GroupVersion) -> TransactionMember:
+            begun = client.begin_transaction(version, "a", transaction_timeout_ms=60_000)
+            assert begun is not None
+            return begun
+
+        def write(member: TransactionMember, sequence: int) -> ErrorCode:
+            records = batch(
+                b"v",
+                producer_id=member.producer_id,
+                producer_epoch=member.producer_epoch,
+                base_sequence=sequence,
+                transactional=True,
+            )
+            try:
+                client.produce_many({tp: bytes(records)}, transactional_id=member.transactional_id)
+            except ApiError as error:
+                return error.code
+            return ErrorCode.NONE
+
+        first = GroupVersion("g", "test", 0)
+        member = begin(first)
+        assert write(member, 0) is ErrorCode.INVALID_TXN_STATE
+        client.add_partitions(member, [tp])
+        assert write(member, 0) is ErrorCode.NONE
+        client.commit_group(first, [member], wait_ms=20_000)
+        assert write(member, 1) is ErrorCode.INVALID_TXN_STATE
+        second = GroupVersion("g", "test", 1)
+        member = begin(second)
+        client.add_partitions(member, [tp])
+        assert write(member, 0) is ErrorCode.NONE
+        client.abort_group(second, [member])
+        assert write(member, 1) is ErrorCode.INVALID_PRODUCER_EPOCH

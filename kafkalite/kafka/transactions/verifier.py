@@ -23,10 +23,13 @@ from kafkalite.kafka.services import Partitions, ProduceDone, Services
 from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka.transactions.questions import Answers, Asker, CoordinatorChannels
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, TopicPartition
+from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import ProducedPartition
 from kafkalite.rpc.transaction_groups import coordinator_key
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
 
 #: Of a batch's head: attributes; producer id, producer epoch, base sequence.
 _ATTRIBUTES = struct.Struct(">21xh").unpack_from
@@ -36,6 +39,7 @@ _BATCH_BYTES = 61
 #: EndTxn is answered when it is decided, and the next batch of a producer may come before the markers are written: an
 #: added partition waits so long for the transaction before to be complete, and is asked for so often.
 _PATIENCE_S = 1.0
+_WARN_EVERY_S = 10.0
 _RETRY_S = 0.02
 
 Flush = Callable[[], None]
@@ -135,6 +139,8 @@ class TransactionVerifier:
         self._channels = CoordinatorChannels(services)
         #: By transaction: the question under way, and the next one.
         self._lines: dict[Asker, deque[_Inquiry]] = {}
+        #: Coordinator that cannot be asked -> when that was last logged.
+        self._warned: dict[BrokerId, float] = {}
 
     def close(self) -> None:
         """Give up the connections."""
@@ -296,7 +302,8 @@ class TransactionVerifier:
         if coordinator.broker_id != self._services.broker_id:
             try:
                 return await self._channels.ask(coordinator, asker, partitions)
-            except (OSError, TimeoutError):
+            except (OSError, TimeoutError) as error:
+                self._warn(coordinator, str(error))
                 return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
         if not asker.adds:
             return self._verify_here(asker, partitions)
@@ -307,6 +314,13 @@ class TransactionVerifier:
         except ApiError as error:
             return dict.fromkeys(partitions, error.code)
         return dict.fromkeys(partitions, ErrorCode.NONE)
+
+    def _warn(self, coordinator: Broker, error: str) -> None:
+        """Producers try again and again: now and then is enough."""
+        now = self._services.clock.monotonic()
+        if now - self._warned.get(coordinator.broker_id, -_WARN_EVERY_S) >= _WARN_EVERY_S:
+            self._warned[coordinator.broker_id] = now
+            _log.warning("transaction.not_verified", broker=coordinator.broker_id, error=error)
 
     def _verify_here(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
         verify = self._transactions.verify_partition
