@@ -155,10 +155,22 @@ class PartitionLog:
 
     # --- append -----------------------------------------------------------------------------------
 
-    def append_as_leader(self, records: Buffer, leader_epoch: int, *, origin: Origin = "client") -> AppendInfo:
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: Origin = "client",
+        guard: int | None = None,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
         """Check every batch, give offsets, write. All or nothing.
 
         A writable buffer gets base offset and leader epoch written into it; otherwise new heads go out beside it.
+
+        Args:
+            guard: as `begin_verification` gave it; None: a transaction may begin here unverified.
+            transaction_version: of a marker; see ProducerStates.prepare.
 
         Raises:
             ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
@@ -179,9 +191,11 @@ class PartitionLog:
                     if origin == "client" and (known := duplicate_of(batches, self._producers, config)) is not None:
                         return known
                     prepared = PreparedAppend()
+                if guard is not None:
+                    self._producers.check_verified(header, guard)
                 self._producers.prepare(
                     prepared, header, offset, marker_in(view, position, header),
-                    from_client=origin == "client", replicated=False,
+                    from_client=origin == "client", replicated=False, transaction_version=transaction_version,
                 )  # fmt: skip
             offset = Offset(offset + header.last_offset_delta + 1)
         append_time = self._now_ms() if config.message_timestamp_type == "LogAppendTime" else -1
@@ -194,6 +208,14 @@ class PartitionLog:
             buffers = with_new_heads(view, batches, bases, leader_epoch, append_time)
         epochs = ((leader_epoch, bases[0]),)
         return self._write(batches, bases, buffers, prepared, epochs, append_time)
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> int:
+        """See ProducerStates.begin_verification."""
+        return self._producers.begin_verification(producer_id, producer_epoch, sequence)
+
+    def end_verification(self, producer_id: int, guard: int) -> None:
+        """See ProducerStates.end_verification."""
+        self._producers.end_verification(producer_id, guard)
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Take a leader's batches as they are; they must continue at `log_end_offset`. All or nothing.

@@ -127,7 +127,7 @@ class Api:
         """By class of request, unguarded."""
         host = self._host
         return {
-            **rpc_handlers.handlers(host.replicas),
+            **rpc_handlers.handlers(host.replicas, lambda: host.kafka.verifier.produce),
             **self._transactions.handlers(),
             **RightsApi(host.rights).handlers(),
             **self._groups.handlers(),

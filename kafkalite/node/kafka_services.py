@@ -62,14 +62,42 @@ class NodePartitions:
         self._metadata = metadata
 
     def produce(
-        self, acks: int, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+        self,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        guards: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        self._replicas.produce(acks, timeout_ms, partitions, done)
+        self._replicas.produce(acks, timeout_ms, partitions, done, guards=guards)
+
+    def begin_verification(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+    ) -> int:
+        return self._replicas.begin_verification(partition, producer_id, producer_epoch, sequence)
+
+    def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
+        self._replicas.end_verification(partition, producer_id, guard)
 
     def append_internal(
-        self, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+        self,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        guards: Mapping[TopicPartition, int] | None = None,
+        transaction_version: int = 0,
     ) -> None:
-        self._replicas.produce(-1, timeout_ms, partitions, done, origin="coordinator")
+        self._replicas.produce(
+            -1,
+            timeout_ms,
+            partitions,
+            done,
+            origin="coordinator",
+            guards=guards,
+            transaction_version=transaction_version,
+        )
 
     def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
         self._replicas.fetch(request, done, room)

@@ -41,6 +41,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
     INTERNAL_TOPICS,
     NO_BROKER_EPOCH,
+    TRANSACTION_VERSION,
     BrokerEpoch,
     BrokerId,
     Endpoint,
@@ -478,6 +479,7 @@ class Node:
             missing=frozenset() if self.logs.holds_nothing() else missing,
             doubtful=with_room(self.logs.doubtful(), DOUBTFUL_BYTES),
             keeps_elr=True,
+            transaction_version=TRANSACTION_VERSION,
         )
 
     def _told(self, bound: Endpoint) -> Endpoint:

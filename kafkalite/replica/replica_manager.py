@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -390,9 +390,23 @@ class ReplicaManager:
         done: ProduceDone,
         *,
         origin: Origin = "client",
+        guards: Mapping[TopicPartition, int] | None = None,
+        transaction_version: int = 0,
     ) -> None:
         """See Producing.produce."""
-        self._producing.produce(acks, timeout_ms, partitions, done, origin=origin)
+        self._producing.produce(
+            acks, timeout_ms, partitions, done, origin=origin, guards=guards, transaction_version=transaction_version
+        )
+
+    def begin_verification(
+        self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+    ) -> int:
+        """See Producing.begin_verification."""
+        return self._producing.begin_verification(topic_partition, producer_id, producer_epoch, sequence)
+
+    def end_verification(self, topic_partition: TopicPartition, producer_id: int, guard: int) -> None:
+        """See Producing.end_verification."""
+        self._producing.end_verification(topic_partition, producer_id, guard)
 
     def fetch(self, request: FetchRequest, done: FetchDone, room: Room | None = None) -> None:
         """See Consuming.fetch."""

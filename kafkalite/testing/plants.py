@@ -18,6 +18,7 @@ from kafkalite.coordination.coordinator import Check
 from kafkalite.log import producer_state
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.producer_state import ProducerStates
+from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import BrokerId, Offset
 from kafkalite.replica import doubts, hosted, leader
 from kafkalite.replica import isr as isr_rules
@@ -145,6 +146,12 @@ def eligible_too_easily(patch: Patch) -> None:
     patch(isr_rules, "eligible_after", eligible_after)
     patch(isr_rules, "must_clear", lambda state: False)
     patch(leader.PartitionLeader, "is_frozen", property(lambda self: self.is_under_min_isr))
+
+
+def unverified_transactions(patch: Patch) -> None:
+    """KIP-890: a transaction begins on a partition whatever its coordinator knows."""
+    patch(ProducerStates, "begin_verification", lambda self, producer_id, epoch, sequence: NO_GUARD)
+    patch(ProducerStates, "check_verified", lambda self, header, guard: None)
 
 
 PLANTS: dict[str, Callable[[Patch], None]] = {
