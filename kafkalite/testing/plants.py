@@ -124,6 +124,26 @@ def anew_in_the_isr(patch: Patch) -> None:
     patch(Restarting, "may_have_lost", lambda self, key, state: None)
 
 
+def who_fetches_is_in_sync(patch: Patch) -> None:
+    """While ZooKeeper is away a leader goes on with those of the ISR who fetch, as if it had been allowed to let the others go."""
+    advance = hosted.HostedPartitions.advance
+
+    def planted(self: hosted.HostedPartitions, partition: Any) -> None:
+        state = partition.leader
+        if state is None or self.usable():
+            advance(self, partition)
+            return
+        now_ms, whole = self.now_ms(), state.maximal_isr
+        fetching = {id_ for id_, entry in partition.entries.items() if now_ms - entry.session.last_fetch_ms < 1_500}
+        state.maximal_isr = tuple(id_ for id_ in whole if id_ == state.broker_id or id_ in fetching)
+        try:
+            advance(self, partition)
+        finally:
+            state.maximal_isr = whole
+
+    patch(hosted.HostedPartitions, "advance", planted)
+
+
 PLANTS: dict[str, Callable[[Patch], None]] = {
     "F1": truncate_to_the_high_watermark,
     "F4": controllers_of_the_past,
@@ -132,5 +152,6 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "F25": no_deduplication,
     "C10": joins_at_once,
     "ack": ack_before_replication,
+    "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
 }

@@ -1,0 +1,196 @@
+"""ZooKeeper is away for long, for everybody or for some: who leads goes on with its followers, and nothing is lost or doubled (ADR 15)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+
+import pytest
+
+from kafkalite.replica import authority
+from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.sim_network import Link
+from kafkalite.testing.simulation import Result, Simulation
+
+NODES = ("node1", "node2", "node3")
+#: Faults that no process ends by: without ZooKeeper none could start again, and the ISR cannot shrink.
+PASSING = (
+    FaultKind.PAUSE, FaultKind.PARTITION, FaultKind.PARTITION_IN, FaultKind.PARTITION_OUT, FaultKind.SLOW, FaultKind.ISOLATE,
+)  # fmt: skip
+ENDING = (FaultKind.CRASH, FaultKind.RESTART, FaultKind.POWER, FaultKind.DISK, FaultKind.CRASH_ALL)
+
+
+def plan(seed: int, time_s: float, *faults: Fault, batches_per_s: float = 0.5, flush: bool = False) -> Plan:
+    """Three nodes, three partitions, a fast network, and these faults."""
+    drawn = draw(1)
+    return dataclasses.replace(
+        drawn,
+        seed=seed,
+        nodes=3,
+        topics={"topic1": 3},
+        flush_before_ack=flush,
+        log_dirs=("/data1", "/data2"),
+        fault_time_s=time_s,
+        settings={
+            **drawn.settings,
+            "zookeeper.session.timeout.ms": 3_000,
+            "replica.lag.time.max.ms": 5_000,
+            "replica.fetch.wait.max.ms": 500,
+        },
+        topic_settings={**drawn.topic_settings, "log.flush.before.ack": str(flush).lower()},
+        link=Link(),
+        producers=2,
+        consumers=1,
+        batches_per_s=batches_per_s,
+        orders=False,
+        faults=tuple(sorted(faults, key=lambda fault: fault.at_s)),
+    )
+
+
+class Watched(Simulation):
+    """Remembers when it had how many acknowledgements."""
+
+    def __init__(self, drawn: Plan) -> None:
+        super().__init__(drawn)
+        self.acked: list[tuple[float, int]] = []
+
+    def check(self) -> None:
+        self.acked.append((self.world.loop.time(), self.history.acknowledgements))
+        super().check()
+
+    def acked_between(self, start_s: float, end_s: float) -> int:
+        within = [count for at, count in self.acked if start_s <= at <= end_s]
+        return within[-1] - within[0]
+
+    def longest_silence_s(self, start_s: float, end_s: float) -> float:
+        """The longest time in which nothing was acknowledged."""
+        changed = [at for (at, count), (_, later) in zip(self.acked, self.acked[1:], strict=False) if later > count]
+        inside = [start_s, *(at for at in changed if start_s < at < end_s), end_s]
+        return max(later - at for at, later in zip(inside, inside[1:], strict=False))
+
+
+def held(result: Result) -> None:
+    assert result.violation is None, "\n".join([*result.log[-30:], result.line()])
+    assert result.stats["acked"] == result.stats["sent"] > 0
+
+
+@pytest.mark.checklist(63)
+def test_an_hour_without_zookeeper_under_faults_that_pass() -> None:
+    """Every write was refused as soon as the leases had run out."""
+    away_s = 3_600.0
+    faults = [Fault(3.0, FaultKind.ZK_DOWN, "all", away_s)]
+    faults += [
+        Fault(30.0 + 53.0 * number, PASSING[number % len(PASSING)], NODES[number % 3 - 1], 9.0)
+        for number in range(int((away_s - 80.0) / 53.0))
+    ]
+    simulation = Watched(plan(1, away_s + 20.0, *faults, batches_per_s=0.3))
+    held(simulation.run())
+    for minute in range(1, 59):
+        assert simulation.acked_between(minute * 60.0, minute * 60.0 + 60.0) > 0, f"nothing in minute {minute}"
+
+
+@pytest.mark.checklist(63)
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_every_fault_while_zookeeper_is_away_for_all_or_for_some(seed: int) -> None:
+    """Also faults that end processes: those wait for ZooKeeper; sessions end at the server or live on, as it comes."""
+    source = random.Random(f"{seed}/away")
+    away_s = source.choice((40.0, 90.0, 180.0))
+    faults = []
+    if seed % 3:
+        faults.append(Fault(3.0, FaultKind.ZK_DOWN, "all", away_s))
+        ended = source.sample(NODES, source.randint(0, 3))
+        faults += [Fault(away_s + source.uniform(0.0, 2.9), FaultKind.ZK_EXPIRE, node, 0.1) for node in ended]
+    else:  # one or two nodes only: their sessions end, and others are elected
+        cut_off = source.sample(NODES, source.randint(1, 2))
+        faults += [Fault(3.0 + source.uniform(0, 5), FaultKind.ZK_BLOCK, node, away_s) for node in cut_off]
+    kinds = (*PASSING, *ENDING) if seed % 2 else PASSING
+    for _ in range(source.randint(4, 10)):
+        kind = source.choice(kinds)
+        target = "all" if kind is FaultKind.CRASH_ALL else source.choice([*NODES, "leader"])
+        faults.append(Fault(source.uniform(2.0, away_s), kind, target, source.choice((0.5, 3.0, 8.0))))
+    held(Simulation(plan(seed, away_s + 15.0, *faults, batches_per_s=3.0, flush=True)).run())
+
+
+@pytest.mark.checklist(63)
+@pytest.mark.parametrize("expired", [(), NODES[:1], NODES[1:], NODES])
+def test_when_zookeeper_returns_the_service_goes_on(expired: tuple[str, ...]) -> None:
+    """Who has lost its session registers again, and others may be elected meanwhile: within a session's time all is well."""
+    faults = [Fault(3.0, FaultKind.ZK_DOWN, "all", 60.0)]
+    faults += [Fault(62.0, FaultKind.ZK_EXPIRE, node, 0.1) for node in expired]
+    simulation = Watched(plan(1, 90.0, *faults, batches_per_s=10.0))
+    held(simulation.run())
+    start_s = 63.0 - 5.0
+    assert simulation.longest_silence_s(5.0, start_s) < 3.0
+    assert simulation.longest_silence_s(start_s, 85.0) < 3.0
+
+
+@pytest.mark.checklist("F13")
+def test_a_leader_cut_off_from_zookeeper_and_its_followers_sends_its_clients_away() -> None:
+    """Nobody who has heard of the next leader fetches from it; records that it took would be lost (acks=1), or wait."""
+    simulation = Watched(plan(1, 40.0, Fault(3.0, FaultKind.ISOLATE, "leader", 30.0), batches_per_s=10.0))
+    held(simulation.run())
+    assert simulation.longest_silence_s(12.0, 40.0) < 3.0
+
+
+class Unclean(Simulation):
+    """The leader is alone in sync, then cut off from ZooKeeper alone; the topic lets another replica lead, which lacks records."""
+
+    def check(self) -> None:
+        """What an unclean election loses is not the question here."""
+
+    def _committed(self, zxid: int, host: str, ops: tuple[object, ...]) -> None:
+        """Nor is it who is elected."""
+
+    def led(self) -> tuple[int, int, list[int]]:
+        state = json.loads(self._znode("/brokers/topics/topic1/partitions/0/state") or b"{}")
+        return state["leader"], state["leader_epoch"], state["isr"]
+
+    async def main(self) -> None:
+        for name in self.nodes:
+            self.start_node(name)
+        await self.until(self._not_ready, 60.0, "all nodes start")
+        await self._create_topics()
+        self._start_clients()
+        old, epoch, _ = self.led()
+        others = [node for node in self.nodes.values() if node.broker_id != old]
+        for other in others:
+            self.world.crash(other.name)
+        await self.until(lambda: None if self.led()[2] == [old] else "in sync", 30.0, "the others leave the ISR")
+        view = next(view for view in self.views() if view.broker == old and view.partition == ("topic1", 0))
+        before = view.high_watermark
+
+        def mark() -> int:
+            return next(v.high_watermark for v in self.views() if v.broker == old and v.partition == ("topic1", 0))
+
+        await self.until(lambda: None if mark() > before else "nothing", 10.0, "it serves alone")
+        self.world.zookeeper.block(f"node{old}")
+        for other in others:
+            self.start_node(other.name)
+        await self.until(lambda: "not yet" if self.led()[0] in (old, -1) else None, 30.0, "another one is elected")
+        assert self.led()[1] > epoch
+        self.at_election = mark()
+        for _ in range(100):
+            await self.step()
+        self.at_end = mark()
+
+
+def unclean() -> Unclean:
+    drawn = plan(1, 10.0, batches_per_s=10.0)
+    settings = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    simulation = Unclean(dataclasses.replace(drawn, topic_settings={**drawn.topic_settings, **settings}))
+    result = simulation.run()
+    assert result.violation is None, result.line()
+    return simulation
+
+
+def test_a_leader_alone_in_sync_commits_nothing_when_its_lease_is_over() -> None:
+    simulation = unclean()
+    assert simulation.at_end == simulation.at_election
+
+
+def test_without_the_lease_such_a_leader_would_go_on_committing_what_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authority, "may_commit", lambda leader: True)
+    monkeypatch.setattr(authority, "refusal", lambda partition, **_: "")
+    simulation = unclean()
+    assert simulation.at_end > simulation.at_election
