@@ -219,6 +219,13 @@ class HostedPartitions:
         """Why this node, whose lease has run out, takes no records for a partition that it leads; empty if it does."""
         return authority.refusal(partition, acks=acks, at_ms=self.now_ms(), within_ms=self.trust_ms)
 
+    def serves(self) -> bool:
+        """Whether any partition led here takes records, or none is led here."""
+        if self.usable():
+            return True
+        led = [partition for partition in self._partitions.values() if partition.leader is not None]
+        return not led or any(not self.refusal(partition, -1) for partition in led)
+
     def _withhold(self, partition: Partition) -> None:
         """Fenced: remember to look again."""
         self.counters.fenced_high_watermarks += 1

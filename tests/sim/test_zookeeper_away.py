@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -65,9 +66,9 @@ class Watched(Simulation):
 
     def longest_silence_s(self, start_s: float, end_s: float) -> float:
         """The longest time in which nothing was acknowledged."""
-        changed = [at for (at, count), (_, later) in zip(self.acked, self.acked[1:], strict=False) if later > count]
+        changed = [at for (at, count), (_, later) in pairwise(self.acked) if later > count]
         inside = [start_s, *(at for at in changed if start_s < at < end_s), end_s]
-        return max(later - at for at, later in zip(inside, inside[1:], strict=False))
+        return max(later - at for at, later in pairwise(inside))
 
 
 def held(result: Result) -> None:
