@@ -9,10 +9,17 @@ from itertools import pairwise
 
 import pytest
 
+from kafkalite.env.seams import Env
+from kafkalite.errors import ErrorCode
 from kafkalite.replica import authority
+from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
+from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
 from kafkalite.testing.sim_network import Link
+from kafkalite.testing.sim_zookeeper_tree import ZnodeTree
 from kafkalite.testing.simulation import Result, Simulation
+from kafkalite.testing.workload import client_of
 
 NODES = ("node1", "node2", "node3")
 #: Faults that no process ends by: without ZooKeeper none could start again, and the ISR cannot shrink.
@@ -195,3 +202,118 @@ def test_without_the_lease_such_a_leader_would_go_on_committing_what_is_lost(mon
     monkeypatch.setattr(authority, "refusal", lambda partition, **_: "")
     simulation = unclean()
     assert simulation.at_end > simulation.at_election
+
+
+class Emptied(Watched):
+    """ZooKeeper comes back without its data (a container without a volume), and later with it."""
+
+    problems: tuple[set[str], ...] = ()
+
+    def _committed(self, zxid: int, host: str, ops: tuple[object, ...]) -> None:
+        if self.world.zookeeper.tree is self.kept:
+            super()._committed(zxid, host, ops)
+
+    def exchange(self, tree: ZnodeTree) -> None:
+        zookeeper = self.world.zookeeper
+        for name in self.nodes:
+            zookeeper.expire(name)
+        zookeeper.stop()
+        tree.zxid = max(tree.zxid, zookeeper.tree.zxid)
+        zookeeper.tree = tree
+        zookeeper.start()
+
+    def told(self) -> tuple[set[str], ...]:
+        return tuple({problem.what for problem in node.node.problems()} for node in self.nodes.values())
+
+    async def main(self) -> None:
+        self.kept = self.world.zookeeper.tree
+        for name in self.nodes:
+            self.start_node(name)
+        await self.until(self._not_ready, 60.0, "all nodes start")
+        await self._create_topics()
+        await self.until(self._not_converged, 90.0, "new topics come up")
+        self._start_clients()
+        for _ in range(50):
+            await self.step()
+        self.exchange(ZnodeTree())
+        self.emptied_at = self.world.loop.time()
+        await self.until(
+            lambda: None if all("zookeeper.foreign" in told for told in self.told()) else str(self.told()),
+            30.0,
+            "every node says so",
+        )
+        for _ in range(300):
+            await self.step()
+        self.left = [path for path in ("/controller", "/brokers/ids/1", "/cluster/id") if self._znode(path)]
+        self.returned_at = self.world.loop.time()
+        self.exchange(self.kept)
+        for producer in self._producers:
+            producer.stopping.set()
+        await self.until(self._not_delivered, 90.0, "everything sent is delivered")
+        await self.until(self._not_converged, 90.0, "the cluster converges")
+        self.problems = self.told()
+        self._judge()
+
+
+def test_nobody_registers_in_a_zookeeper_that_has_lost_the_clusters_data() -> None:
+    """They did, and whoever took office told the others that there are no topics; health and describe said that all is well."""
+    simulation = Emptied(plan(1, 10.0, batches_per_s=5.0))
+    held(simulation.run())
+    assert simulation.left == []
+    assert simulation.longest_silence_s(simulation.emptied_at, simulation.returned_at) < 3.0
+    assert simulation.problems == (set(), set(), set())
+
+
+class Asked(Watched):
+    """What nodes say and what they answer while ZooKeeper is away, and when it is back."""
+
+    async def main(self) -> None:
+        self.said: list[HealthProblem] = []
+        self.answers: list[str] = []
+        for name in self.nodes:
+            self.start_node(name)
+        await self.until(self._not_ready, 60.0, "all nodes start")
+        await self._create_topics()
+        await self.until(self._not_converged, 90.0, "new topics come up")
+        self.world.zookeeper.stop()
+        await self.until(
+            lambda: None if all(node.node.problems() for node in self.nodes.values()) else "silence", 10.0, "all say so"
+        )
+        for _ in range(100):
+            await self.step()
+        self.said = [problem for node in self.nodes.values() for problem in node.node.problems()]
+        self.serve = [node.node.replicas.hosted.serves() for node in self.nodes.values()]
+        self.world.start("asking", self._ask, self.client_ended)
+        await self.until(lambda: None if len(self.answers) == 3 else str(self.answers), 30.0, "every order is answered")
+        self.world.zookeeper.start()
+        await self.until(
+            lambda: "still" if any(node.node.problems() for node in self.nodes.values()) else None, 10.0, "all is well"
+        )
+        await self.until(self._not_converged, 90.0, "the cluster converges")
+
+    async def _ask(self, env: Env) -> None:
+        async with client_of(self.plan, env, "asking") as client:
+            made = await client.create_topics([NewTopic("more", 1, 1)])
+            self.answers.append(f"{made[0].error} {made[0].message}")
+            gone = await client.delete_topics(["topic1"])
+            self.answers.append(f"{gone[0].error} {gone[0].message}")
+            request = AlterConfigsRequest("topics", "topic1", {"retention.ms": "1"})
+            altered = await client.order(request, AlterConfigsResponse)
+            self.answers.append(f"{altered.error} {altered.message}")
+
+
+def test_everybody_says_that_zookeeper_is_away_and_every_refused_order_does() -> None:
+    lines: list[str] = []
+    simulation = Asked(plan(1, 10.0))
+    simulation._watch = lines.append
+    result = simulation.run()
+    assert result.violation is None, result.line()
+    assert [problem.what for problem in simulation.said] == ["zookeeper.away"] * 3
+    assert all("has not answered for 1" in problem.detail and problem.since_ms for problem in simulation.said)
+    assert simulation.serve == [True] * 3  # it is away for all alike: no reason to send clients elsewhere
+    assert all("ZooKeeper (zookeeper:2181) has not answered for" in answer for answer in simulation.answers)
+    assert {answer.split()[0] for answer in simulation.answers} == {str(ErrorCode.REQUEST_TIMED_OUT)}
+    away = [line for line in lines if " zookeeper.away " in line]
+    assert len(away) == 3 and all(" warning " in line and "lease_s=" in line for line in away)
+    back = [line for line in lines if " zookeeper.back " in line]
+    assert len(back) == 3 and all(" info " in line and "away_s=" in line for line in back)
