@@ -303,7 +303,7 @@ class NodeServices:
         return await self._node.disks.alter_replica_log_dirs(moves)
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
-        first, count = await self._node.reserve_producer_ids()
+        first, count = await self._node.producer_ids.block()
         return ProducerId(first), count
 
 

@@ -304,6 +304,8 @@ class Node:
         current = self.session.current
         if current is None:
             raise NotSentError("no session with ZooKeeper")
+        if away := self.zookeeper.away():
+            raise NotSentError(away)
         block = await registration.allocate_producer_ids(current, self.broker_id)
         return block.first, block.last - block.first + 1
 
@@ -360,6 +362,7 @@ class Node:
         self.session.on_lost(self.replicas.on_session_lost)
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
+        self.supervisor.spawn("producer.ids", self.producer_ids.run())
 
     async def _in_session(self, action: Callable[[Coordinator], Awaitable[T]]) -> T:
         """Run `action` in the present session, and again in the next one if that ends meanwhile."""
