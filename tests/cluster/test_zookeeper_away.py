@@ -62,6 +62,9 @@ async def test_writes_go_on_while_zookeeper_is_away(zookeeper: EmbeddedZooKeeper
             assert health.code == 1 and "zookeeper.away" in health.out, health
             why = await asyncio.to_thread(kafkalite, "admin", "why", "away-0", bootstrap=cluster.bootstrap)
             assert "ZooKeeper" in why.out and "has not answered for" in why.out, why
+            for command in ("describe", "describe-cluster"):
+                shown = await asyncio.to_thread(kafkalite, "admin", command, bootstrap=cluster.bootstrap)
+                assert shown.code == 0 and "this is what the brokers knew before: ZooKeeper" in shown.err, shown
             order = await asyncio.to_thread(kafkalite, "admin", "create-topic", "more", bootstrap=cluster.bootstrap)
             assert order.code != 0 and "ZooKeeper" in order.err and "has not answered for" in order.err, order
             await load.more()
