@@ -201,12 +201,26 @@ class Commands:
         if self.count != since:
             is_complete = False
             own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
+        else:
+            self._resign_unconfirmed(own)
         refusals = await self._apply_all(own, "read from ZooKeeper")
         if is_complete:
             await self._set_strays_aside(assigned, include_hosted=False)
         self._fetchers.drop_idle()
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)
+
+    def _resign_unconfirmed(self, states: Sequence[PartitionState]) -> None:
+        """Leaderships that have outlived a session, and that ZooKeeper does not have (any more), end."""
+        broker_id = self._identity()[0]
+        confirmed = {
+            TopicPartition(state.topic, state.partition): state.leader_epoch
+            for state in states
+            if state.leader == broker_id
+        }
+        for partition in self._hosted.all():
+            if partition.leader is not None and confirmed.get(partition.topic_partition) != partition.leader_epoch:
+                self._hosted.resign(partition, "ZooKeeper does not have this node as its leader")
 
     def _may_lead_unasked(self, state: PartitionState) -> bool:
         """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller

@@ -132,6 +132,7 @@ class Describing:
         def tell(what: str, subject: str, detail: str) -> None:
             found.setdefault(what, []).append((subject, detail))
 
+        has_lease = self._hosted.usable()
         for partition in sorted(self._hosted.all(), key=lambda p: p.topic_partition):
             name = str(partition.topic_partition)
             leader = partition.leader
@@ -148,6 +149,8 @@ class Describing:
                     tell("replica.last_copy_damaged", name, f"{damage}; no other replica is in sync")
                 else:
                     tell("replica.damaged", name, damage)
+            if leader is not None and not has_lease and (reason := self._hosted.refusal(partition, -1)):
+                tell("partition.fenced", name, f"{name} takes no records: ZooKeeper has not answered, and {reason}")
             if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
                 tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")

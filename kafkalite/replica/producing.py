@@ -122,6 +122,7 @@ class Producing:
         delayed, partitions, acks = order.delayed, order.partitions, order.acks
         results = delayed.results
         refusal = self._refusal(acks)
+        has_lease = self._hosted.usable()
         first, end = order.position, min(order.position + at_most, len(partitions))
         for index in range(first, end):
             topic_partition, records = partitions[index]
@@ -129,7 +130,7 @@ class Producing:
                 results[index] = refused(topic_partition, refusal)
                 continue
             try:
-                self._append(order, index, topic_partition, records)
+                self._append(order, index, topic_partition, records, has_lease=has_lease)
             except ApiError as error:
                 results[index] = refused(topic_partition, error.code, str(error))
         order.position = end
@@ -148,19 +149,25 @@ class Producing:
     def _refusal(self, acks: int) -> ErrorCode:
         if acks not in (-1, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS
-        if self._is_closed or not self._hosted.usable():  # somebody else may lead by now
+        if self._is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == -1 and len(self._hosted.wheel) >= MAX_WAITING:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         return ErrorCode.NONE
 
-    def _append(self, order: _Order, index: int, topic_partition: TopicPartition, records: Buffer) -> None:
+    def _append(
+        self, order: _Order, index: int, topic_partition: TopicPartition, records: Buffer, *, has_lease: bool
+    ) -> None:
         hosted = self._hosted
         delayed, acks, origin = order.delayed, order.acks, order.origin
         partition = hosted.get(topic_partition)
         leader = partition.leader if partition is not None else None
         if partition is None or leader is None:
             delayed.results[index] = refused(topic_partition, self.missing(topic_partition))
+            return
+        if not has_lease and (reason := hosted.refusal(partition, acks)):  # somebody else may lead by now
+            message = f"ZooKeeper has not answered for longer than this node's lease, and {reason}"
+            delayed.results[index] = refused(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
             return
         if partition.is_read_only and origin == "client":
             reason = "the partition is being drained: it is about to be removed"

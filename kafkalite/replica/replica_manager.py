@@ -16,7 +16,7 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.log.validation import Origin
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
-from kafkalite.replica import strays
+from kafkalite.replica import authority, strays
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consuming import Consuming, FetchDone, Room
 from kafkalite.replica.describing import Describing
@@ -107,6 +107,7 @@ class ReplicaManager:
             clock=env.clock,
             supervisor=supervisor,
             usable=session.usable,
+            trust_ms=config.zookeeper_session_timeout_ms,
             on_storage_error=on_storage_error,
             on_offline=self._replica_offline,
             on_synced=lambda partition: self._fetchers.list_again(partition.topic_partition),
@@ -262,9 +263,14 @@ class ReplicaManager:
         return await self._commands.judge_returned(topics, since=since)
 
     def on_session_lost(self) -> None:
-        """The session has expired: somebody else may lead what this node leads. Register with SessionKeeper.on_lost."""
+        """The session has expired: somebody else may lead what this node leads. Register with SessionKeeper.on_lost.
+
+        A leader that is alone in sync must know before it commits anything more; the others go on (`authority`) until
+        `on_session` has read who leads now.
+        """
         for partition in self.hosted.all():
-            self.hosted.resign(partition, "the ZooKeeper session has expired")
+            if partition.leader is not None and not authority.may_commit(partition.leader):
+                self.hosted.resign(partition, "the ZooKeeper session has expired, and this node is alone in sync")
 
     async def _save_marks(self) -> None:
         interval_s = self._config.replica_high_watermark_checkpoint_interval_ms / 1000

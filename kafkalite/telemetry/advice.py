@@ -18,6 +18,15 @@ class Advice:
 
 #: The worst, and what causes others, first.
 ADVICE = {
+    "zookeeper.away": Advice(
+        "partitions whose leader is followed by another replica go on, reads go on; no leader is elected, no ISR and no setting "
+        "changes, orders are refused, a broker that stops cannot start; all of that goes on when ZooKeeper answers",
+        "look at the ZooKeeper servers, and at the network from the brokers named to them; restart no broker",
+    ),
+    "zookeeper.foreign": Advice(
+        "the brokers keep their data, go on with what they lead, and do not register there",
+        "put the cluster's data back into ZooKeeper (docs/backup.md) or correct zookeeper.connect; restart no broker before",
+    ),
     "broker.unreachable": Advice(
         "if it is really dead, its leaderships move within seconds and its replicas leave the ISRs",
         "look at the process and at the network between here and there; start the broker again",
@@ -35,6 +44,10 @@ ADVICE = {
         "the replica follows as soon as another one leads, and counts again when it has caught up",
         "bring back the brokers that are named. If they are lost for good: `admin elect --unclean TOPIC-P` lets the most "
         "complete replica lead, and loses the records that only they had",
+    ),
+    "partition.fenced": Advice(
+        "its leader takes no records until ZooKeeper answers it, or until a replica fetches from it again; reading goes on",
+        "look at ZooKeeper first, then at the brokers with the other replicas",
     ),
     "partition.under_min_isr": Advice(
         "acks=all is refused until enough replicas have caught up; reading goes on; replicas join as they catch up",

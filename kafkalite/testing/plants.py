@@ -154,6 +154,26 @@ def unverified_transactions(patch: Patch) -> None:
     patch(ProducerStates, "check_verified", lambda self, header, guard: None)
 
 
+def who_fetches_is_in_sync(patch: Patch) -> None:
+    """While ZooKeeper is away a leader goes on with those of the ISR who fetch, as if it had been allowed to let the others go."""
+    advance = hosted.HostedPartitions.advance
+
+    def planted(self: hosted.HostedPartitions, partition: Any) -> None:
+        state = partition.leader
+        if state is None or self.usable():
+            advance(self, partition)
+            return
+        now_ms, whole = self.now_ms(), state.maximal_isr
+        fetching = {id_ for id_, entry in partition.entries.items() if now_ms - entry.session.last_fetch_ms < 1_500}
+        state.maximal_isr = tuple(id_ for id_ in whole if id_ == state.broker_id or id_ in fetching)
+        try:
+            advance(self, partition)
+        finally:
+            state.maximal_isr = whole
+
+    patch(hosted.HostedPartitions, "advance", planted)
+
+
 PLANTS: dict[str, Callable[[Patch], None]] = {
     "F1": truncate_to_the_high_watermark,
     "F4": controllers_of_the_past,
@@ -164,5 +184,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "ack": ack_before_replication,
     "ELR": leads_whatever_it_lost,
     "ELR-min": eligible_too_easily,
+    "KIP-890": unverified_transactions,
+    "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
 }
