@@ -184,7 +184,6 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "ack": ack_before_replication,
     "ELR": leads_whatever_it_lost,
     "ELR-min": eligible_too_easily,
-    "KIP-890": unverified_transactions,
     "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
 }
