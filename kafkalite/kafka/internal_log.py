@@ -160,14 +160,20 @@ class InternalLog(Generic[State]):
             self._unloaded(state)
 
     async def _load(self, partition: int, epoch: LeaderEpoch) -> None:
-        """Replay the partition's log from its start to where it ends now."""
+        """Replay the partition's log from its start to its end.
+
+        Nothing is awaited between the last look at its end and the moment from which on the state is told of what is
+        appended: a marker that came in between would never end its transaction here.
+        """
         target = TopicPartition(self.topic, partition)
         state = self._make(partition, epoch)
         clock = self._services.clock
         began = clock.monotonic()
         try:
-            offset, end = self._services.partitions.local_bounds(target)
-            while offset < end and self._epochs.get(partition) == epoch:
+            offset = self._services.partitions.local_bounds(target)[0]
+            while self._epochs.get(partition) == epoch:
+                if offset >= self._services.partitions.local_bounds(target)[1]:
+                    break
                 offset = self._replay_piece(state, target, offset)
                 await asyncio.sleep(0)  # a long log must not hold everybody up
         except KafkaliteError as error:
@@ -182,7 +188,10 @@ class InternalLog(Generic[State]):
             self._ready[partition] = state
             self._loaded(state)
             _log.info(
-                "coordinator.loaded", partition=str(target), end_offset=end, seconds=round(clock.monotonic() - began, 3)
+                "coordinator.loaded",
+                partition=str(target),
+                end_offset=offset,
+                seconds=round(clock.monotonic() - began, 3),
             )
 
     def _replay_piece(self, state: State, target: TopicPartition, offset: Offset) -> Offset:

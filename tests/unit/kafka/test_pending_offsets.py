@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
-from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
+from kafkalite.kafka.transactions.markers import Marker
+from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
 
 from .conftest import Broker, Client
 from .test_coordinators import Producer, commit, coordinator, fetched, join, move, wire_error
@@ -199,3 +201,34 @@ async def test_a_static_member_is_given_its_new_id_when_that_is_replicated(broke
     assert (await client.ask(wire.HeartbeatRequest("g", 1, first.member_id, "i1"), 3)).error_code == (
         ErrorCode.FENCED_INSTANCE_ID
     )
+
+
+async def test_a_marker_that_comes_at_the_end_of_loading_ends_its_transaction(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one replica in sync it is acknowledged at once. Stable readers would wait for its transaction for ever."""
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    producer = Producer(client)
+    await producer.start()
+    while (await client.ask(wire.AddOffsetsToTxnRequest("x", producer.id, producer.epoch, "g"), 3)).error_code:
+        await asyncio.sleep(0)
+    assert await _transactional_commit(client, producer, 12) == 0
+    groups, partitions = broker.side.groups, broker.services.partitions
+    index = groups.log.state_for("g").index
+    key = TopicPartition(GROUP_TOPIC, index)
+    read, written = partitions.read_local, []
+
+    def read_local(partition: TopicPartition, offset: Offset, max_bytes: int) -> Any:
+        pieces = read(partition, offset, max_bytes)
+        if partition == key and not written:
+            marker = Marker(ProducerId(producer.id), producer.epoch, True, 0, (key,))
+            written.append(marker)
+            broker.supervisor.spawn("marker", broker.side.markers.write(marker), Policy.ISOLATED)
+        return pieces
+
+    monkeypatch.setattr(partitions, "read_local", read_local)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    assert written and await _read(client) == (0, 12)
