@@ -327,8 +327,13 @@ class ReplicaManager:
         """The topic's configuration is another one now."""
         config = self._topic_configs(topic)
         for partition in self.hosted.of_topic(topic):
+            is_newly_flushed = config.log_flush_before_ack and not partition.config.log_flush_before_ack
             partition.config = config
             partition.log.config = config
+            if is_newly_flushed and partition.storage_error is None:
+                self.hosted.ensure_flushing(
+                    partition
+                )  # what counted before is to survive a loss of power from now on, too
             leader = partition.leader
             if leader is not None:
                 leader.min_insync_replicas = config.min_insync_replicas

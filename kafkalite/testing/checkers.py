@@ -43,6 +43,7 @@ class State:
     isr: tuple[int, ...]
     controller_epoch: int
     elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
 
 class ZkChecker:
@@ -132,8 +133,8 @@ class ZkChecker:
 
     def _state(self, partition: Partition, data: bytes, where: str) -> None:
         text = json.loads(data)
-        elr = tuple(text.get("elr", ()))
-        new = State(text["leader"], text["leader_epoch"], tuple(text["isr"]), text["controller_epoch"], elr)
+        elr, last = tuple(text.get("elr", ())), tuple(text.get("last_known_elr", ()))
+        new = State(text["leader"], text["leader_epoch"], tuple(text["isr"]), text["controller_epoch"], elr, last)
         old = self.states.get(partition)
         detail = f"{partition} {old} -> {new} {where}"
         self.changes += 1
@@ -151,6 +152,8 @@ class ZkChecker:
             moved = new.leader != old.leader
             _demand(not moved or new.leader_epoch > old.leader_epoch, "a new leader has a new epoch", detail)
             clean = new.leader == -1 or new.leader in (*old.isr, *old.elr)
+            # Everybody has lost its power: the most complete log leads.
+            clean = clean or (old.leader == -1 and new.leader in old.last_known_elr)
             _demand(clean or not moved, "only a member of the ISR or an eligible replica is elected", detail)
             known_to_have = set(old.isr) | set(old.elr)
             _demand(set(new.elr) <= known_to_have, "only who was in sync or eligible is eligible", detail)

@@ -127,7 +127,9 @@ class LeaderScript:
         if isr is None:
             return "nothing to propose"
         elr, last = isr_rules.eligible_after(leader, isr)
-        self.proposal = isr_rules.Proposal(leader.broker_id, leader.leader_epoch, leader.partition_epoch, isr, elr, last)
+        self.proposal = isr_rules.Proposal(
+            leader.broker_id, leader.leader_epoch, leader.partition_epoch, isr, elr, last
+        )
         isr_rules.begin_proposal(leader, isr)
         eligible = f" ELR {list(elr)}" if elr else ""
         return f"propose ISR {list(isr)}{eligible} on version {leader.partition_epoch}"

@@ -96,6 +96,22 @@ def test_nothing_acknowledged_is_lost(story: object, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1, 4))
+def test_all_lose_their_power_one_after_the_other_comes_back(seed: int) -> None:
+    """What was written had reached the disks, which nobody knows for certain: nobody leads until the last one is back and all
+    have said how far their logs go. Then the cluster is in sync again without a hand, and nothing is lost."""
+    faults = [
+        Fault(9.0 + number / 1_000, FaultKind.POWER, nodes(seed)[number], 0.5 + 1.5 * number) for number in range(3)
+    ]
+    drawn = plan(seed, *faults)
+    synced = {**drawn.topic_settings, "flush.ms": "200", "flush.messages": "1"}
+    seen: list[str] = []
+    result = Simulation(dataclasses.replace(drawn, batches_per_s=0.3, topic_settings=synced), watch=seen.append).run()
+    assert result.violation is None, result.line()
+    assert sum("replica.leads_after_loss" in line for line in seen) == 3
+    assert sum("logs.doubtful" in line for line in seen) == 3
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
 def test_who_was_killed_only_does_not_wait_for_others(seed: int) -> None:
     seen: list[str] = []
     result = Simulation(killed_only(seed), watch=seen.append).run()
