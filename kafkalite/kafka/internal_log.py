@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
-from kafkalite.kafka.internal_topics import internal_topic
+from kafkalite.kafka.internal_topics import broker_count, internal_topic
 from kafkalite.kafka.services import Services
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
@@ -127,10 +127,10 @@ class InternalLog(Generic[State]):
         raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def _create(self) -> None:
-        alive = len(self._services.metadata([]).brokers)
-        if not alive:
+        known = self._services.metadata(None)
+        if not known.brokers:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        order = internal_topic(self.topic, self._services.config, alive)
+        order = internal_topic(self.topic, self._services.config, broker_count(known))
         await self._services.create_topics(CreateTopicsRequest((order,)))
 
     # --- leadership ---

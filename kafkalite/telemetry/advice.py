@@ -106,6 +106,11 @@ ADVICE = {
         "the deletion goes on by itself when the brokers return",
         "start the brokers named; if they are gone for good, start an empty one with the same id",
     ),
+    "topic.few_replicas": Advice(
+        "the topic stays as it was created, when there were fewer brokers; what groups and transactions commit is lost with those few",
+        "`admin reassign plan --topic TOPIC --replicas 3 --brokers 1,2,3 -o plan.json`, then `admin reassign execute plan.json "
+        "--allow-rf-change`; and set its min.insync.replicas to 2",
+    ),
     "transaction.late": Advice(
         "a coordinator aborts its transactions at their timeout; it seems not to know of this one, which then never ends",
         "`admin transactions find-hanging` asks the coordinators; `admin transactions abort TOPIC-P --start-offset N` ends a "

@@ -12,7 +12,7 @@ from kafkalite.kafka import topic_ids, wire
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.codec import ZERO_UUID
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.internal_topics import internal_topic
+from kafkalite.kafka.internal_topics import broker_count, internal_topic
 from kafkalite.kafka.schema import schemas
 from kafkalite.kafka.services import Services
 from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, TRANSACTION_FEATURE, TRANSACTION_VERSION
@@ -154,11 +154,11 @@ class ClusterHandlers:
         refused: list[Any],
     ) -> Any:
         config = self._services.config
-        alive = len(self._services.metadata([]).brokers)
+        brokers = broker_count(self._services.metadata(None)) if INTERNAL_TOPICS.intersection(missing) else 0
         created = await self._services.create_topics(
             CreateTopicsRequest(
                 tuple(
-                    internal_topic(name, config, alive) if name in INTERNAL_TOPICS else NewTopic(name)
+                    internal_topic(name, config, brokers) if name in INTERNAL_TOPICS else NewTopic(name)
                     for name in missing
                 )
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ import pytest
 from kafkalite.config import BrokerConfig, TopicConfig, internal_topic_config
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import wire
-from kafkalite.kafka.internal_topics import internal_topic
-from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, TopicPartition
+from kafkalite.kafka.internal_topics import broker_count, internal_topic
+from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, TopicId, TopicPartition
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import Client, batch, produce
@@ -46,6 +49,30 @@ def test_the_min_isr_of_an_internal_topic(name: str, alive: int, settings: dict[
     order = internal_topic(name, BrokerConfig(**settings), alive)
     assert order.replication_factor == min(alive, 3)
     assert order.configs["min.insync.replicas"] == str(min_isr)
+
+
+def _known(alive: Iterable[int], *replicas: tuple[int, ...]) -> MetadataResponse:
+    partitions = tuple(
+        PartitionMetadata(number, 0, each[0], 0, each, each)  # type: ignore[arg-type]
+        for number, each in enumerate(replicas)
+    )
+    brokers = tuple(Broker(number, 1, "h", 1, "h", 2) for number in alive)  # type: ignore[arg-type]
+    return MetadataResponse("c", 1, brokers, (TopicMetadata("t", 0, TopicId(""), partitions),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("alive", "replicas", "count"),
+    [
+        ([1], [], 1),
+        ([1, 2, 3], [(1,), (2,)], 3),
+        ([1], [(1, 2, 3)], 3),  # two of three are away for a moment
+        ([4], [(1, 2), (2, 3)], 4),
+    ],
+)
+def test_brokers_that_have_replicas_count_though_they_are_away(
+    alive: list[int], replicas: list[tuple[int, ...]], count: int
+) -> None:
+    assert broker_count(_known(alive, *replicas)) == count
 
 
 @pytest.mark.parametrize(
