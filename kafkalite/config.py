@@ -120,7 +120,11 @@ class BrokerConfig:
     producer_id_expiration_ms: int = _key(
         86_400_000, "a silent producer's state is forgotten after", low=1, dynamic=True
     )
-    stray_delete_delay_ms: int = _key(60_000, "a stray replica directory is renamed, and removed after", low=0)
+    stray_delete_delay_ms: int = _key(
+        86_400_000,
+        "a replica's directory that was set aside (-stray) is kept at least so long, and until its records are in sync elsewhere",
+        low=0,
+    )
     stray_max_fraction_percent: int = _key(
         50, "refuse to set aside more than this share of local replicas at once (F19)", low=0, high=100
     )
@@ -169,6 +173,10 @@ class BrokerConfig:
 
     transactional_id_expiration_ms: int = _key(604_800_000, "an idle transactional id is forgotten after", low=1)
     transaction_max_timeout_ms: int = _key(900_000, "longest transaction timeout that may be asked for", low=1)
+    transaction_partition_verification_enable: bool = _key(
+        True,
+        "ask the coordinator before a transaction begins on a partition; without it, late records of an aborted one show up",
+    )
     offsets_topic_num_partitions: int = _key(50, "partitions of __consumer_offsets", low=1)
     offsets_topic_replication_factor: int = _key(3, "replicas of __consumer_offsets, at most as many as brokers", low=1)
     offsets_retention_minutes: int = _key(10_080, "offsets of an empty group are kept so long", low=1)

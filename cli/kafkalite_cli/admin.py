@@ -22,6 +22,7 @@ from kafkalite_cli.imports import uncollected
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
 from kafkalite_cli.refusals import raise_for_topic, refuse_forbidden
+from kafkalite_cli.zookeeper_note import note_zookeeper
 
 _UNREACHABLE = "broker.unreachable"
 #: How long `create-topic` waits until every node knows the new leaders.
@@ -257,6 +258,8 @@ def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s:
             if internal:
                 return await _describe_internal(client, topics, timeout_s, out)
             _describe_topics(found, out)
+            if not as_json:
+                await note_zookeeper(client)
             return 0
 
     code = run_async(work())
@@ -276,12 +279,13 @@ def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
             entry.leader_epoch,
             _ids(entry.replicas),
             _ids(entry.isr),
+            _ids(entry.elr),
             _state(entry.leader, len(entry.isr), len(entry.replicas)),
         )
         for topic in topics
         for entry in sorted(topic.partitions, key=lambda partition: partition.partition)
     ]
-    out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "state"), rows)
+    out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "elr", "state"), rows)
 
 
 def _state(leader: int, in_sync: int, replicas: int) -> str:
@@ -351,6 +355,8 @@ def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             answer = await client.describe_cluster(timeout_s=timeout_s)
+            if not as_json:
+                await note_zookeeper(client)
         out = Output(as_json)
         if as_json:
             out.value(dataclasses.asdict(answer), "")

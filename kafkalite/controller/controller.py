@@ -12,6 +12,7 @@ from kafkalite.controller.events import Event
 from kafkalite.controller.leadership import Balance, Leadership, Source
 from kafkalite.controller.limits import limits_from
 from kafkalite.controller.liveness import Liveness
+from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.problems import find_problems
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
@@ -174,6 +175,7 @@ class Controller:
             topic_config=self._topic_config,
             balance=self._balance(),
             limits=lambda: limits_from(self._cluster_settings()),
+            log_ends=LogEnds(self._env, self._own_time, self._supervisor, self._hello),
             phases=phases,
             on_ready=lambda: _log.info("controller.ready", epoch=won.epoch),
             history=self.history,

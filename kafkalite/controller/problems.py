@@ -25,7 +25,10 @@ def find_problems(state: ControllerState, malformed_brokers: Mapping[str, str]) 
         if known is None:
             offline.append((str(partition), f"{partition} has no state yet; none of {list(replicas)} is alive"))
         elif known.leader not in state.brokers:
-            offline.append((str(partition), f"{partition} has no leader; only {list(known.isr)} may lead it"))
+            detail = f"{partition} has no leader; only {[*known.isr, *known.elr]} may lead it"
+            if known.last_known_elr:
+                detail += f"; {list(known.last_known_elr)} came back, and may lack committed records"
+            offline.append((str(partition), detail))
     problems += [("partition.offline", subject, detail) for subject, detail in offline[:MAX_NAMED]]
     if len(offline) > MAX_NAMED:
         problems.append(("partition.offline", "", f"{len(offline) - MAX_NAMED} more partitions have no leader"))

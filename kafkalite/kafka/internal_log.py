@@ -219,8 +219,12 @@ class InternalLog(Generic[State]):
         *,
         producer_id: int = -1,
         producer_epoch: int = -1,
+        guard: int | None = None,
     ) -> None:
-        """Append with acks=all; `done(error, base offset)` is called once. Errors are a coordinator's, not a leader's."""
+        """Append with acks=all; `done(error, base offset)` is called once. Errors are a coordinator's, not a leader's.
+
+        `guard`: with which the producer's transaction was verified; None: it was not.
+        """
         builder = RecordBatchBuilder(
             producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer_id >= 0
         )
@@ -232,8 +236,12 @@ class InternalLog(Generic[State]):
             result = results[0]
             done(_coordinator_error(ErrorCode(result.error)), result.base_offset)
 
+        target = TopicPartition(self.topic, partition)
         self._services.partitions.append_internal(
-            APPEND_TIMEOUT_MS, [(TopicPartition(self.topic, partition), bytearray(builder.build()))], finished
+            APPEND_TIMEOUT_MS,
+            [(target, bytearray(builder.build()))],
+            finished,
+            guards=None if guard is None else {target: guard},
         )
 
 

@@ -36,7 +36,12 @@ from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsR
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, MetadataResponse
-from kafkalite.rpc.messages.disks import DescribeDisksRequest, DiskOnlineRequest, MoveReplicasRequest
+from kafkalite.rpc.messages.disks import (
+    DescribeDisksRequest,
+    DiskOnlineRequest,
+    MoveReplicasRequest,
+    StrayOrderRequest,
+)
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
 from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, ElectLeadersRequest, ListReassignmentsRequest
 from kafkalite.rpc.messages.security import AlterUserRequest, DescribeUsersRequest
@@ -122,7 +127,7 @@ class Api:
         """By class of request, unguarded."""
         host = self._host
         return {
-            **rpc_handlers.handlers(host.replicas),
+            **rpc_handlers.handlers(host.replicas, lambda: host.kafka.verifier.produce),
             **self._transactions.handlers(),
             **RightsApi(host.rights).handlers(),
             **self._groups.handlers(),
@@ -148,6 +153,7 @@ class Api:
             StatusRequest: _answer(host.overview.answer),
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
+            StrayOrderRequest: _answer(host.disks.stray_order),
             MoveReplicasRequest: _answer(host.disks.move),
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),

@@ -31,7 +31,7 @@ from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
-from kafkalite.coordination.znodes import BrokerZnode
+from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -41,6 +41,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
     INTERNAL_TOPICS,
     NO_BROKER_EPOCH,
+    TRANSACTION_VERSION,
     BrokerEpoch,
     BrokerId,
     Endpoint,
@@ -64,6 +65,7 @@ from kafkalite.node.rights import NodeRights
 from kafkalite.node.status import StatusPages
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.user_orders import UserOrders
+from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection
@@ -166,11 +168,14 @@ class Node:
         self.supervisor = Supervisor(self._on_fatal)
         self._own_time = OwnTime(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
+        self.zookeeper = ZooKeeperHealth(self.session, env.clock)
         nodes = self.security.principals if self.security is not None else ()
-        self.rights = NodeRights(config, env.clock, self.session.wait, nodes)
+        self.rights = NodeRights(config, env.clock, self.zookeeper.ordering, nodes)
         self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
         self.metadata = MetadataCache()
-        self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
+        self.disk_care = DiskCare(
+            self.session, self.broker_id, lambda: self.logs, lambda: self.replicas, env.clock.monotonic
+        )
         self.logs = LogManager(
             config,
             env.disk,
@@ -198,6 +203,7 @@ class Node:
             request_restart=self.disk_care.report,
         )
         self.logs.hw_of = self.replicas.high_watermark
+        self.logs.on_elsewhere(self.replicas.is_elsewhere)
         self.logs.on_exchanged = self.replicas.hosted.exchanged
         self.controller = Controller(
             config=config,
@@ -221,16 +227,17 @@ class Node:
             self.logs,
             env.disk,
             self.disk_care,
+            lambda: self.replicas,
             broker_id=self.broker_id,
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
         )
-        orders = Orders(self.session.wait, lambda: self.config, env.random)
+        orders = Orders(self.zookeeper.ordering, lambda: self.config, env.random)
         self.orders = TopicOrders(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
-        self.config_orders = ConfigOrders(self.session.wait, self.effective_topic_config)
-        self.user_orders = UserOrders(self.session.wait)
+        self.config_orders = ConfigOrders(self.zookeeper.ordering, self.effective_topic_config)
+        self.user_orders = UserOrders(self.zookeeper.ordering)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.overview = Overview(self, env.clock, self.peer_client)
 
@@ -287,6 +294,7 @@ class Node:
             for path, reason in sorted({**self.configs.malformed, **self.rights.malformed, **self._unusable}.items())
         )
         return (
+            *self.zookeeper.problems(),
             *self.replicas.problems(),
             *self.controller.problems(),
             *disk_problems(self.logs),
@@ -324,6 +332,8 @@ class Node:
         current = self.session.current
         if current is None:
             raise NotSentError("no session with ZooKeeper")
+        if away := self.zookeeper.away():
+            raise NotSentError(away)
         block = await registration.allocate_producer_ids(current, self.broker_id)
         return block.first, block.last - block.first + 1
 
@@ -360,6 +370,7 @@ class Node:
     async def _start(self) -> None:
         self.supervisor.spawn("own_time", self._own_time.run())
         self.supervisor.spawn("session.keeper", self.session.run())
+        self.supervisor.spawn("session.watch", self.session.watch())
         await self._in_session(registration.ensure_layout)
         self.cluster_id = await self._in_session(lambda session: registration.cluster_id(session, self.env.random))
         await self._in_session(self.configs.load)
@@ -373,12 +384,14 @@ class Node:
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
         self.supervisor.spawn("disks.care", self.disk_care.run())
+        self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self.link.run())
         self.supervisor.spawn("controller.watch", self._incumbent_watch().run())
         self.session.on_lost(self.replicas.on_session_lost)
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
+        self.supervisor.spawn("producer.ids", self.producer_ids.run())
 
     async def _in_session(self, action: Callable[[Coordinator], Awaitable[T]]) -> T:
         """Run `action` in the present session, and again in the next one if that ends meanwhile."""
@@ -414,6 +427,7 @@ class Node:
         async with self._introducing:
             if self._introduced is coordinator:
                 return
+            await self.zookeeper.until_ours(coordinator, self.cluster_id, holds_data=not self.logs.holds_nothing())
             await self.configs.load(coordinator)
             await self.rights.load(coordinator)
             missing = await self.replicas.look_for_missing(coordinator, is_start=self._introduced is None)
@@ -471,6 +485,9 @@ class Node:
             timestamp_ms=self.env.clock.wall_ms(),
             is_empty=self.logs.holds_nothing(),
             missing=frozenset() if self.logs.holds_nothing() else missing,
+            doubtful=with_room(self.logs.doubtful(), DOUBTFUL_BYTES),
+            keeps_elr=True,
+            transaction_version=TRANSACTION_VERSION,
         )
 
     def _told(self, bound: Endpoint) -> Endpoint:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_LEADER, NO_OFFSET, BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.replica import doubts
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
@@ -87,6 +88,8 @@ class Describing:
             error=ErrorCode.NONE if is_usable else ErrorCode.KAFKA_STORAGE_ERROR,
             last_stable_offset=log.last_stable_offset(partition.high_watermark) if is_usable else NO_OFFSET,
             open_transaction_ms=transactions[0].open_ms if transactions else -1,
+            elr=partition.current_elr,
+            is_doubtful=partition.is_doubtful,
         )
 
     def counts(self) -> dict[str, int]:
@@ -129,15 +132,25 @@ class Describing:
         def tell(what: str, subject: str, detail: str) -> None:
             found.setdefault(what, []).append((subject, detail))
 
+        has_lease = self._hosted.usable()
         for partition in sorted(self._hosted.all(), key=lambda p: p.topic_partition):
             name = str(partition.topic_partition)
             leader = partition.leader
             if partition.storage_error is not None:
                 standing = self._restarting.standing(partition)
-                tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                if self._restarting.is_last_copy(partition):
+                    tell("replica.last_copy", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                else:
+                    tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
                 continue
             if partition.log.damaged_at is not None:
-                tell("replica.damaged", name, f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}")
+                damage = f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}"
+                if self._restarting.is_last_copy(partition):
+                    tell("replica.last_copy_damaged", name, f"{damage}; no other replica is in sync")
+                else:
+                    tell("replica.damaged", name, damage)
+            if leader is not None and not has_lease and (reason := self._hosted.refusal(partition, -1)):
+                tell("partition.fenced", name, f"{name} takes no records: ZooKeeper has not answered, and {reason}")
             if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
                 tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
@@ -146,6 +159,8 @@ class Describing:
                 tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
             elif leader is None and partition.leader_id == NO_LEADER:
                 tell("partition.offline", name, f"{name} has no leader")
+                if partition.is_doubtful:
+                    tell("replica.doubtful", name, f"{name}: {doubts.lasting(partition)}")
             late = self._open_transactions.late(partition) if leader is not None else None
             if late is not None:
                 tell("transaction.late", name, f"{name}: {late.text()}")

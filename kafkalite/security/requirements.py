@@ -124,6 +124,7 @@ KAFKA: Mapping[str, Row] = {
 #: RPC request -> what it needs.
 RPC: Mapping[str, Row] = {
     "LeaderAndIsrRequest": _NODES_ONLY,
+    "LogEndsRequest": _NODES_ONLY,
     "StopReplicaRequest": _NODES_ONLY,
     "UpdateMetadataRequest": _NODES_ONLY,
     "IsrChangedRequest": _NODES_ONLY,
@@ -150,6 +151,7 @@ RPC: Mapping[str, Row] = {
     "DescribeDisksRequest": _DESCRIBE_CLUSTER,
     "DiskOnlineRequest": _ALTER_CLUSTER,
     "MoveReplicasRequest": _ALTER_CLUSTER,
+    "StrayOrderRequest": _ALTER_CLUSTER,
     "CommittedOffsetsRequest": _NODES_ONLY,
     "DescribeClusterRequest": FREE,
     "HealthRequest": _DESCRIBE_CLUSTER,

@@ -213,8 +213,12 @@ class GroupCoordinator:
         done: Callable[[CommitResults], None],
         *,
         producer: tuple[ProducerId, int] | None = None,
+        guard: int | None = None,
     ) -> None:
-        """Commit offsets, in a transaction if `producer` (id, epoch) is given; `done` gets each one's outcome."""
+        """Commit offsets, in a transaction if `producer` (id, epoch) is given; `done` gets each one's outcome.
+
+        `guard`: with which the transaction was verified; None: it was not.
+        """
         partition, entry = self._find(group_id)
         if entry is None:
             if generation >= 0 and producer is None:
@@ -259,6 +263,7 @@ class GroupCoordinator:
             stored,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            guard=guard,
         )
 
     def end_transaction(self, index: int, producer_id: ProducerId, *, is_committed: bool) -> None:

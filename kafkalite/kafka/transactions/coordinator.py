@@ -116,11 +116,18 @@ class TransactionCoordinator:
         return target.producer_id, target.producer_epoch
 
     async def add_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        client_version: int = 0,
     ) -> None:
+        """`client_version`: the producer's transaction.version."""
         partition, slot = self._find(transactional_id)
         now = self._services.clock.wall_ms()
-        target = rules.add_partitions(slot.transaction, producer_id, producer_epoch, partitions, now)
+        target = rules.add_partitions(slot.transaction, producer_id, producer_epoch, partitions, now, client_version)
         self._check_free(slot)
         await self._move(partition, slot, target)
 
@@ -137,6 +144,23 @@ class TransactionCoordinator:
         target = rules.end(slot.transaction, producer_id, producer_epoch, now, is_commit=is_commit)
         self._check_free(slot)
         await self._move(partition, slot, target)
+
+    async def end_and_bump(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
+    ) -> tuple[ProducerId, int]:
+        """As `end`; the producer's id and epoch from now on (KIP-890)."""
+        _, slot = self._find(transactional_id)
+        fresh = NO_PRODUCER_ID
+        if slot.transaction is not None and rules.needs_new_producer_id(slot.transaction):
+            fresh = await self._ids.take()
+        partition, slot = self._find(transactional_id)  # it may have moved meanwhile
+        self._check_free(slot)
+        known, now = slot.transaction, self._services.clock.wall_ms()
+        if known is not None and rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped while we were away: ask again
+        target = rules.end_and_bump(known, producer_id, producer_epoch, fresh, now, is_commit=is_commit)
+        await self._move(partition, slot, target)
+        return rules.producer_after(target)
 
     def describe(self, transactional_id: str) -> Transaction:
         _, slot = self._find(transactional_id)
@@ -252,7 +276,8 @@ class TransactionCoordinator:
             prepared.producer_epoch,
             prepared.state is TransactionState.PREPARE_COMMIT,
             epoch,
-            partitions,
+            tuple(partitions),
+            prepared.client_version if broker.transaction_version >= rules.BUMPING_VERSION else 0,
         )
         try:
             return await self._channels.send(broker, marker)

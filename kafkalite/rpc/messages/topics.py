@@ -102,6 +102,10 @@ class ReplicaDescription:
     last_stable_offset: Offset = NO_OFFSET
     #: For how long its earliest open transaction has been seen open; -1: none is.
     open_transaction_ms: int = -1
+    #: Eligible leader replicas, as this node knows.
+    elr: tuple[BrokerId, ...] = ()
+    #: Its log may lack committed records; it does not lead while a replica may come back that has them.
+    is_doubtful: bool = False
 
 
 @kind(45)

@@ -54,14 +54,14 @@ async def test_transactions_that_cannot_be_completed(broker: Broker, monkeypatch
     partitions = broker.services.partitions
     real, refused, markers = partitions.append_internal, 0, 0
 
-    def append(timeout_ms: int, wanted: Any, done: Any) -> None:
+    def append(timeout_ms: int, wanted: Any, done: Any, **more: Any) -> None:
         nonlocal refused, markers
         if markers and wanted[0][0].topic == TRANSACTION_TOPIC:
             refused += 1
             done(tuple(wire_error(key) for key, _ in wanted))
         else:
             markers += wanted[0][0].topic == "t"
-            real(timeout_ms, wanted, done)
+            real(timeout_ms, wanted, done, **more)
 
     # All are decided at once: the first marker finds the decisions in the log.
     for partition in broker.side.transactions.log.states():

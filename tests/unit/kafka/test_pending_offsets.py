@@ -47,11 +47,11 @@ def slow_followers(broker: Broker) -> Iterator[Held]:
     partitions, held = broker.services.partitions, Held()
     real = partitions.append_internal
 
-    def slow(timeout_ms: int, wanted: Sequence[Any], done: Callable[[Any], None]) -> None:
+    def slow(timeout_ms: int, wanted: Sequence[Any], done: Callable[[Any], None], **more: Any) -> None:
         if wanted[0][0].topic == GROUP_TOPIC:
-            real(timeout_ms, wanted, lambda results: held.waiting.append((done, results)))
+            real(timeout_ms, wanted, lambda results: held.waiting.append((done, results)), **more)
         else:
-            real(timeout_ms, wanted, done)
+            real(timeout_ms, wanted, done, **more)
 
     partitions.append_internal = slow  # type: ignore[method-assign]
     yield held
