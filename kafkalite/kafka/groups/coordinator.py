@@ -379,7 +379,7 @@ class GroupCoordinator:
             base_offset = await self._append(partition, tombstones)
             for index, key in enumerate(chunk):
                 entry.offsets.forget(key, base_offset + index)
-        # Whoever joined or committed meanwhile keeps the group.
+        # A member or a commit that came meanwhile keeps the group.
         is_over = and_group and entry.group.state is GroupState.EMPTY and entry.offsets.is_empty()
         if is_over and partition.entries.get(group_id) is entry:
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)

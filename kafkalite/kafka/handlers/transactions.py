@@ -220,7 +220,8 @@ class TransactionHandlers:
         security = self._services.security
         if security is not None and not security.may_be_node(request.principal) and not self._may_alter(request):
             raise api_error(
-                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node, or who may ALTER the cluster, writes markers"
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                "only nodes, and users that may ALTER the cluster, write markers",
             )
         response = wire.WriteTxnMarkersResponse
         results = []
@@ -258,7 +259,7 @@ class TransactionHandlers:
         return response(results)
 
     def _may_alter(self, request: Request) -> bool:
-        """An operator who ends a hanging transaction. Without an authorizer it is not known who that is."""
+        """Whether this is an operator that ends a hanging transaction. Without an authorizer nobody is known as one."""
         is_known = self._access.authorizer is not None
         return is_known and self._access.may(request, Operation.ALTER, ResourceType.CLUSTER)
 

@@ -282,7 +282,7 @@ class TransactionCoordinator:
         try:
             return await self._channels.send(broker, marker)
         except (OSError, TimeoutError) as error:
-            self._tell_delay("transaction.marker_delayed", broker.broker_id, broker=broker.broker_id, error=str(error))
+            self._log_delay("transaction.marker_delayed", broker.broker_id, broker=broker.broker_id, error=str(error))
             return None
 
     async def _write_complete(self, partition: TransactionPartition, slot: Slot, prepared: Transaction) -> None:
@@ -291,12 +291,12 @@ class TransactionCoordinator:
             try:
                 await self._move(partition, slot, rules.complete(prepared, self._services.clock.wall_ms()))
             except ApiError as error:
-                self._tell_delay("transaction.complete_delayed", error.code, error=error.code.name)
+                self._log_delay("transaction.complete_delayed", error.code, error=error.code.name)
                 await asyncio.sleep(_RETRY_S)
         partition.completion.set()
         partition.completion = asyncio.Event()
 
-    def _tell_delay(self, event: str, kind: Hashable, **details: object) -> None:
+    def _log_delay(self, event: str, kind: Hashable, **details: object) -> None:
         """One line; of many alike, which every transaction repeats until it gets through, only some."""
         untold = self._repeats.told((event, kind))
         if untold is not None:
@@ -331,7 +331,7 @@ class TransactionCoordinator:
                 try:
                     await self._move(partition, slot, rules.fence(known, now))
                 except ApiError as error:
-                    self._tell_delay("transaction.abort_delayed", error.code, error=error.code.name)
+                    self._log_delay("transaction.abort_delayed", error.code, error=error.code.name)
 
     async def _run_expiry(self) -> None:
         while True:
@@ -351,7 +351,7 @@ class TransactionCoordinator:
                 try:
                     await self._write(partition, transactional_id, None)
                 except ApiError as error:
-                    self._tell_delay("transaction.expiry_delayed", error.code, error=error.code.name)
+                    self._log_delay("transaction.expiry_delayed", error.code, error=error.code.name)
                 else:
                     slot.transaction = None
                     partition.slots.pop(transactional_id, None)
@@ -366,7 +366,7 @@ class TransactionCoordinator:
         try:
             await self.write(partition, [(decisions.key_of(decision.group), None)])
         except ApiError as error:
-            self._tell_delay("transaction.expiry_delayed", error.code, error=error.code.name)
+            self._log_delay("transaction.expiry_delayed", error.code, error=error.code.name)
         else:
             partition.decisions.pop(decision.group, None)
         finally:

@@ -137,7 +137,7 @@ class _Channel:
         return await outcome
 
     async def _run(self) -> None:
-        """Send until the queue is empty. Whoever waits always gets an outcome: a transaction is never left behind."""
+        """Send until the queue is empty. Every waiter gets an outcome, so no transaction is left behind."""
         work: list[tuple[Marker, asyncio.Future[Errors]]] = []
         try:
             while self._queue:

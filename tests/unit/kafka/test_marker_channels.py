@@ -76,7 +76,7 @@ class _Recorder:
         raise self.failures.pop(0)
 
 
-async def test_whoever_waits_hears_of_an_error_that_nobody_expected() -> None:
+async def test_an_unexpected_error_reaches_every_waiter() -> None:
     """Cancelled, they would leave their transactions prepared until another node coordinates them."""
     services = _Recorder(ValueError("a bug"), OSError("refused"))
     channel = _Channel(services, ("h", 1))  # type: ignore[arg-type]
