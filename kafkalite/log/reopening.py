@@ -101,9 +101,9 @@ class Reopening:
         log_dir.reopened[tp] = times
         if not times:
             del log_dir.reopened[tp]
-        log_dir.failed[tp] = FailedLog(
-            tp, log.path, log.config, log, str(error), is_shortage(error.__cause__), now + pause
-        )
+        # What only an order opens does not wait for descriptors: it may be made again at once.
+        is_short = is_shortage(error.__cause__) and not log.sync_failed and log.damaged_at is None
+        log_dir.failed[tp] = FailedLog(tp, log.path, log.config, log, str(error), is_short, now + pause)
 
     def not_loaded(self, log_dir: LogDir, tp: TopicPartition, path: str, config: TopicConfig, error: OSError) -> None:
         """A log could not be opened at the start."""

@@ -242,9 +242,14 @@ async def test_an_fsync_that_fails_is_never_taken_for_a_shortage(host: Host) -> 
         raise OSError(errno.ENOMEM, "no memory")
 
     host.disk.during_sync = refuse
-    with pytest.raises(StorageError):
+    with pytest.raises(StorageError) as caught:
         await log.flush()
-    assert log.is_failed
+    assert log.is_failed and log.sync_failed
+    manager.log_failed(caught.value)
+    await host.verdict()
+    kept = manager.failed_log(T0)
+    assert kept is not None and kept.needs_order
+    assert manager.restart_refusal(T0) == "", "found by simulation: it waited for memory that was there, for ever"
 
 
 async def test_housekeeping_that_finds_no_descriptor_leaves_the_log_in_service(host: Host) -> None:
