@@ -368,6 +368,13 @@ class RealDisk:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
+    def boot_id(self) -> str:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
+
     def total_bytes(self, path: str) -> int:
         stat = os.statvfs(path)
         return stat.f_blocks * stat.f_frsize

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalite.env.seams import Disk
 from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.log import checkpoints
+from kafkalite.log.doubts import Doubts
 from kafkalite.log.failures import FailureBudget
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.room import RoomPauses
@@ -89,6 +90,8 @@ class LogDir:
         #: One save of offsets at a time; how many were asked for, and how many of these are served.
         self.saving = asyncio.Lock()
         self.saves_wanted = self.saves_done = 0
+        #: Logs in it that may lack what was committed.
+        self.doubts = Doubts(disk, path)
         self._release: Callable[[], None] | None = None
 
     async def unless_gone(self, work: Awaitable[T]) -> T:
@@ -136,6 +139,7 @@ class LogDir:
         except BlockingIOError:
             raise StartupRefused(f"log.dirs: {self.path} is in use by another process") from None
         meta = self._file(checkpoints.META_PROPERTIES)
+        is_new = not self._disk.exists(meta)
         if self._disk.exists(meta):
             try:
                 found_cluster, found_broker = checkpoints.decode_meta_properties(self._disk.read_file(meta))
@@ -156,6 +160,7 @@ class LogDir:
             self._disk.write_file_atomic(meta, checkpoints.encode_meta_properties(cluster_id, broker_id))
         self.is_incomplete = self._disk.exists(self._file(checkpoints.INCOMPLETE))
         self.clean = self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN))
+        self.doubts.open(clean=self.clean, is_new=is_new)
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         self.log_starts = self._read_offsets(checkpoints.LOG_STARTS)

@@ -192,6 +192,29 @@ class LogManager:
         return self._offsets.lost_committed(topic_partition)
 
     @property
+    def lost_power(self) -> bool:
+        """Whether the host may have been without power since these directories were last in use."""
+        return any(log_dir.doubts.lost_power for log_dir in self._pool.dirs.values())
+
+    def doubtful(self) -> list[TopicPartition]:
+        """Logs that may lack what was committed (kafkalite.log.doubts), sorted."""
+        return sorted(tp for tp in self._pool.logs if self.is_doubtful(tp))
+
+    def is_doubtful(self, topic_partition: TopicPartition) -> bool:
+        log = self._pool.logs.get(topic_partition)
+        return log is not None and topic_partition in self._pool.dirs[log.directory].doubts.logs
+
+    def doubt(self, topic_partition: TopicPartition, *, is_doubtful: bool) -> None:
+        """Take note that a log may lack what was committed; or that it has caught up. Saved with the high watermarks."""
+        log = self._pool.logs.get(topic_partition)
+        if log is not None:
+            known = self._pool.dirs[log.directory].doubts.logs
+            if is_doubtful:
+                known.add(topic_partition)
+            else:
+                known.discard(topic_partition)
+
+    @property
     def unclean_start(self) -> bool:
         """Whether any log was opened after an unclean shutdown (F14)."""
         return any(not log.clean_start for log in self._pool.logs.values())
@@ -225,6 +248,8 @@ class LogManager:
         Raises:
             ApiError: KAFKA_STORAGE_ERROR when no directory is healthy. StorageError.
         """
+        for log_dir in self._pool.dirs.values():
+            log_dir.doubts.logs.discard(topic_partition)
         return self._placing.create(topic_partition, topic_id, config, directory=directory)
 
     def unusable(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
@@ -305,6 +330,8 @@ class LogManager:
             known.pop(tp, None)
         if tp in before.high_watermarks:
             after.high_watermarks[tp] = before.high_watermarks[tp]
+        if tp in before.doubts.logs:
+            after.doubts.logs.add(tp)
         # While `old` is in service: what fails here may take the disk of `new` offline, and nothing must have changed then.
         self._offsets.write(after, checkpoints.HIGH_WATERMARKS, after.high_watermarks, durable=False)
         if not after.online:

@@ -51,6 +51,10 @@ class OffsetCheckpoints:
         for log_dir in self._pool.online():
             self.drop_foreign(log_dir, log_dir.high_watermarks)
             self.write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=False)
+            try:
+                log_dir.doubts.save(durable=False)
+            except OSError as error:
+                self._file_failed(log_dir, checkpoints.DOUBTFUL, error)
 
     def drop_foreign(self, log_dir: LogDir, offsets: dict[TopicPartition, int]) -> None:
         """Forget what is not in this directory. Logs that have failed are: they may be opened again."""

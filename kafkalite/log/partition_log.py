@@ -41,7 +41,7 @@ class PartitionLog:
     __slots__ = (
         "_epochs", "_flusher", "_local", "_now_ms", "_producers", "_snapshots", "clean_start", "config", "damaged_at",
         "directory", "disk", "log_end_offset", "log_start_offset", "lowest_cut", "on_recovery_point_lowered",
-        "topic_partition",
+        "topic_partition", "was_cut",
     )  # fmt: skip
 
     def __init__(
@@ -86,6 +86,8 @@ class PartitionLog:
         )
         #: Whether the last shutdown was clean: nothing that was written can have been lost (F14).
         self.clean_start = parts.clean
+        #: Whether opening it found bytes that were no records.
+        self.was_cut = parts.was_cut
         #: Offset at which a read met damaged bytes; None while there was no such read.
         self.damaged_at: int | None = None
         #: The lowest end that a truncation has left since somebody who copies this log took note (see kafkalite.log.moving).
@@ -153,10 +155,22 @@ class PartitionLog:
 
     # --- append -----------------------------------------------------------------------------------
 
-    def append_as_leader(self, records: Buffer, leader_epoch: int, *, origin: Origin = "client") -> AppendInfo:
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: Origin = "client",
+        guard: int | None = None,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
         """Check every batch, give offsets, write. All or nothing.
 
         A writable buffer gets base offset and leader epoch written into it; otherwise new heads go out beside it.
+
+        Args:
+            guard: as `begin_verification` gave it; None: a transaction may begin here unverified.
+            transaction_version: of a marker; see ProducerStates.prepare.
 
         Raises:
             ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
@@ -177,9 +191,11 @@ class PartitionLog:
                     if origin == "client" and (known := duplicate_of(batches, self._producers, config)) is not None:
                         return known
                     prepared = PreparedAppend()
+                if guard is not None:
+                    self._producers.check_verified(header, guard)
                 self._producers.prepare(
                     prepared, header, offset, marker_in(view, position, header),
-                    from_client=origin == "client", replicated=False,
+                    from_client=origin == "client", replicated=False, transaction_version=transaction_version,
                 )  # fmt: skip
             offset = Offset(offset + header.last_offset_delta + 1)
         append_time = self._now_ms() if config.message_timestamp_type == "LogAppendTime" else -1
@@ -192,6 +208,14 @@ class PartitionLog:
             buffers = with_new_heads(view, batches, bases, leader_epoch, append_time)
         epochs = ((leader_epoch, bases[0]),)
         return self._write(batches, bases, buffers, prepared, epochs, append_time)
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> int:
+        """See ProducerStates.begin_verification."""
+        return self._producers.begin_verification(producer_id, producer_epoch, sequence)
+
+    def end_verification(self, producer_id: int, guard: int) -> None:
+        """See ProducerStates.end_verification."""
+        self._producers.end_verification(producer_id, guard)
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Take a leader's batches as they are; they must continue at `log_end_offset`. All or nothing.

@@ -18,6 +18,7 @@ from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.draining import Draining
 from kafkalite.node.group_api import GroupApi
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.node.open_transactions_api import OpenTransactionsApi
 from kafkalite.node.overview import Overview
 from kafkalite.node.rights import NodeRights
 from kafkalite.node.rights_api import RightsApi
@@ -126,10 +127,11 @@ class Api:
         """By class of request, unguarded."""
         host = self._host
         return {
-            **rpc_handlers.handlers(host.replicas),
+            **rpc_handlers.handlers(host.replicas, lambda: host.kafka.verifier.produce),
             **self._transactions.handlers(),
             **RightsApi(host.rights).handlers(),
             **self._groups.handlers(),
+            **OpenTransactionsApi(lambda: host.kafka, host.replicas).handlers(),
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             MetadataRequest: self._metadata,

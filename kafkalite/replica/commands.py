@@ -25,7 +25,8 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.replica import strays
+from kafkalite.replica import doubts, strays
+from kafkalite.replica.doubts import Doubts
 from kafkalite.replica.fetcher import Fetchers
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import new_leader
@@ -74,9 +75,11 @@ class Commands:
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         on_brokers_changed: Callable[[], None],
         restarting: Restarting,
+        doubtful: Doubts,
         on_read_only: Callable[[], None] = lambda: None,
     ) -> None:
         self._restarting = restarting
+        self._doubts = doubtful
         self._config = config
         self._hosted = hosted
         self._logs = logs
@@ -198,6 +201,8 @@ class Commands:
         if self.count != since:
             is_complete = False
             own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
+        else:
+            self._resign_unconfirmed(own)
         refusals = await self._apply_all(own, "read from ZooKeeper")
         if is_complete:
             await self._set_strays_aside(assigned, include_hosted=False)
@@ -205,11 +210,25 @@ class Commands:
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)
 
+    def _resign_unconfirmed(self, states: Sequence[PartitionState]) -> None:
+        """Leaderships that have outlived a session, and that ZooKeeper does not have (any more), end."""
+        broker_id = self._identity()[0]
+        confirmed = {
+            TopicPartition(state.topic, state.partition): state.leader_epoch
+            for state in states
+            if state.leader == broker_id
+        }
+        for partition in self._hosted.all():
+            if partition.leader is not None and confirmed.get(partition.topic_partition) != partition.leader_epoch:
+                self._hosted.resign(partition, "ZooKeeper does not have this node as its leader")
+
     def _may_lead_unasked(self, state: PartitionState) -> bool:
         """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
         has to choose (F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole."""
         key = TopicPartition(state.topic, state.partition)
         partition = self._hosted.get(key)
+        if self._logs.is_doubtful(key):
+            return False
         if partition is not None and partition.leader_epoch != NO_LEADER_EPOCH:
             return True
         log = self._logs.get(key)
@@ -338,6 +357,7 @@ class Commands:
         lost = self._restarting.may_have_lost(key, state) if log is None else None
         if lost is not None:
             return self._host_offline(key, state, lost)
+        is_new_log = log is None
         if log is None:
             self.stopped_marks.pop(key, None)
             log = self._logs.create(key, state.topic_id, config)
@@ -349,6 +369,15 @@ class Commands:
         partition = Partition(key, state.topic_id, log, config, mark)
         self._hosted.add(partition)
         self._restarting.forget(key)
+        if (
+            is_new_log
+            and not state.is_new
+            and self._logs.lost_power
+            and doubts.should_have_had(state, self._identity()[0])
+        ):
+            self._doubts.begin(partition)
+        else:
+            self._doubts.look(partition)
         return partition
 
     def _take_state(self, partition: Partition, state: PartitionState) -> None:
@@ -358,6 +387,8 @@ class Commands:
         partition.leader_id = state.leader
         partition.replicas = state.replicas
         partition.isr = state.isr
+        partition.elr = state.elr
+        partition.last_known_elr = state.last_known_elr
         partition.is_settled = True
         self._take_move(partition, state)
 
@@ -375,10 +406,15 @@ class Commands:
             _log.error("replica.leader_outside_isr", partition=str(partition.topic_partition), isr=list(state.isr))
             return ErrorCode.INVALID_REQUEST
         self._fetchers.stop(partition.topic_partition)
+        if doubts.must_refuse(partition, state):
+            return self._refuse_to_lead(partition, state)
         log = partition.log
         end = log.log_end_offset
-        if self._logs.lost_committed(partition.topic_partition) and partition.leader_epoch == NO_LEADER_EPOCH:
+        if partition.is_doubtful:
             _log.error("replica.leads_after_loss", partition=str(partition.topic_partition), log_end_offset=end)
+            detail = f"its log, which ends at {end}, may lack committed records; nobody with more is expected"
+            self._hosted.history.note(str(partition.topic_partition), "replica.leads_after_loss", detail)
+            self._doubts.end(partition, "it leads")
         log.assign_epoch_start(state.leader_epoch, end)
         mark = partition.high_watermark
         leader = new_leader(
@@ -393,6 +429,8 @@ class Commands:
             counted_end_offset=min(log.synced_offset, end) if partition.config.log_flush_before_ack else end,
             high_watermark=mark,
             at_ms=self._hosted.now_ms(),
+            elr=state.elr,
+            last_known_elr=state.last_known_elr,
         )
         # Followers listed it under the epoch before; they are told of this one and list it again.
         self._hosted.drop_entries(partition, ErrorCode.NONE)
@@ -404,6 +442,16 @@ class Commands:
             self._hosted.fail_produce_waiters(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._hosted.advance(partition)
         return ErrorCode.NONE
+
+    def _refuse_to_lead(self, partition: Partition, state: PartitionState) -> ErrorCode:
+        """Until somebody else leads, or the controller knows that there is nobody better."""
+        self._hosted.demote(partition)
+        self._take_state(partition, state)
+        partition.leader_id = NO_LEADER
+        partition.is_settled = False
+        _log.error("replica.refuses_to_lead", partition=str(partition.topic_partition), epoch=state.leader_epoch)
+        self._hosted.history.note(str(partition.topic_partition), "replica.refuses_to_lead", doubts.lasting(partition))
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     def _become_follower(self, partition: Partition, state: PartitionState) -> None:
         self._hosted.demote(partition)

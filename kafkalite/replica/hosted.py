@@ -15,6 +15,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.failures import Blame, blame
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
+from kafkalite.replica import authority
 from kafkalite.replica.fetch_session import FetchSession
 from kafkalite.replica.leader import next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.partition import Partition
@@ -28,7 +29,7 @@ _log = get_logger(__name__)
 
 #: A flush that found no descriptor or no memory is tried again after so long.
 SHORTAGE_PAUSE_S = 0.5
-#: How soon a fenced node looks again whether it may commit.
+#: How soon a fenced node looks again whether it may commit what it withholds.
 FENCE_RECHECK_S = 0.05
 
 
@@ -56,7 +57,8 @@ class HostedPartitions:
     """Partition -> its replica here.
 
     Args:
-        usable: False while this node's session may have expired: then nothing is committed (fenced).
+        usable: False while this node's session may have expired: then only what `authority` allows is done (fenced).
+        trust_ms: how recent a follower's fetch must be to count there.
         on_storage_error: told once for each replica that goes offline.
         on_offline: takes the replica from the fetchers.
         on_synced: a follower's log is on the disk as far as it goes.
@@ -68,6 +70,7 @@ class HostedPartitions:
         clock: Clock,
         supervisor: Supervisor,
         usable: Callable[[], bool],
+        trust_ms: int,
         on_storage_error: Callable[[StorageError], None],
         on_offline: Callable[[Partition], None],
         on_synced: Callable[[Partition], None],
@@ -78,6 +81,7 @@ class HostedPartitions:
         self._on_offline = on_offline
         self._on_synced = on_synced
         self.usable = usable
+        self.trust_ms = trust_ms
         self.wheel = DeadlineWheel()
         self.counters = Counters()
         self.history = History(clock.wall_ms)
@@ -201,7 +205,7 @@ class HostedPartitions:
         before = leader.high_watermark
         if mark == before:
             return
-        if not self.usable():
+        if not authority.may_commit(leader) and not self.usable():
             self._withhold(partition)
             return
         leader.high_watermark = mark
@@ -220,6 +224,17 @@ class HostedPartitions:
             waiters.popleft().settle()
         for fetch in partition.fetch_waiters:
             fetch.on_readable(grown)
+
+    def refusal(self, partition: Partition, acks: int) -> str:
+        """Why this node, whose lease has run out, takes no records for a partition that it leads; empty if it does."""
+        return authority.refusal(partition, acks=acks, at_ms=self.now_ms(), within_ms=self.trust_ms)
+
+    def serves(self) -> bool:
+        """Whether any partition led here takes records, or none is led here."""
+        if self.usable():
+            return True
+        led = [partition for partition in self._partitions.values() if partition.leader is not None]
+        return not led or any(not self.refusal(partition, -1) for partition in led)
 
     def _withhold(self, partition: Partition) -> None:
         """Fenced: remember to look again."""
@@ -271,6 +286,7 @@ class HostedPartitions:
             return
         partition.follower_high_watermark = leader.high_watermark
         partition.isr = leader.committed_isr
+        partition.elr = leader.elr
         partition.leader = None
         self._withheld.pop(partition, None)
         self.fail_produce_waiters(partition, error)

@@ -30,7 +30,7 @@ def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoc
     """
     if state.isr == (broker_id,):
         return "it is the only replica in sync: no other one has all its records"
-    if state.leader_epoch <= own_epoch or broker_id in state.isr:
+    if state.leader_epoch <= own_epoch or broker_id in state.isr or broker_id in state.elr:
         return "the controller is asked to take it out of the ISR"
     if state.leader == NO_LEADER:
         return "the partition has no leader to copy from"
@@ -127,7 +127,7 @@ class Restarting:
         suspect = self._logs.offline_partitions.get(key) or self._logs.may_miss_logs()
         if state.is_new or not suspect:
             return None
-        if self._broker_id() not in state.isr and state.leader != self._broker_id():
+        if self._broker_id() not in (*state.isr, *state.elr, state.leader):
             return None
         return StorageError(
             f"{key}: its log is missing and may have been on {suspect}, which is offline, was replaced or lost a log",
