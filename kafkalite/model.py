@@ -51,6 +51,9 @@ MAX_NAME_LENGTH = 249
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+#: The feature of KIP-890, and the highest version of it that this code knows.
+TRANSACTION_FEATURE = "transaction.version"
+TRANSACTION_VERSION = 2
 
 #: Kafka's names: TLS or not, SASL or not. (Here because clients need them without the configuration of a broker.)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -105,6 +108,8 @@ class BrokerInfo:
     doubtful: frozenset[TopicPartition] = frozenset()
     #: Its code keeps the high watermark still while the state znode has eligible leader replicas.
     keeps_elr: bool = False
+    #: The highest transaction.version that it knows (KIP-890).
+    transaction_version: int = 0
 
     def lacks(self, partition: TopicPartition) -> bool:
         """Whether it has lost what it had of a partition that was written to before it registered."""

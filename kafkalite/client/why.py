@@ -28,6 +28,8 @@ from kafkalite.telemetry.advice import advice
 
 #: Problems of brokers and disks that explain a partition's.
 _CAUSES = frozenset({"disk.offline", "disk.full", "command.unanswered"})
+#: Problems of brokers that are every partition's: nothing can be done for it when the next thing happens.
+_EVERYBODYS = frozenset({"zookeeper.away", "zookeeper.foreign"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,10 @@ def diagnose(known: Known) -> Diagnosis:
             tell("broker.unreachable", f"broker {broker} is not registered", _gone_ms(known, broker), BrokerId(-1))
         elif broker in known.unreachable:
             tell("broker.unreachable", f"broker {broker} does not answer: {known.unreachable[broker]}", 0, BrokerId(-1))
+    for broker in metadata.replicas:
+        for problem in known.problems.get(broker, ()):
+            if problem.what in _EVERYBODYS:
+                tell(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
     if findings:  # what is wrong with a replica's broker explains a partition's problem, and is none by itself
         for broker in metadata.replicas:
             for problem in known.problems.get(broker, ()):

@@ -33,7 +33,8 @@ EPOCH_DURING_DELETE = LeaderEpoch(-2)
 def wire_broker(info: BrokerInfo) -> Broker:
     """A live broker as messages name it."""
     kafka, rpc = info.kafka, info.rpc
-    return Broker(info.broker_id, info.broker_epoch, kafka.host, kafka.port, rpc.host, rpc.port, info.rack)
+    endpoints = (kafka.host, kafka.port, rpc.host, rpc.port)
+    return Broker(info.broker_id, info.broker_epoch, *endpoints, info.rack, info.transaction_version)
 
 
 def _brokers(state: ControllerState) -> tuple[Broker, ...]:

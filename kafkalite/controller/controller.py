@@ -23,7 +23,7 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
+from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, ControllerEpoch
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import (
     ControlledShutdownRequest,
@@ -263,7 +263,11 @@ class Controller:
         leadership = self._leadership
         if leadership is None:
             return ()
-        found = find_problems(leadership.state, leadership.malformed_brokers)
+        wanted = {
+            GROUP_TOPIC: self._config.offsets_topic_replication_factor,
+            TRANSACTION_TOPIC: self._config.transaction_state_log_replication_factor,
+        }
+        found = find_problems(leadership.state, leadership.malformed_brokers, wanted)
         now_ms = self._env.clock.wall_ms()
         self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}
         own = [HealthProblem(what, self._since[what, subject], detail, subject) for what, subject, detail in found]

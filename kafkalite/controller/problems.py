@@ -13,8 +13,15 @@ Problem = tuple[str, str, str]
 MAX_NAMED = 100
 
 
-def find_problems(state: ControllerState, malformed_brokers: Mapping[str, str]) -> list[Problem]:
-    """Partitions nobody leads, znodes that cannot be used, deletions that wait for dead brokers."""
+def find_problems(
+    state: ControllerState, malformed_brokers: Mapping[str, str], wanted_replicas: Mapping[str, int]
+) -> list[Problem]:
+    """Partitions nobody leads, znodes that cannot be used, deletions that wait for dead brokers, internal topics that were
+    created when there were fewer brokers.
+
+    Args:
+        wanted_replicas: internal topic -> how many replicas the configuration asks for.
+    """
     problems = [
         ("znode.malformed", path, f"{path}: {reason}; left alone")
         for path, reason in sorted({**state.malformed, **malformed_brokers}.items())
@@ -36,4 +43,14 @@ def find_problems(state: ControllerState, malformed_brokers: Mapping[str, str]) 
         dead = sorted({broker for _, broker in state.deletions[name].waiting if broker not in state.brokers})
         if dead:
             problems.append(("topic.deletion_waits", name, f"deletion of {name} waits for brokers {dead} to return"))
+    for name, wanted in sorted(wanted_replicas.items()):
+        topic = state.topics.get(name)
+        if topic is None or topic.moves or name in state.deletions:
+            continue
+        fewest = min(map(len, topic.assignment.values()), default=wanted)
+        if fewest < min(wanted, len(state.brokers)):
+            detail = (
+                f"{name} has {fewest} replicas; {wanted} are configured, and {len(state.brokers)} brokers are alive"
+            )
+            problems.append(("topic.few_replicas", name, detail))
     return problems

@@ -22,6 +22,7 @@ from kafkalite.coordination.znode_json import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_TOPIC_ID,
+    TRANSACTION_FEATURE,
     BrokerEpoch,
     BrokerId,
     BrokerInfo,
@@ -68,6 +69,8 @@ class BrokerZnode:
     doubtful: frozenset[TopicPartition] = frozenset()
     #: Ours: whether it knows eligible leader replicas (ADR 16).
     keeps_elr: bool = False
+    #: The highest transaction.version that it knows (KIP-890), among the features that Kafka's registrations name.
+    transaction_version: int = 0
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it did not tell its RPC endpoint (a Kafka broker, not one of ours)."""
@@ -84,6 +87,7 @@ class BrokerZnode:
             self.missing,
             self.doubtful,
             self.keeps_elr,
+            self.transaction_version,
         )
 
 
@@ -204,6 +208,8 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         value["doubtful"] = _by_topic(broker.doubtful)
     if broker.keeps_elr:
         value["elr"] = True
+    if broker.transaction_version:
+        value["features"] = {TRANSACTION_FEATURE: {"min_version": 0, "max_version": broker.transaction_version}}
     return write(value)
 
 
@@ -236,6 +242,7 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         missing=_partitions(reader, "missing"),
         doubtful=_partitions(reader, "doubtful"),
         keeps_elr=reader.fields.get("elr") is True,
+        transaction_version=_transaction_version(reader),
     )
 
 
@@ -258,6 +265,14 @@ def _partitions(reader: JsonReader, field_name: str) -> frozenset[TopicPartition
         return frozenset()
     topics = JsonReader(reader.path, reader.fields[field_name], f"{field_name}.")
     return frozenset(TopicPartition(topic, number) for topic in topics.fields for number in topics.integers(topic))
+
+
+def _transaction_version(reader: JsonReader) -> int:
+    """0 for a writer that does not say; its features are nothing to refuse a broker for."""
+    features = reader.fields.get("features")
+    levels = features.get(TRANSACTION_FEATURE) if isinstance(features, dict) else None
+    highest = levels.get("max_version") if isinstance(levels, dict) else None
+    return highest if isinstance(highest, int) and not isinstance(highest, bool) and 0 <= highest < 2**15 else 0
 
 
 def _endpoint(reader: JsonReader) -> Endpoint | None:

@@ -201,12 +201,26 @@ class Commands:
         if self.count != since:
             is_complete = False
             own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
+        else:
+            self._resign_unconfirmed(own)
         refusals = await self._apply_all(own, "read from ZooKeeper")
         if is_complete:
             await self._set_strays_aside(assigned, include_hosted=False)
         self._fetchers.drop_idle()
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)
+
+    def _resign_unconfirmed(self, states: Sequence[PartitionState]) -> None:
+        """Leaderships that have outlived a session, and that ZooKeeper does not have (any more), end."""
+        broker_id = self._identity()[0]
+        confirmed = {
+            TopicPartition(state.topic, state.partition): state.leader_epoch
+            for state in states
+            if state.leader == broker_id
+        }
+        for partition in self._hosted.all():
+            if partition.leader is not None and confirmed.get(partition.topic_partition) != partition.leader_epoch:
+                self._hosted.resign(partition, "ZooKeeper does not have this node as its leader")
 
     def _may_lead_unasked(self, state: PartitionState) -> bool:
         """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
@@ -272,7 +286,7 @@ class Commands:
                 _log.error("replica.not_started", partition=str(key), directory=error.directory, error=str(error))
                 partition = self._host_offline(key, state, error)
             else:
-                self._hosted.fail_storage(partition, error)
+                self._hosted.fail_storage(partition, error, is_certain=True)
             self._restarting.note(partition, state)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except ApiError as error:
@@ -293,11 +307,18 @@ class Commands:
         if self._restarting.refusal(partition, state):
             return partition
         key = partition.topic_partition
-        _log.warning(
-            "replica.restarted", partition=str(key), lost=partition.log.directory, leader_epoch=state.leader_epoch
-        )
-        self._hosted.history.note(str(key), "replica.restarted", f"{partition.log.directory} is lost; made anew, empty")
+        log = self._logs.get(key)
+        if log is not None:
+            _log.warning("replica.back", partition=str(key), path=log.path, leader_epoch=state.leader_epoch)
+            self._hosted.history.note(str(key), "replica.back", f"{log.path} is in service again")
+        else:
+            lost = partition.log.directory
+            _log.warning("replica.restarted", partition=str(key), lost=lost, leader_epoch=state.leader_epoch)
+            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; made anew, empty")
         self._stop(partition)
+        if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
+            self.stopped_marks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
+            return None
         self._restarting.restarts += 1
         return None
 
@@ -306,7 +327,7 @@ class Commands:
         log = self._logs.unusable(key, state.topic_id, self._topic_configs(key.topic))
         partition = Partition(key, state.topic_id, log, log.config, Offset(0))
         self._hosted.add(partition)
-        self._hosted.fail_storage(partition, error)
+        self._hosted.fail_storage(partition, error, is_certain=True)
         return partition
 
     def retry_offline(self) -> Awaitable[None]:
@@ -490,11 +511,14 @@ class Commands:
                 self.stopped_marks[key] = partition.follower_high_watermark
         detail = "its files are deleted" if wanted.delete_files else "its files stay"
         self._hosted.history.note(str(key), "replica.stopped", detail)
-        if not wanted.delete_files or log is None:
+        if not wanted.delete_files:
+            return ErrorCode.NONE
+        if log is None:
+            self._logs.removal_ordered(key, wanted.topic_id)
             return ErrorCode.NONE
         self.stopped_marks.pop(key, None)
         try:
-            self._logs.delete(key)
+            self._logs.delete(key, wanted.topic_id)
         except StorageError as error:
             _log.error("replica.not_deleted", partition=str(key), directory=error.directory, error=str(error))
             return ErrorCode.KAFKA_STORAGE_ERROR

@@ -204,9 +204,12 @@ def new_leader(
     """The state on becoming leader, or leader again with a later epoch.
 
     Members of the ISR get a full lag period from now before they are judged. A leader that goes on (`previous`)
-    keeps what it knows of its followers' ends: they copied them from this very log.
+    keeps what it knows of its followers' ends: they copied them from this very log. Not if an epoch lies between of which
+    it has not heard: another one may have led in it, and followers may have cut what they had confirmed.
     Source: Kafka 3.7 Partition.makeLeader, Replica.resetReplicaState.
     """
+    if previous is not None and leader_epoch != previous.leader_epoch + 1:
+        previous = None
     leader = PartitionLeader(
         broker_id=broker_id,
         leader_epoch=leader_epoch,

@@ -156,6 +156,7 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
                 info.rpc.host,
                 info.rpc.port,
                 info.rack,
+                info.transaction_version,
             )
         )
     return tuple(brokers)

@@ -18,6 +18,7 @@ from kafkalite.coordination.coordinator import Check
 from kafkalite.log import producer_state
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.producer_state import ProducerStates
+from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import BrokerId, Offset
 from kafkalite.replica import doubts, hosted, leader
 from kafkalite.replica import isr as isr_rules
@@ -147,6 +148,32 @@ def eligible_too_easily(patch: Patch) -> None:
     patch(leader.PartitionLeader, "is_frozen", property(lambda self: self.is_under_min_isr))
 
 
+def unverified_transactions(patch: Patch) -> None:
+    """KIP-890: a transaction begins on a partition whatever its coordinator knows."""
+    patch(ProducerStates, "begin_verification", lambda self, producer_id, epoch, sequence: NO_GUARD)
+    patch(ProducerStates, "check_verified", lambda self, header, guard: None)
+
+
+def who_fetches_is_in_sync(patch: Patch) -> None:
+    """While ZooKeeper is away a leader goes on with those of the ISR who fetch, as if it had been allowed to let the others go."""
+    advance = hosted.HostedPartitions.advance
+
+    def planted(self: hosted.HostedPartitions, partition: Any) -> None:
+        state = partition.leader
+        if state is None or self.usable():
+            advance(self, partition)
+            return
+        now_ms, whole = self.now_ms(), state.maximal_isr
+        fetching = {id_ for id_, entry in partition.entries.items() if now_ms - entry.session.last_fetch_ms < 1_500}
+        state.maximal_isr = tuple(id_ for id_ in whole if id_ == state.broker_id or id_ in fetching)
+        try:
+            advance(self, partition)
+        finally:
+            state.maximal_isr = whole
+
+    patch(hosted.HostedPartitions, "advance", planted)
+
+
 PLANTS: dict[str, Callable[[Patch], None]] = {
     "F1": truncate_to_the_high_watermark,
     "F4": controllers_of_the_past,
@@ -157,5 +184,6 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "ack": ack_before_replication,
     "ELR": leads_whatever_it_lost,
     "ELR-min": eligible_too_easily,
+    "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
 }

@@ -9,7 +9,7 @@ from kafkalite.rpc.messages.base import Message, kind
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live broker."""
+    """A live broker. `transaction_version`: the highest transaction.version that it knows (KIP-890)."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -18,6 +18,7 @@ class Broker:
     rpc_host: str
     rpc_port: int
     rack: str | None = None
+    transaction_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
