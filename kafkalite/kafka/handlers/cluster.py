@@ -259,7 +259,7 @@ class ClusterHandlers:
             partitions = [part for part in topic.partitions if part.partition >= first]
             if topics and not room:
                 return response(topics=[*topics, *refused], next_cursor=response.Cursor(topic.topic, 0))
-            page = _topic_page(topic, partitions[:room], alive)
+            page = topic_page(topic, partitions[:room], alive)
             page.topic_authorized_operations = self._access.authorized_operations(
                 request, ResourceType.TOPIC, topic.topic
             )
@@ -303,7 +303,8 @@ def _topic(topic: TopicMetadata, alive: set[Any]) -> Any:
     )
 
 
-def _topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[Any]) -> Any:
+def topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[Any]) -> Any:
+    """Some partitions of a topic, as DescribeTopicPartitions tells of them."""
     response = wire.DescribeTopicPartitionsResponse
     whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive)
     eligible = {part.partition: part for part in partitions}
