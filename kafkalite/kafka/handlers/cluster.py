@@ -155,14 +155,12 @@ class ClusterHandlers:
     ) -> Any:
         config = self._services.config
         brokers = broker_count(self._services.metadata(None)) if INTERNAL_TOPICS.intersection(missing) else 0
-        created = await self._services.create_topics(
-            CreateTopicsRequest(
-                tuple(
-                    internal_topic(name, config, brokers) if name in INTERNAL_TOPICS else NewTopic(name)
-                    for name in missing
-                )
-            )
+        wanted = tuple(
+            internal_topic(name, config, brokers) if name in INTERNAL_TOPICS else NewTopic(name)
+            for name in missing
+            if brokers or name not in INTERNAL_TOPICS
         )
+        created = await self._services.create_topics(CreateTopicsRequest(wanted))
         errors = {
             result.topic: result.error
             for result in created.topics
