@@ -83,14 +83,13 @@ def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:
             raise api_error(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
 
 
-def batches_for_follower(view: memoryview, log_end_offset: int, *, gaps: bool) -> list[tuple[int, BatchHeader]]:
+def batches_for_follower(view: memoryview, log_end_offset: int) -> list[tuple[int, BatchHeader]]:
     """(position, header) of each batch that a leader sent, all of them whole and in order.
 
-    Args:
-        gaps: offsets may be missing between batches (compaction took them).
+    Offsets may be missing between them: a compaction took them, now or under an earlier cleanup.policy.
 
     Raises:
-        ApiError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE when they don't continue at `log_end_offset`.
+        ApiError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE when they begin before `log_end_offset`, or go back.
     """
     batches = list(split_batches(view))
     expected = log_end_offset
@@ -99,10 +98,20 @@ def batches_for_follower(view: memoryview, log_end_offset: int, *, gaps: bool) -
         if crc32c(view[position + CRC_START : position + header.batch_length + LOG_OVERHEAD]) != header.crc:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch at {base} is wrong")
         delta = header.last_offset_delta
-        if delta < 0 or base < expected or (base > expected and not gaps):
+        if delta < 0 or base < expected:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {base}, the log ends at {expected}")
         expected = base + delta + 1
     return batches
+
+
+def has_gap(batches: list[tuple[int, BatchHeader]], log_end_offset: int) -> bool:
+    """Whether offsets are missing between these batches, or before them."""
+    expected = log_end_offset
+    for _, header in batches:
+        if header.base_offset != expected:
+            return True
+        expected = header.base_offset + header.last_offset_delta + 1
+    return False
 
 
 def marker_in(view: memoryview, position: int, header: BatchHeader) -> EndTransactionMarker | None:
