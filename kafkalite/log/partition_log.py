@@ -29,6 +29,7 @@ from kafkalite.log.validation import (
     Origin,
     batches_for_follower,
     batches_for_leader,
+    check_timestamps,
     has_gap,
     marker_in,
 )
@@ -182,7 +183,7 @@ class PartitionLog:
             transaction_version: of a marker; see ProducerStates.prepare.
 
         Raises:
-            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
+            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
                 UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
                 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED. StorageError.
         """
@@ -190,6 +191,8 @@ class PartitionLog:
         config = self.config
         view = memoryview(records).cast("B")
         batches = batches_for_leader(view, config, origin)
+        if origin == "client" and config.message_timestamp_type == "CreateTime":
+            check_timestamps(batches, config, self._now_ms())
         prepared: PreparedAppend | None = None
         offset = self.log_end_offset
         bases: list[int] = []

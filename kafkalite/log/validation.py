@@ -23,6 +23,8 @@ from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker
 Origin = Literal["client", "coordinator"]
 
 _MAX_CODEC = 4
+#: Of a record that has none.
+NO_TIMESTAMP = -1
 
 
 def batches_for_leader(view: memoryview, config: TopicConfig, origin: Origin) -> list[tuple[int, BatchHeader]]:
@@ -74,6 +76,22 @@ def _check_batch(view: memoryview, position: int, header: BatchHeader, config: T
             raise api_error(ErrorCode.INVALID_RECORD, "a producer id without a sequence")
         if "compact" in config.cleanup_policy:
             _check_keys(view, position, header)
+
+
+def check_timestamps(batches: list[tuple[int, BatchHeader]], config: TopicConfig, now_ms: int) -> None:
+    """A producer's timestamps have to be near the broker's clock: one record from the far future would keep its segment, and
+    all behind it, from ever being old enough to go. By the heads of the batches: the first record's, and the largest.
+
+    Raises ApiError INVALID_TIMESTAMP.
+    """
+    latest, earliest = now_ms + config.message_timestamp_after_max_ms, now_ms - config.message_timestamp_before_max_ms
+    for _, header in batches:
+        first, largest = header.base_timestamp, header.max_timestamp
+        if largest > latest or first > latest or (first < earliest and first != NO_TIMESTAMP):
+            wrong = first if first < earliest else max(first, largest)
+            raise api_error(
+                ErrorCode.INVALID_TIMESTAMP, f"timestamp {wrong} is not within {earliest}..{latest} (milliseconds)"
+            )
 
 
 def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:

@@ -153,7 +153,7 @@ async def test_tombstones_stay_for_their_time_then_go() -> None:
 async def test_tombstones_that_are_kept_for_ever() -> None:
     """Found by setting every number to the largest that there is: the failure of the cleaner ended every node."""
     disk = MemoryDisk()
-    log = make_log(disk, **SETTINGS | {"delete_retention_ms": 2**63 - 1})
+    log = make_log(disk, **SETTINGS | {"delete_retention_ms": 2**63 - 1, "message_timestamp_after_max_ms": 2**63 - 1})
     log.append_as_leader(keyed([("a", "1"), ("b", "1")], timestamp_ms=2**63 - 1), 1)
     log.append_as_leader(keyed([("a", None)], timestamp_ms=-1), 1)
     log.roll()
@@ -167,7 +167,7 @@ async def test_tombstones_that_are_kept_for_ever() -> None:
 async def test_timestamps_beyond_64_bits_and_records_without_a_key() -> None:
     """Both can lie in a log that was not compacted before: what is in a batch is looked at by nobody else."""
     disk = MemoryDisk()
-    log = make_log(disk, **SETTINGS | {"cleanup_policy": "delete"})
+    log = make_log(disk, **SETTINGS | {"cleanup_policy": "delete", "message_timestamp_after_max_ms": 2**63 - 1})
     payload = encode_record(0, 5, b"a", b"old", ()) + encode_record(1, 2**63 - 1, b"a", b"new", ())
     batch = encode_batch(
         payload, record_count=2, last_offset_delta=1, base_timestamp=2**63 - 2, max_timestamp=2**63 - 1
