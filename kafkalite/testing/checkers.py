@@ -203,10 +203,13 @@ class ReplicaChecker:
 
     Args:
         min_insync_replicas: of every topic.
+        compacted: topics whose replicas may differ in what they have compacted: their records are not compared.
     """
 
-    def __init__(self, min_insync_replicas: int = 2) -> None:
+    def __init__(self, min_insync_replicas: int = 2, compacted: Iterable[str] = ()) -> None:
         self._min_insync_replicas = min_insync_replicas
+        self._compacted = frozenset(compacted)
+        self._compacted_ends: dict[Partition, int] = {}
         #: Leaders that knew, at the last look, that their ISR is below the minimum: their state and high watermark then.
         self._frozen: dict[tuple[int, Partition], tuple[tuple[int, int, int], int]] = {}
         #: partition -> its committed batches, in order.
@@ -219,6 +222,8 @@ class ReplicaChecker:
 
     def committed_end(self, partition: Partition) -> int:
         """The offset after the last committed record."""
+        if partition[0] in self._compacted:
+            return self._compacted_ends.get(partition, 0)
         batches = self.committed.get(partition)
         return batches[-1].last_offset + 1 if batches else 0
 
@@ -286,6 +291,10 @@ class ReplicaChecker:
                 f"{view}, it was {before}",
             )
             self._high_watermarks[life] = view.high_watermark
+        if view.partition[0] in self._compacted:
+            end = self._compacted_ends.get(view.partition, 0)
+            self._compacted_ends[view.partition] = max(end, view.high_watermark)
+            return
         self._below_high_watermark(view)
 
     def _below_high_watermark(self, view: ReplicaView) -> None:

@@ -184,9 +184,13 @@ class SimDisk:
         self._failing: dict[str, int] = {}
         #: Told of each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
         self.on_operation: Callable[[str, str], None] = lambda kind, path: None
+        #: Told of each tree that a program removes, while it is still there. Raises nothing.
+        self.on_remove_tree: Callable[[str], None] = lambda path: None
         #: Path prefix -> what syncs and work in threads below it wait for (a disk that hangs).
         self._hanging: dict[str, asyncio.Event] = {}
         self.capacity_bytes = _CAPACITY_BYTES
+        #: It has failed, hung, or lost something: since then a node may have reason to complain of it.
+        self.was_faulty = False
         #: The functions of `run_blocking`; a source of their own: what they draw changes no power loss.
         self.lanes = Lanes(loop, random.Random(source.random()), hanging=self._hanging_at)
 
@@ -206,6 +210,7 @@ class SimDisk:
         self._journal.clear()
         self._locks.clear()
         self.lanes.process_died()
+        self.was_faulty = True
         # A file without a durable name is gone whatever its content.
         for node in self._files(self._durable.root):
             node.lose_power(self._random)
@@ -214,6 +219,7 @@ class SimDisk:
     def fail(self, path: str, error: int = errno.EIO) -> None:
         """Every operation at or below `path` raises OSError(error) from now on."""
         self._failing[path] = error
+        self.was_faulty = True
 
     @property
     def is_failing(self) -> bool:
@@ -223,11 +229,17 @@ class SimDisk:
     def hang(self, path: str) -> None:
         """No sync and no work in a thread at or below `path` ends before the repair. The page cache goes on."""
         self._hanging.setdefault(path, asyncio.Event())
+        self.was_faulty = True
 
     def repair(self, path: str) -> None:
         self._failing.pop(path, None)
         if path in self._hanging:
             self._hanging.pop(path).set()
+
+    def repair_all(self) -> None:
+        """Nothing fails or hangs any more."""
+        for path in [*self._failing, *self._hanging]:
+            self.repair(path)
 
     def used_bytes(self) -> int:
         return sum(len(node.cached) for node in self._files(self._tree.root))
@@ -252,6 +264,7 @@ class SimDisk:
         """Rot: on the platter and in the cache, unseen by the programs."""
         node = self._tree.find(path)
         assert isinstance(node, _Node)
+        self.was_faulty = True
         node.persist(len(node.pending))
         node.cached[offset] ^= 1
         node.durable[offset] ^= 1
@@ -323,6 +336,7 @@ class SimDisk:
     def remove_tree(self, path: str) -> None:
         self.operation("remove_tree", path)
         if self._tree.lookup(path) is not None:
+            self.on_remove_tree(path)
             self._change(lambda tree: tree.remove(path))
 
     def sync_dir(self, path: str) -> None:

@@ -24,19 +24,20 @@ from kafkalite.testing.sim_loop import SimLoop
 _THREADS = 4
 #: How probable it is that a lane stops before an operation: drawn for each lane. Some run through, as a thread on an idle host.
 _RESTLESS = (0.0, 0.25, 0.6, 1.0)
-#: A stop is one turn of the loop, or a short time, or now and then a long one (the host has no free processor, the disk is busy).
+#: A stop is one turn of the loop, or a short time; in one of so many lanes a long one (no free processor, or a busy disk).
 _SHORT_S = 0.001
-_LONG_S = 0.25
-_LONG_EVERY = 60
+_LONG_S = 0.06
+_SLOW_LANES = 8
 
 
 class Lane:
     """One function in a thread. Made by `Lanes.run`."""
 
-    def __init__(self, lanes: Lanes, function: Callable[[], object], at: str, restless: float) -> None:
+    def __init__(self, lanes: Lanes, function: Callable[[], object], at: str, restless: float, *, is_slow: bool) -> None:
         self._lanes = lanes
         self._function = function
         self._restless = restless
+        self._is_slow = is_slow
         self.at = at
         self.future: asyncio.Future[object] = lanes.loop.create_future()
         self._greenlet = greenlet(self._run)
@@ -105,8 +106,10 @@ class Lane:
             raise GreenletExit
         if source.random() >= self._restless:
             return
-        kind = source.randrange(_LONG_EVERY)
-        self._has_stopped_for = source.uniform(0, _LONG_S if kind == 0 else _SHORT_S) if kind < _LONG_EVERY // 3 else 0.0
+        if self._is_slow:
+            self._has_stopped_for = source.uniform(0, _LONG_S)
+        elif source.randrange(3) == 0:
+            self._has_stopped_for = source.uniform(0, _SHORT_S)
         self._greenlet.parent.switch()
 
     def dispose(self) -> None:
@@ -170,7 +173,8 @@ class Lanes:
 
     def run(self, function: Callable[[], object], at: str) -> asyncio.Future[object]:
         """Begin as soon as a thread is free; a waiter that gives up does not end what has begun."""
-        lane = Lane(self, function, at, self._random.choice(self.restless))
+        is_slow = self._random.randrange(_SLOW_LANES) == 0
+        lane = Lane(self, function, at, self._random.choice(self.restless), is_slow=is_slow)
         prefix = self._prefix(at)
         if len(self._working[prefix]) < _THREADS:
             self._working[prefix][lane] = None
