@@ -203,10 +203,12 @@ class ReplicaChecker:
 
     Args:
         min_insync_replicas: of every topic.
+        lone: topics of one replica, which need no other.
         compacted: topics whose replicas may differ in what they have compacted: their records are not compared.
     """
 
-    def __init__(self, min_insync_replicas: int = 2, compacted: Iterable[str] = ()) -> None:
+    def __init__(self, min_insync_replicas: int = 2, compacted: Iterable[str] = (), lone: Iterable[str] = ()) -> None:
+        self._lone = frozenset(lone)
         self._min_insync_replicas = min_insync_replicas
         self._compacted = frozenset(compacted)
         self._compacted_ends: dict[Partition, int] = {}
@@ -256,7 +258,7 @@ class ReplicaChecker:
         """F14: a leader that knows its ISR to be below min.insync.replicas commits nothing, however long it is so."""
         key = (view.broker, view.partition)
         before = self._frozen.pop(key, None)
-        if not view.is_leader or len(view.isr) >= self._min_insync_replicas:
+        if not view.is_leader or len(view.isr) >= self._min_insync_replicas or view.partition[0] in self._lone:
             return
         state = (view.incarnation, view.leader_epoch, view.partition_epoch)
         _demand(

@@ -45,6 +45,8 @@ class FaultKind(Enum):
 
 
 KEYED, LEDGER = "keyed", "ledger"
+#: A topic of one replica: what its node loses nobody else has.
+LONE = "lone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +111,10 @@ class Plan:
     @property
     def node_names(self) -> list[str]:
         return [f"node{number}" for number in range(1, self.nodes + 1)]
+
+    def replicas_of(self, topic: str) -> int:
+        """Replicas of each of its partitions."""
+        return 1 if topic == LONE else 3
 
     def lines(self) -> list[str]:
         """For people."""
@@ -196,6 +202,12 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
     extra = _draw_more(more, nodes, fault_time_s, session_ms / 1000, flush=flush, disks=len(log_dirs) > 1, only=only)
     if only is not None:
         faults = tuple(fault for fault in faults if fault.kind in only)
+    patience_ms = more.choice((600_000, 600_000, 600_000, 4_000))
+    if more.random() < 0.25:
+        topics[LONE] = 1
+    away_s = [fault.at_s + fault.for_s for fault in extra if fault.kind is FaultKind.ZK_AWAY]
+    if away_s:
+        fault_time_s, batches_per_s = max(away_s) + 5.0, 2.0
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -216,7 +228,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         keyed=keyed,
         transactions=transactions,
         late_batches=only is None or FaultKind.LATE_BATCH in only,
-        patience_ms=more.choice((600_000, 600_000, 600_000, 4_000)),
+        patience_ms=patience_ms,
     )
 
 

@@ -32,7 +32,7 @@ from kafkalite.testing.faults import FaultInjector
 from kafkalite.testing.index_checker import check_aborted, check_indexes
 from kafkalite.testing.log_view import BatchView, read_batches
 from kafkalite.testing.operator_workload import CHURN, REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
-from kafkalite.testing.plan import KEYED, LEDGER, FaultKind, Plan, draw
+from kafkalite.testing.plan import KEYED, LEDGER, LONE, FaultKind, Plan, draw
 from kafkalite.testing.sim_env import SimWorld, render
 from kafkalite.testing.sim_loop import Process, SimulationError
 from kafkalite.testing.transactions import TransactionalClients
@@ -131,7 +131,7 @@ class Simulation:
         self._factory = factory
         self.world = SimWorld(plan.seed, link=plan.link, record=record)
         self.history = History()
-        self.replicas = ReplicaChecker(compacted=(KEYED,))
+        self.replicas = ReplicaChecker(compacted=(KEYED,), lone=(LONE,))
         self.zk = ZkChecker(self._znode)
         self.nodes = {
             name: SimNode(name, number, self._config(name, number))
@@ -366,6 +366,7 @@ class Simulation:
         self._judge()
         for name in self.nodes:
             await self.stop_node(name)
+        self._judge_files()
 
     def _not_ready(self) -> str | None:
         late = [node.name for node in self.nodes.values() if not node.ready]
@@ -375,11 +376,15 @@ class Simulation:
         """What is to be created before the faults begin."""
         settings = dict(self.plan.topic_settings)
         return [
-            NewTopic(name, count, 3, configs={**settings, **(self._keyed_settings() if name == KEYED else {})})
+            NewTopic(name, count, self.plan.replicas_of(name), configs={**settings, **self._own_settings(name)})
             for name, count in self.plan.all_topics.items()
         ]
 
-    def _keyed_settings(self) -> dict[str, str]:
+    def _own_settings(self, topic: str) -> dict[str, str]:
+        if topic == LONE:
+            return {"min.insync.replicas": "1"}
+        if topic != KEYED:
+            return {}
         settings = {
             "cleanup.policy": self.plan.keyed,
             "segment.bytes": "2048",
@@ -486,7 +491,7 @@ class Simulation:
         where = f"{partition[0]}-{partition[1]}"
         if state is None or state.leader == -1:
             return f"{where} has no leader ({state})"
-        if len(state.isr) < 3:
+        if len(state.isr) < self.plan.replicas_of(partition[0]):
             return f"{where} is under-replicated ({state})"
         told = ", ".join(map(str, views))
         hosted = [view for view in views if view.broker in state.isr and view.leader_epoch == state.leader_epoch]
@@ -515,11 +520,18 @@ class Simulation:
         self.history.final(finals)
         for node in self.nodes.values():
             for replica in node.node.replicas.hosted.all():
-                if replica.topic_partition.topic in self.plan.all_topics and replica.storage_error is None:
-                    disk, where = self.world.host(node.name).disk, f"{replica.topic_partition} on {node.name}"
-                    check_indexes(disk, replica.log.path, where)
-                    if replica.topic_partition.topic != KEYED:
-                        check_aborted(disk, replica.log, where)
+                if replica.topic_partition.topic in (*self.plan.topics, LEDGER) and replica.storage_error is None:
+                    where = f"{replica.topic_partition} on {node.name}"
+                    check_aborted(self.world.host(node.name).disk, replica.log, where)
+
+    def _judge_files(self) -> None:
+        """What the nodes have left behind when they stopped."""
+        for name in self.nodes:
+            disk = self.world.host(name).disk
+            for directory in self.plan.log_dirs:
+                for replica in disk.peek_names(directory):
+                    if replica.rpartition("-")[0] in self.plan.all_topics and replica.rpartition("-")[2].isdigit():
+                        check_indexes(disk, f"{directory}/{replica}", f"{directory}/{replica} on {name}")
 
     def _records(self, view: ReplicaView) -> list[tuple[int, str]]:
         disk = self.world.host(self.plan.node_names[view.broker - 1]).disk
