@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from itertools import pairwise
 from typing import Any
 
 from kafkalite.testing.checkers import Violation
@@ -49,7 +50,7 @@ def check_indexes(disk: SimDisk, path: str, where: str) -> None:
         base = int(name[:-4])
         batches = _batches(disk.peek(f"{path}/{name}"))
         at = {batch.position: batch for batch in batches}
-        for relative, position in _OFFSET.iter_unpack(_whole(disk.peek(f"{path}/{name[:-4]}.index"), _OFFSET)):
+        for relative, position in _entries(disk.peek(f"{path}/{name[:-4]}.index"), _OFFSET):
             batch = at.get(position)
             if batch is None or batch.last != base + relative:
                 raise Violation(f"an offset index names batches of its segment: {where} {name}: {base + relative} at {position}")
@@ -58,7 +59,7 @@ def check_indexes(disk: SimDisk, path: str, where: str) -> None:
         for batch in batches:
             highest = max(highest, batch.max_timestamp)
             by_end[batch.last] = highest
-        for timestamp, relative in _TIME.iter_unpack(_whole(disk.peek(f"{path}/{name[:-4]}.timeindex"), _TIME)):
+        for timestamp, relative in _entries(disk.peek(f"{path}/{name[:-4]}.timeindex"), _TIME):
             if by_end.get(base + relative, timestamp) > timestamp:
                 raise Violation(
                     f"a time index says the largest timestamp so far: {where} {name}: {timestamp} up to {base + relative}, "
@@ -66,8 +67,11 @@ def check_indexes(disk: SimDisk, path: str, where: str) -> None:
                 )
 
 
-def _whole(data: bytes, entry: struct.Struct) -> bytes:
-    return data[: len(data) // entry.size * entry.size]
+def _entries(data: bytes, entry: struct.Struct) -> list[tuple[int, int]]:
+    """None where it can be seen that a loss of power has torn the file: readers do without it then."""
+    found = list(entry.iter_unpack(data)) if len(data) % entry.size == 0 else []
+    is_torn = any(one[0] >= following[0] for one, following in pairwise(found)) or found[:1] == [(0, 0)]
+    return [] if is_torn else found
 
 
 def check_aborted(disk: SimDisk, log: Any, where: str) -> None:

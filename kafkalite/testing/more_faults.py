@@ -14,7 +14,7 @@ from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
 from kafkalite.rpc.messages.disks import DiskMoveOrder, MoveReplicasRequest
-from kafkalite.testing.plan import KEYED, Fault, FaultKind
+from kafkalite.testing.plan import KEYED, LONE, Fault, FaultKind
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.workload import client_of
 
@@ -226,7 +226,8 @@ class MoreFaults:
         ]
         if not found:
             return None
-        directory = found[number % len(found)]
+        lone = [each for each in found if each.endswith(f"/{LONE}-0")]
+        directory = lone[0] if lone and number % 2 else found[number // 2 % len(found)]
         segments = [each for each in disk.peek_names(directory) if each.endswith(".log")]
         if not segments:
             return None
