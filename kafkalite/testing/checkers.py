@@ -212,6 +212,8 @@ class ReplicaChecker:
         self._min_insync_replicas = min_insync_replicas
         self._compacted = frozenset(compacted)
         self._compacted_ends: dict[Partition, int] = {}
+        #: Brokers whose hosts have just lost what was not synced: they are in the ISR until the controller has heard of it.
+        self.excused: frozenset[int] = frozenset()
         #: Leaders that knew, at the last look, that their ISR is below the minimum: their state and high watermark then.
         self._frozen: dict[tuple[int, Partition], tuple[tuple[int, int, int], int]] = {}
         #: partition -> its committed batches, in order.
@@ -237,7 +239,7 @@ class ReplicaChecker:
             self._under_minimum(view)
         for view in seen:
             current = states.get(view.partition)
-            if current is None:
+            if current is None or view.broker in self.excused:
                 continue
             end = self.committed_end(view.partition)
             # Whatever it has been told: a node that came back with an empty disk is none, either (F28).

@@ -118,6 +118,7 @@ class MoreFaults:
         return partial(self._power_on, name)
 
     def _power_on(self, name: str) -> None:
+        self._simulation.power_lost[name] = self._world.loop.time()
         self._world.power_on(name)
         self._simulation.start_node(name)
 

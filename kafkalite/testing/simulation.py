@@ -44,6 +44,8 @@ _STEP_S = 0.1
 #: A cluster without faults has so long to become whole, and clients to deliver what they hold.
 CONVERGE_S = 90.0
 _START_S = 60.0
+#: A node that has lost what was not synced is out of the ISR, or has it again, so long after it is back.
+_AFTER_POWER_S = 10.0
 #: What starts a node again that ended by itself (as systemd would).
 _RESTART_AFTER_S = 1.0
 #: A clean stop may take so long (each of its steps has a deadline of its own).
@@ -154,6 +156,8 @@ class Simulation:
         self._outside = contextvars.copy_context()
         self._exits = 0
         self.healed = False
+        #: Node -> when its host lost what was not synced, by a fault that no acknowledged record may be lost by.
+        self.power_lost: dict[str, float] = {}
         self.world.zookeeper.on_commit = self._committed
         self.world.log.tap = self._logged
         self._watch = watch
@@ -227,6 +231,10 @@ class Simulation:
 
     def views(self) -> list[ReplicaView]:
         """All replicas that live nodes say they host."""
+        recently = self.world.loop.time() - _AFTER_POWER_S
+        self.replicas.excused = frozenset(
+            self.nodes[name].broker_id for name, at_s in self.power_lost.items() if at_s > recently
+        )
         found = []
         for node in self.nodes.values():
             if not node.ready:
