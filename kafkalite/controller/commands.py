@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kafkalite.controller.effects import Effect, Send
+from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.state import ControllerState, Replicas
-from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, LeaderEpoch, TopicId, TopicPartition
+from kafkalite.model import (
+    NO_LEADER,
+    NO_LEADER_EPOCH,
+    BrokerId,
+    BrokerInfo,
+    LeaderAndIsr,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
 from kafkalite.rpc.messages.control import (
     Broker,
     LeaderAndIsrRequest,
@@ -23,7 +33,8 @@ EPOCH_DURING_DELETE = LeaderEpoch(-2)
 def wire_broker(info: BrokerInfo) -> Broker:
     """A live broker as messages name it."""
     kafka, rpc = info.kafka, info.rpc
-    return Broker(info.broker_id, info.broker_epoch, kafka.host, kafka.port, rpc.host, rpc.port, info.rack)
+    endpoints = (kafka.host, kafka.port, rpc.host, rpc.port)
+    return Broker(info.broker_id, info.broker_epoch, *endpoints, info.rack, info.transaction_version)
 
 
 def _brokers(state: ControllerState) -> tuple[Broker, ...]:
@@ -51,7 +62,51 @@ def _entry(
         is_new=is_new,
         throttle=0 if move is None else move.throttle,
         is_read_only=removal is not None,
+        elr=leader_and_isr.elr,
+        last_known_elr=leader_and_isr.last_known_elr,
+        accepts_loss=int(state.accepted_loss.get(partition) == leader_and_isr.leader_epoch),
     )
+
+
+def _entry_without_state(state: ControllerState, partition: TopicPartition) -> PartitionState:
+    """A partition that has no state znode yet, as metadata shows it: nobody leads it, and nobody is in sync.
+
+    Whoever computes a partition from a key (producers, coordinators) needs the number of all partitions, not of those
+    that somebody leads already.
+    """
+    topic = state.topics[partition.topic]
+    number = partition.partition
+    return PartitionState(
+        topic=partition.topic,
+        partition=number,
+        topic_id=topic.topic_id,
+        controller_epoch=state.epoch,
+        leader=NO_LEADER,
+        leader_epoch=NO_LEADER_EPOCH,
+        isr=(),
+        partition_epoch=NOT_CREATED,
+        replicas=topic.assignment[number],
+        adding_replicas=topic.adding.get(number, ()),
+        removing_replicas=topic.removing.get(number, ()),
+        is_new=False,
+        throttle=0,
+        is_read_only=False,
+    )
+
+
+def _without_state(
+    state: ControllerState, changes: Mapping[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]]
+) -> list[PartitionState]:
+    """The partitions without a state of the topics that get states of new partitions by these changes."""
+    topics = sorted({partition.topic for partition, (before, _) in changes.items() if before is None})
+    return [
+        _entry_without_state(state, partition)
+        for topic in topics
+        for number in state.topics[topic].assignment
+        if (partition := TopicPartition(topic, number)) not in state.partitions
+        and partition not in changes
+        and partition not in state.removals
+    ]
 
 
 def _leader_and_isr(
@@ -104,7 +159,8 @@ def announce_changes(
         changes: partition -> (what the brokers were told last, what holds now).
     Returns:
         LeaderAndIsr to the live replicas of partitions with a new leader epoch (an ISR that the leader itself
-        changed leaves the epoch alone), then UpdateMetadata of all changes to every live broker.
+        changed leaves the epoch alone), then UpdateMetadata of all changes to every live broker. It names all partitions
+        of a topic from the first time on, also those that have no state yet.
     """
     for_broker: dict[BrokerId, list[PartitionState]] = {}
     entries: list[PartitionState] = []
@@ -118,7 +174,7 @@ def announce_changes(
                     for_broker.setdefault(replica, []).append(entry)
     effects: list[Effect] = [_leader_and_isr(state, broker, for_broker[broker], cause) for broker in sorted(for_broker)]
     if entries:
-        told = tuple(entries)
+        told = (*entries, *_without_state(state, changes))
         effects += [_update_metadata(state, broker, told, cause) for broker in sorted(state.brokers)]
     return effects
 
@@ -143,6 +199,8 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
         known = state.partitions.get(partition)
         if known is None:
             incomplete.update(replica for replica in replicas if replica in hosted)
+            if partition not in state.removals:
+                entries.append(_entry_without_state(state, partition))
             continue
         entry = _entry(state, partition, known)
         entries.append(entry)

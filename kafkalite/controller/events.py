@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from kafkalite.controller.eligible import LogEnd
 from kafkalite.controller.state import Replicas, Topic
 from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.lazy_dataclass import dataclass
@@ -128,6 +129,8 @@ class ClusterRead:
     unclean_topics: frozenset[str] = frozenset()
     removals: Mapping[TopicPartition, PartitionRemoval] = field(default_factory=dict)
     suspects: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
+    #: min.insync.replicas by topic.
+    min_insync: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +250,15 @@ class ReplicasFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasDoubtful:
+    """A broker has refused to lead these: it knows that it may lack committed records, and that the controller does not."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class IsrsChanged:
     """Leaders say that they have changed these ISRs in ZooKeeper (F7)."""
 
@@ -295,7 +307,8 @@ class StatesRead:
     """State znodes as they are now. None: there is none.
 
     `modified`: the transaction (zxid) that wrote a state last; a broker whose epoch is larger has registered since.
-    `malformed`: those that cannot be read, by partition.
+    `malformed`: those that cannot be read, by partition. `min_insync`: min.insync.replicas by topic. `log_ends`: what
+    replicas have said of their logs, None if nobody was asked.
     """
 
     states: Mapping[TopicPartition, LeaderAndIsr | None]
@@ -304,6 +317,8 @@ class StatesRead:
     malformed: Mapping[TopicPartition, str] = field(default_factory=dict)
     unclean_topics: frozenset[str] = frozenset()
     chunk: int = 500
+    min_insync: Mapping[str, int] = field(default_factory=dict)
+    log_ends: Mapping[TopicPartition, Mapping[BrokerId, LogEnd]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,6 +365,7 @@ Event = (
     | PreferredElectionRequested
     | RestartsRequested
     | ReplicasFailed
+    | ReplicasDoubtful
     | ReassignmentRequested
     | MovesDue
     | PartitionOrders

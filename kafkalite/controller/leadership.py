@@ -8,7 +8,8 @@ decided between the reading of a state and the effects of the decision about it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import assert_never
 
@@ -16,6 +17,7 @@ from kafkalite.config import TopicConfig
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
 from kafkalite.controller.effects import (
+    AskLogEnds,
     CloseChannel,
     DropDeletionOrders,
     DropPartitionOrders,
@@ -68,9 +70,10 @@ from kafkalite.controller.events import (
     TopicsWritten,
 )
 from kafkalite.controller.liveness import Liveness
+from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
-from kafkalite.controller.storage import DeposedError, Storage
+from kafkalite.controller.storage import DeposedError, StatesFound, Storage
 from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.coordination.znode_json import ZnodeError
@@ -135,6 +138,7 @@ class Leadership:
         stats: ControllerStats,
         topic_config: Callable[[str], TopicConfig],
         limits: Callable[[], Limits],
+        log_ends: LogEnds,
         balance: Balance | None,
         phases: FailoverPhases,
         on_ready: Callable[[], None],
@@ -152,6 +156,7 @@ class Leadership:
         self._stats = stats
         self._topic_config = topic_config
         self._limits = limits
+        self._log_ends = log_ends
         self._balance = balance
         self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._stale_topics: set[str] = set()
@@ -328,6 +333,7 @@ class Leadership:
                 deletions=deletions,
                 unclean_topics=self._unclean(topics),
                 removals=partition_orders.removals,
+                min_insync=self._min_insync(topics),
             )
         )
         if order_error is not None:
@@ -403,6 +409,21 @@ class Leadership:
     def _unclean(self, topics: Mapping[str, object] | set[str]) -> frozenset[str]:
         return frozenset(name for name in topics if self._topic_config(name).unclean_leader_election_enable)
 
+    def _min_insync(self, topics: Iterable[str]) -> dict[str, int]:
+        return {name: self._topic_config(name).min_insync_replicas for name in sorted(topics)}
+
+    def _as_read(self, found: StatesFound, purpose: Purpose, chunk: int) -> StatesRead:
+        topics = {partition.topic for partition in found.states}
+        return StatesRead(
+            found.states,
+            purpose,
+            found.modified,
+            found.malformed,
+            self._unclean(topics),
+            chunk,
+            self._min_insync(topics),
+        )
+
     def _since(self, phases: FailoverPhases) -> float:
         return (self._clock.monotonic() - phases.started) * 1000
 
@@ -461,8 +482,11 @@ class Leadership:
                 found = await self._storage.read_states(partitions)
                 if self._phases is not None and self._phases.read_ms < 0 and isinstance(purpose, Repair):
                     self._phases.read_ms = self._since(self._phases)
-                unclean = self._unclean({partition.topic for partition in partitions})
-                return StatesRead(found.states, purpose, found.modified, found.malformed, unclean, chunk)
+                return self._as_read(found, purpose, chunk)
+            case AskLogEnds(replicas, purpose, chunk):
+                ends = await self._log_ends.ask(replicas, self.state.brokers)
+                found = await self._storage.read_states(tuple(sorted(replicas)))
+                return dataclasses.replace(self._as_read(found, purpose, chunk), log_ends=ends)
             case WriteStates():
                 return await self._write(effect)
             case WriteTopics(changes):

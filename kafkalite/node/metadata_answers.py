@@ -56,4 +56,6 @@ class MetadataAnswers:
             state.leader_epoch,
             state.replicas,
             state.isr,
+            state.elr,
+            state.last_known_elr,
         )

@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.model import NO_LEADER, NO_OFFSET, BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.replica import doubts
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
+from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.topics import DescribeReplicasResponse, ReplicaDescription, ReplicaProgress
@@ -27,12 +29,14 @@ class Describing:
         hosted: HostedPartitions,
         commands: Commands,
         restarting: Restarting,
+        open_transactions: OpenTransactions,
         clock: Clock,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
     ) -> None:
         self._hosted = hosted
         self._commands = commands
         self._restarting = restarting
+        self._open_transactions = open_transactions
         self._clock = clock
         self._identity = identity
         self._since: dict[tuple[str, str], int] = {}
@@ -54,6 +58,8 @@ class Describing:
         topic, number = partition.topic_partition
         leader = partition.leader
         log = partition.log
+        is_usable = partition.storage_error is None
+        transactions = self._open_transactions.of(partition)
         followers: list[ReplicaProgress] = []
         if leader is not None:
             now_ms = self._hosted.now_ms()
@@ -79,7 +85,11 @@ class Describing:
             size_bytes=log.size_bytes,
             directory=log.directory,
             followers=tuple(followers),
-            error=ErrorCode.NONE if partition.storage_error is None else ErrorCode.KAFKA_STORAGE_ERROR,
+            error=ErrorCode.NONE if is_usable else ErrorCode.KAFKA_STORAGE_ERROR,
+            last_stable_offset=log.last_stable_offset(partition.high_watermark) if is_usable else NO_OFFSET,
+            open_transaction_ms=transactions[0].open_ms if transactions else -1,
+            elr=partition.current_elr,
+            is_doubtful=partition.is_doubtful,
         )
 
     def counts(self) -> dict[str, int]:
@@ -92,6 +102,7 @@ class Describing:
                 "UnderMinIsrPartitionCount",
                 "AtMinIsrPartitionCount",
                 "OfflineReplicaCount",
+                "PartitionsWithLateTransactionsCount",
             ),
             0,
         )
@@ -103,6 +114,7 @@ class Describing:
                 in_sync = len(leader.committed_isr)
                 counts["LeaderCount"] += 1
                 counts["UnderReplicatedPartitions"] += in_sync < len(leader.replicas)
+                counts["PartitionsWithLateTransactionsCount"] += self._open_transactions.late(partition) is not None
                 counts["UnderMinIsrPartitionCount"] += leader.is_under_min_isr
                 counts["AtMinIsrPartitionCount"] += in_sync == leader.effective_min_insync_replicas
         counters = self._hosted.counters
@@ -120,15 +132,25 @@ class Describing:
         def tell(what: str, subject: str, detail: str) -> None:
             found.setdefault(what, []).append((subject, detail))
 
+        has_lease = self._hosted.usable()
         for partition in sorted(self._hosted.all(), key=lambda p: p.topic_partition):
             name = str(partition.topic_partition)
             leader = partition.leader
             if partition.storage_error is not None:
                 standing = self._restarting.standing(partition)
-                tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                if self._restarting.is_last_copy(partition):
+                    tell("replica.last_copy", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                else:
+                    tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
                 continue
             if partition.log.damaged_at is not None:
-                tell("replica.damaged", name, f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}")
+                damage = f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}"
+                if self._restarting.is_last_copy(partition):
+                    tell("replica.last_copy_damaged", name, f"{damage}; no other replica is in sync")
+                else:
+                    tell("replica.damaged", name, damage)
+            if leader is not None and not has_lease and (reason := self._hosted.refusal(partition, -1)):
+                tell("partition.fenced", name, f"{name} takes no records: ZooKeeper has not answered, and {reason}")
             if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
                 tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
@@ -137,6 +159,11 @@ class Describing:
                 tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
             elif leader is None and partition.leader_id == NO_LEADER:
                 tell("partition.offline", name, f"{name} has no leader")
+                if partition.is_doubtful:
+                    tell("replica.doubtful", name, f"{name}: {doubts.lasting(partition)}")
+            late = self._open_transactions.late(partition) if leader is not None else None
+            if late is not None:
+                tell("transaction.late", name, f"{name}: {late.text()}")
         if self._commands.stray_refusal:
             tell("replica.strays_refused", "", self._commands.stray_refusal)
         return self._with_times(found)

@@ -21,7 +21,7 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_partition_state, encode_partition_state
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
+from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.replica.isr import Proposal, Verdict, judge
 from kafkalite.telemetry.logs import get_logger
 
@@ -52,6 +52,8 @@ class Settled:
     verdict: Verdict
     isr: tuple[int, ...] = ()
     partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
 
 
 class IsrWriter:
@@ -152,7 +154,17 @@ class IsrWriter:
             else:
                 for task, version in zip(chunk, result, strict=True):
                     assert isinstance(version, int)
-                    settled.append(Settled(task, Verdict.ADOPT, task.proposal.isr, PartitionEpoch(version)))
+                    written = task.proposal
+                    settled.append(
+                        Settled(
+                            task,
+                            Verdict.ADOPT,
+                            written.isr,
+                            PartitionEpoch(version),
+                            written.elr,
+                            written.last_known_elr,
+                        )
+                    )
         self._settle(settled)
         for task in in_doubt:
             self._in_doubt[task.topic_partition] = task
@@ -179,7 +191,9 @@ class IsrWriter:
                 again += 1
             elif verdict is Verdict.ADOPT:
                 assert current is not None
-                settled.append(Settled(task, verdict, current.isr, current.partition_epoch))
+                settled.append(
+                    Settled(task, verdict, current.isr, current.partition_epoch, current.elr, current.last_known_elr)
+                )
             else:
                 _log.warning("isr.superseded", partition=str(task.topic_partition), current=repr(current))
                 settled.append(Settled(task, verdict))
@@ -195,5 +209,7 @@ def _operation(task: Task) -> SetData:
         isr=proposal.isr,
         controller_epoch=task.controller_epoch,
         partition_epoch=proposal.partition_epoch,
+        elr=proposal.elr,
+        last_known_elr=proposal.last_known_elr,
     )
     return SetData(paths.partition_state(task.topic_partition), encode_partition_state(state), proposal.partition_epoch)
