@@ -53,7 +53,9 @@ def check_indexes(disk: SimDisk, path: str, where: str) -> None:
         for relative, position in _entries(disk.peek(f"{path}/{name[:-4]}.index"), _OFFSET):
             batch = at.get(position)
             if batch is None or batch.last != base + relative:
-                raise Violation(f"an offset index names batches of its segment: {where} {name}: {base + relative} at {position}")
+                raise Violation(
+                    f"an offset index names batches of its segment: {where} {name}: {base + relative} at {position}"
+                )
         highest = -1
         by_end = {}
         for batch in batches:

@@ -138,7 +138,12 @@ class MoreFaults:
             await asyncio.sleep(settle_s)
         state = simulation.zk.states.get(partition)
         number = simulation.plan.node_names.index(last) + 1
-        if state is not None and state.isr == (number,) and world.host(last).powered and self.may_lose_power(last, last=True):
+        if (
+            state is not None
+            and state.isr == (number,)
+            and world.host(last).powered
+            and self.may_lose_power(last, last=True)
+        ):
             world.loop.trace(f"last man {last}")
             simulation.faults.applied += 1
             world.lose_power(last)
@@ -169,9 +174,7 @@ class MoreFaults:
 
     def _alter(self, topic: str, changes: dict[str, str], deletions: tuple[str, ...], *, until_taken: bool) -> None:
         request = AlterConfigsRequest("topics", topic, changes, deletions)
-        self._order(
-            lambda client: client.order(request, AlterConfigsResponse, timeout_s=5.0), until_taken=until_taken
-        )
+        self._order(lambda client: client.order(request, AlterConfigsResponse, timeout_s=5.0), until_taken=until_taken)
 
     def _settings(self, number: int) -> Undo:
         topics = [*self._simulation.plan.all_topics]

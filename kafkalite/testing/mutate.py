@@ -28,7 +28,10 @@ from kafkalite.lazy_dataclass import dataclass
 
 #: Module -> the fast tests of its rules.
 MODULES: dict[str, tuple[str, ...]] = {
-    "kafkalite.controller.elections": ("tests/property/test_controller_elections.py", "tests/datadriven/test_controller.py"),
+    "kafkalite.controller.elections": (
+        "tests/property/test_controller_elections.py",
+        "tests/datadriven/test_controller.py",
+    ),
     "kafkalite.kafka.transactions.state": ("tests/unit/kafka/test_transaction_state.py",),
     "kafkalite.log.cleaner": ("tests/unit/log/test_cleaner.py",),
     "kafkalite.log.epoch_cache": ("tests/property/log/test_twins.py", "tests/unit/log/test_partition_log.py"),

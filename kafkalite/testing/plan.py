@@ -30,7 +30,9 @@ class FaultKind(Enum):
     DISK = "disk"  # one of its two log directories answers EIO; repaired and restarted after `for`
     CRASH_ALL = "crash_all"  # every node, at the same instant
     POWER_ONE = "power_one"  # power loss without log.flush.before.ack, where another in-sync replica has all: nothing may be lost
-    LAST_MAN = "last_man"  # two processes die, the last in sync loses its power and is back first; the others after `for`
+    LAST_MAN = (
+        "last_man"  # two processes die, the last in sync loses its power and is back first; the others after `for`
+    )
     SETTINGS = "settings"  # a setting of a topic is changed, and reset after `for`
     FILE = "file"  # one segment's file answers an error (ENOENT, EIO, no descriptor, no memory) for `for`
     MOVES = "moves"  # every replica of the node is ordered to its other disk at once, and some back after `for`
@@ -252,9 +254,7 @@ def _draw_faults(
 ) -> tuple[Fault, ...]:
     # A run under few kinds of faults gets deeper into them than one under all (swarm testing).
     kinds = [
-        kind
-        for kind in _WEIGHTS
-        if (kind is not FaultKind.POWER or power) and (kind is not FaultKind.DISK or disks)
+        kind for kind in _WEIGHTS if (kind is not FaultKind.POWER or power) and (kind is not FaultKind.DISK or disks)
     ]
     kinds = sorted(source.sample(kinds, source.randint(2, len(kinds))), key=lambda kind: kind.value)
     count = source.randint(2, max(3, round(time_s / 3)))

@@ -49,6 +49,12 @@ class SimKafkaClient:
         """A request of this kind."""
         return codec.classes(name)[name](**fields)
 
+    @staticmethod
+    def part(message: str, name: str, **fields: Any) -> Any:
+        """A struct inside a request of the kind `message`."""
+        cls: Any = codec.classes(message)[name]
+        return cls(**fields)
+
     async def ask(self, host: str, message: Any, version: int, timeout_s: float = ANSWER_S) -> Any:
         """The answer. Raises Unanswered."""
         try:
@@ -105,9 +111,10 @@ class SimKafkaClient:
         known = self._leaders.get((topic, partition))
         if known is not None:
             return known
-        names = codec.classes("MetadataRequest")
         request = self.message(
-            "MetadataRequest", topics=[names["MetadataRequestTopic"](name=topic)], allow_auto_topic_creation=False
+            "MetadataRequest",
+            topics=[self.part("MetadataRequest", "MetadataRequestTopic", name=topic)],
+            allow_auto_topic_creation=False,
         )
         answer = await self.ask(self.any_host(), request, 8)
         for one in answer.topics:

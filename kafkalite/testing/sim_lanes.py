@@ -33,7 +33,9 @@ _SLOW_LANES = 8
 class Lane:
     """One function in a thread. Made by `Lanes.run`."""
 
-    def __init__(self, lanes: Lanes, function: Callable[[], object], at: str, restless: float, *, is_slow: bool) -> None:
+    def __init__(
+        self, lanes: Lanes, function: Callable[[], object], at: str, restless: float, *, is_slow: bool
+    ) -> None:
         self._lanes = lanes
         self._function = function
         self._restless = restless
@@ -110,6 +112,7 @@ class Lane:
             self._has_stopped_for = source.uniform(0, _LONG_S)
         elif source.randrange(3) == 0:
             self._has_stopped_for = source.uniform(0, _SHORT_S)
+        assert self._greenlet.parent is not None
         self._greenlet.parent.switch()
 
     def dispose(self) -> None:
@@ -123,7 +126,7 @@ class Lane:
                 return
             try:
                 self._greenlet.throw(GreenletExit)
-            except BaseException:  # noqa: BLE001, S112 - nothing that it still says matters
+            except BaseException:  # noqa: BLE001 - nothing that it still says matters
                 continue
 
 
@@ -134,9 +137,7 @@ class Lanes:
         hanging: what work at a path has to wait for now.
     """
 
-    def __init__(
-        self, loop: SimLoop, source: random.Random, *, hanging: Callable[[str], asyncio.Event | None]
-    ) -> None:
+    def __init__(self, loop: SimLoop, source: random.Random, *, hanging: Callable[[str], asyncio.Event | None]) -> None:
         self.loop = loop
         self._random = source
         self.hanging = hanging

@@ -149,7 +149,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--log", action="store_true", help="with one run: print every log line as it is written")
     parser.add_argument("--once", action="store_true", help="with --seed: do not run it a second time")
     parser.add_argument(
-        "--faults", metavar="KIND,KIND", help=f"with seeds: only faults of these kinds: {', '.join(k.value for k in FaultKind)}"
+        "--faults",
+        metavar="KIND,KIND",
+        help=f"with seeds: only faults of these kinds: {', '.join(k.value for k in FaultKind)}",
     )
     options = parser.parse_args(arguments)
     only = None if options.faults is None else frozenset(FaultKind(each) for each in options.faults.split(",") if each)

@@ -26,8 +26,8 @@ from kafkalite.record.reader import read_records
 from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages.topics import NewTopic
-from kafkalite.testing.copies import Copies
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
+from kafkalite.testing.copies import Copies
 from kafkalite.testing.faults import FaultInjector
 from kafkalite.testing.index_checker import check_aborted, check_indexes
 from kafkalite.testing.log_view import BatchView, read_batches
@@ -56,7 +56,9 @@ _BUGS = (AssertionError, LookupError, TypeError, AttributeError, ValueError, Ari
 
 
 #: What a node says when it takes a disk or a log out of service, or finds damage.
-_COMPLAINTS = frozenset({"log_dir.offline", "log.offline", "log_dir.file_failed", "replica.damaged", "log.not_compacted"})
+_COMPLAINTS = frozenset(
+    {"log_dir.offline", "log.offline", "log_dir.file_failed", "replica.damaged", "log.not_compacted"}
+)
 
 
 NodeFactory = Callable[[BrokerConfig, Env], Any]
@@ -225,7 +227,9 @@ class Simulation:
         error = event.get("exc_info")
         host = process.partition("#")[0]
         if event.get("event") in _COMPLAINTS and host in self.nodes and not self.world.host(host).disk.was_faulty:
-            self.fail(f"a disk that does nothing wrong stays in service: {render(seconds, process, level, event).strip()}")
+            self.fail(
+                f"a disk that does nothing wrong stays in service: {render(seconds, process, level, event).strip()}"
+            )
         if event.get("event") == "task.failed" and isinstance(error, _BUGS):
             self.fail(f"a task met a bug: {event.get('task')} of {process}: {error!r}{_where(error)}")
 

@@ -123,7 +123,9 @@ class TransactionHistory:
             must = last is not None and not any(each.is_delete for each in allowed)
             if must and not there and begin == 0:
                 assert last is not None
-                raise Violation(f"the last committed value of each key is there: {partition} {key}: {writes[last].record}")
+                raise Violation(
+                    f"the last committed value of each key is there: {partition} {key}: {writes[last].record}"
+                )
 
     def _outcome(self, write: Write) -> Outcome:
         return self._of[write.record].outcome

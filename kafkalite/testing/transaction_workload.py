@@ -13,7 +13,6 @@ from typing import Any
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import codec
 from kafkalite.record.batch import split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import end_transaction_marker_of, records_of
@@ -145,14 +144,18 @@ class TransactionWorkload:
         return [(topic, number) for topic, count in topics.items() for number in range(count)]
 
     async def _add(self, client: SimKafkaClient, where: list[tuple[str, int]]) -> None:
-        make = codec.classes("AddPartitionsToTxnRequest")["AddPartitionsToTxnTopic"]
         request = client.message(
             "AddPartitionsToTxnRequest",
             v3_and_below_transactional_id=self.name,
             v3_and_below_producer_id=self._producer[0],
             v3_and_below_producer_epoch=self._producer[1],
             v3_and_below_topics=[
-                make(name=topic, partitions=[number for name, number in where if name == topic])
+                client.part(
+                    "AddPartitionsToTxnRequest",
+                    "AddPartitionsToTxnTopic",
+                    name=topic,
+                    partitions=[number for name, number in where if name == topic],
+                )
                 for topic in sorted({name for name, _ in where})
             ],
         )
@@ -189,14 +192,13 @@ class TransactionWorkload:
             headers = (("name", record.encode()),)
             builder.append(None if key is None else key.encode(), value, headers, env.clock.wall_ms())
         self._sequences[topic, partition] = sequence + count
-        names = codec.classes("ProduceRequest")
-        data = names["PartitionProduceData"](index=partition, records=builder.build())
+        data = client.part("ProduceRequest", "PartitionProduceData", index=partition, records=builder.build())
         return client.message(
             "ProduceRequest",
             transactional_id=self.name,
             acks=-1,
             timeout_ms=3_000,
-            topic_data=[names["TopicProduceData"](name=topic, partition_data=[data])],
+            topic_data=[client.part("ProduceRequest", "TopicProduceData", name=topic, partition_data=[data])],
         )
 
     async def _produce(self, client: SimKafkaClient, topic: str, partition: int, request: Any) -> None:
@@ -274,7 +276,7 @@ class CommittedReader:
     async def _read(self, client: SimKafkaClient, topic: str, partition: int, position: int) -> int:
         answer = await fetch_committed(client, topic, partition, position)
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and topic == KEYED:
-            return max(position, answer.log_start_offset)
+            return max(position, int(answer.log_start_offset))
         if answer.error_code != NONE:
             client.forget_leader(topic, partition)
             return position
@@ -286,14 +288,15 @@ class CommittedReader:
 
 async def fetch_committed(client: SimKafkaClient, topic: str, partition: int, position: int) -> Any:
     """One partition's part of the answer. Raises Unanswered."""
-    names = codec.classes("FetchRequest")
-    one = names["FetchPartition"](partition=partition, fetch_offset=position, partition_max_bytes=50_000)
+    one = client.part(
+        "FetchRequest", "FetchPartition", partition=partition, fetch_offset=position, partition_max_bytes=50_000
+    )
     request = client.message(
         "FetchRequest",
         max_wait_ms=10,
         min_bytes=0,
         isolation_level=1,
-        topics=[names["FetchTopic"](topic=topic, partitions=[one])],
+        topics=[client.part("FetchRequest", "FetchTopic", topic=topic, partitions=[one])],
     )
     answer = await client.ask(await client.leader(topic, partition), request, _FETCH)
     if answer.error_code != NONE:
@@ -319,6 +322,6 @@ def committed_records(answer: Any, position: int) -> tuple[list[tuple[int, str]]
         elif not (header.is_transactional and header.producer_id in aborting):
             for record in records_of(data, at, header):
                 if record.offset >= position:
-                    found.append((record.offset, dict(record.headers)["name"].decode()))
+                    found.append((record.offset, (dict(record.headers)["name"] or b"").decode()))
         position = header.next_offset
     return found, position

@@ -21,7 +21,9 @@ def test_nothing_is_too_old_in_the_millisecond_in_which_it_was_written() -> None
     assert removed(TopicConfig(retention_ms=0), now_ms=100) == 0
 
 
-@pytest.mark.parametrize(("retention_bytes", "count"), [(-1, 0), (0, 3), (1, 2), (99, 2), (100, 2), (101, 1), (200, 1), (300, 0)])
+@pytest.mark.parametrize(
+    ("retention_bytes", "count"), [(-1, 0), (0, 3), (1, 2), (99, 2), (100, 2), (101, 1), (200, 1), (300, 0)]
+)
 def test_a_segment_goes_when_what_is_left_without_it_is_enough(retention_bytes: int, count: int) -> None:
     assert removed(TopicConfig(retention_ms=-1, retention_bytes=retention_bytes)) == count
 
