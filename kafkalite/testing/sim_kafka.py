@@ -45,12 +45,12 @@ class SimKafkaClient:
         self._leaders: dict[tuple[str, int], str] = {}
 
     @staticmethod
-    def message(name: str, **fields: Any) -> Any:
+    def message(name: str, /, **fields: Any) -> Any:
         """A request of this kind."""
         return codec.classes(name)[name](**fields)
 
     @staticmethod
-    def part(message: str, name: str, **fields: Any) -> Any:
+    def part(message: str, name: str, /, **fields: Any) -> Any:
         """A struct inside a request of the kind `message`."""
         cls: Any = codec.classes(message)[name]
         return cls(**fields)
