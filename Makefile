@@ -13,7 +13,7 @@ OLD ?= HEAD~1
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test check setup lint format types imports sim contract interop sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
+.PHONY: help demo test check setup lint format types imports sim mutate contract interop sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ sim: $(VENV)/.complete ## deterministic simulation: make sim SEED=7, make sim SE
 .PHONY: simfirst
 simfirst: $(VENV)/.complete
 	$(PY) -m kafkalite.testing.simulate --seeds 40 --jobs 2
+
+mutate: $(VENV)/.complete ## one operator or constant of a rule changed at a time: does a test fail? (MODULE=kafkalite.log.retention: one)
+	$(PY) -m kafkalite.testing.mutate $(MODULE)
 
 contract: $(VENV)/.complete ## the coordinator contract, on a real ZooKeeper and on the simulated one
 	$(PY) -m pytest tests/contract

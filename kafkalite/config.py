@@ -117,6 +117,7 @@ class BrokerConfig:
 
     log_flush_offset_checkpoint_interval_ms: int = _key(60_000, "how often recovery points are saved", low=1)
     log_retention_check_interval_ms: int = _key(300_000, "how often old segments are looked for", low=1)
+    log_cleaner_backoff_ms: int = _key(15_000, "how often logs to compact are looked for", low=1)
     log_dir_probe_interval_ms: int = _key(
         5_000, "how often a small file is written, synced and read on every disk, to find a dead one", low=100
     )

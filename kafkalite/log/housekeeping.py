@@ -25,8 +25,6 @@ _log = get_logger(__name__)
 #: Logs that housekeeping looks at before it lets others run.
 _HOUSEKEEPING_CHUNK = 64
 _TICK_S = 1.0
-#: Kafka's log.cleaner.backoff.ms.
-_CLEANER_BACKOFF_S = 15.0
 
 
 class Housekeeping:
@@ -141,7 +139,7 @@ class Housekeeping:
     async def run_cleaner(self) -> None:
         """Compaction, one log after the other; for ever. Run it as a task of its own."""
         while True:
-            await asyncio.sleep(_CLEANER_BACKOFF_S)
+            await asyncio.sleep(self._config.log_cleaner_backoff_ms / 1000)
             await self.cleaning_pass()
 
     async def cleaning_pass(self) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
+    NO_BROKER_EPOCH,
     NO_LEADER,
     NO_LEADER_EPOCH,
     BrokerEpoch,
@@ -150,7 +151,10 @@ class Commands:
         """Whether a request comes from a controller of the past, or was meant for an earlier life of this broker."""
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        if broker_epoch < self._identity()[1]:
+        own = self._identity()[1]
+        # Not registered yet: what is addressed to this broker is for the life whose registration is still there. That one may
+        # have had more than we have.
+        if own == NO_BROKER_EPOCH or broker_epoch < own:
             return ErrorCode.STALE_BROKER_EPOCH
         return ErrorCode.NONE
 

@@ -213,10 +213,17 @@ class ReplicaChecker:
 
     Args:
         min_insync_replicas: of every topic.
+        lone: topics of one replica, which need no other.
+        compacted: topics whose replicas may differ in what they have compacted: their records are not compared.
     """
 
-    def __init__(self, min_insync_replicas: int = 2) -> None:
+    def __init__(self, min_insync_replicas: int = 2, compacted: Iterable[str] = (), lone: Iterable[str] = ()) -> None:
+        self._lone = frozenset(lone)
         self._min_insync_replicas = min_insync_replicas
+        self._compacted = frozenset(compacted)
+        self._compacted_ends: dict[Partition, int] = {}
+        #: Brokers whose hosts have just lost what was not synced: they are in the ISR until the controller has heard of it.
+        self.excused: frozenset[int] = frozenset()
         #: Leaders that knew, at the last look, that their ISR is below the minimum: their state and high watermark then.
         self._frozen: dict[tuple[int, Partition], tuple[tuple[int, int, int], int]] = {}
         #: partition -> its committed batches, in order.
@@ -229,6 +236,8 @@ class ReplicaChecker:
 
     def committed_end(self, partition: Partition) -> int:
         """The offset after the last committed record."""
+        if partition[0] in self._compacted:
+            return self._compacted_ends.get(partition, 0)
         batches = self.committed.get(partition)
         return batches[-1].last_offset + 1 if batches else 0
 
@@ -240,7 +249,7 @@ class ReplicaChecker:
             self._under_minimum(view)
         for view in seen:
             current = states.get(view.partition)
-            if current is None:
+            if current is None or view.broker in self.excused:
                 continue
             end = self.committed_end(view.partition)
             # Whatever it has been told: a node that came back with an empty disk is none, either (F28).
@@ -262,7 +271,7 @@ class ReplicaChecker:
         """F14: a leader that knows its ISR to be below min.insync.replicas commits nothing, however long it is so."""
         key = (view.broker, view.partition)
         before = self._frozen.pop(key, None)
-        if not view.is_leader or len(view.isr) >= self._min_insync_replicas:
+        if not view.is_leader or len(view.isr) >= self._min_insync_replicas or view.partition[0] in self._lone:
             return
         state = (view.incarnation, view.leader_epoch, view.partition_epoch)
         _demand(
@@ -297,6 +306,10 @@ class ReplicaChecker:
                 f"{view}, it was {before}",
             )
             self._high_watermarks[life] = view.high_watermark
+        if view.partition[0] in self._compacted:
+            end = self._compacted_ends.get(view.partition, 0)
+            self._compacted_ends[view.partition] = max(end, view.high_watermark)
+            return
         self._below_high_watermark(view)
 
     def _below_high_watermark(self, view: ReplicaView) -> None:

@@ -11,6 +11,7 @@ from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
 from kafkalite.model import BrokerId
 from kafkalite.rpc.messages.disks import DiskOnlineRequest, DiskOnlineResponse
+from kafkalite.testing.more_faults import MORE, MoreFaults
 from kafkalite.testing.plan import Fault, FaultKind
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.sim_zookeeper import Fate
@@ -49,6 +50,7 @@ class FaultInjector:
         self._world = simulation.world
         self.applied = 0
         self._operators = 0
+        self.more = MoreFaults(simulation)
 
     def start(self) -> list[asyncio.Task[None]]:
         """Set the schedule going."""
@@ -68,6 +70,7 @@ class FaultInjector:
             except asyncio.CancelledError:
                 continue
         world = self._world
+        self.more.finish()
         world.network.heal()
         if not world.zookeeper.is_up:
             world.zookeeper.start()
@@ -92,7 +95,15 @@ class FaultInjector:
             await asyncio.sleep(fault.for_s)
             self._simulation.start_node(name)
             return
-        undo = self._fail_disk(fault, name) if fault.kind is FaultKind.DISK else self._apply(fault.kind, name)
+        if fault.kind is FaultKind.LAST_MAN:
+            await self.more.last_man(name, fault.for_s)
+            return
+        if fault.kind is FaultKind.DISK:
+            undo = self._fail_disk(fault, name)
+        elif fault.kind in MORE:
+            undo = self.more.apply(fault, name)
+        else:
+            undo = self._apply(fault.kind, name)
         if undo is None:
             return
         self.applied += 1
@@ -114,8 +125,7 @@ class FaultInjector:
     def _replace_disk(self, name: str) -> None:
         """The disk answers again, with what it had; somebody restarts the node, which has given the disk up."""
         disk = self._world.host(name).disk
-        for directory in self._simulation.plan.log_dirs:
-            disk.repair(directory)
+        disk.repair_all()
         self._world.crash(name)
         self._simulation.start_node(name)
 

@@ -28,7 +28,7 @@ from kafkalite.rpc.messages.topics import (
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
-from kafkalite.testing.plan import Plan
+from kafkalite.testing.plan import LONE, Plan
 from kafkalite.testing.workload import client_of
 
 #: The operator's own topic: no records, much change.
@@ -71,7 +71,7 @@ class OperatorWorkload:
 
     async def _order(self, client: AsyncClient, source: random.Random) -> None:
         kind = source.choice(_ORDERS)
-        topic = source.choice(sorted(self._plan.topics))
+        topic = source.choice(sorted(each for each in self._plan.topics if each != LONE))
         where = TopicPartition(topic, source.randrange(self._plan.topics[topic]))
         milliseconds = int(_TIMEOUT_S * 1000)
         if kind in ("reassign", "cancel"):

@@ -29,9 +29,26 @@ class FaultKind(Enum):
     ZK_DOWN = "zk_down"  # the whole ZooKeeper service, for everybody
     DISK = "disk"  # one of its two log directories answers EIO; repaired and restarted after `for`
     CRASH_ALL = "crash_all"  # every node, at the same instant
-    #: The same, and one of the target's log directories is empty when it starts, `for` before the others. Not drawn: it may have been
+    POWER_ONE = "power_one"  # power loss without log.flush.before.ack, where another in-sync replica has all: nothing may be lost
+    LAST_MAN = (
+        "last_man"  # two processes die, the last in sync loses its power and is back first; the others after `for`
+    )
+    SETTINGS = "settings"  # a setting of a topic is changed, and reset after `for`
+    FILE = "file"  # one segment's file answers an error (ENOENT, EIO, no descriptor, no memory) for `for`
+    MOVES = "moves"  # every replica of the node is ordered to its other disk at once, and some back after `for`
+    VANISH = "vanish"  # a topic's znodes are gone without an order, and come back as they were after `for`
+    ZK_AWAY = "zk_away"  # the whole ZooKeeper service, for long
+    LATE = "late"  # what clients send to the node takes seconds, long after they have given up and asked again
+    #: Not at a time: a transactional client's batch now and then arrives when the transaction is over (transaction_workload).
+    LATE_BATCH = "late_batch"
+    #: As CRASH_ALL, and one of the target's log directories is empty when it starts, `for` before the others. Not drawn: it may have been
     #: the only one in sync.
     EMPTY_DISK = "empty_disk"
+
+
+KEYED, LEDGER = "keyed", "ledger"
+#: A topic of one replica: what its node loses nobody else has.
+LONE = "lone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +89,34 @@ class Plan:
     orders: bool
     move_limits: tuple[int, int, int]
     faults: tuple[Fault, ...] = field(repr=False)
+    #: Policy of the topic KEYED, which is compacted; "" there is none. Only transactions write to it.
+    keyed: str = ""
+    #: Transactional producers; 0: no Kafka listener. They write to LEDGER, too.
+    transactions: int = 0
+    ledger_partitions: int = 2
+    late_batches: bool = False
+    #: A producer gives a record up after so long.
+    patience_ms: int = 600_000
+
+    @property
+    def own_topics(self) -> dict[str, int]:
+        """The topics of the transactional producers."""
+        if not self.transactions:
+            return {}
+        return {LEDGER: self.ledger_partitions, **({KEYED: 1} if self.keyed else {})}
+
+    @property
+    def all_topics(self) -> dict[str, int]:
+        """Every topic that is there from the beginning, and its partitions."""
+        return {**self.topics, **self.own_topics}
 
     @property
     def node_names(self) -> list[str]:
         return [f"node{number}" for number in range(1, self.nodes + 1)]
+
+    def replicas_of(self, topic: str) -> int:
+        """Replicas of each of its partitions."""
+        return 1 if topic == LONE else 3
 
     def lines(self) -> list[str]:
         """For people."""
@@ -92,6 +133,9 @@ class Plan:
                 f"  workload   {self.producers} producers, {self.batches_per_s:.0f} sends/s each, "
                 f"{self.record_bytes} B; {self.consumers} consumers"
                 + (f"; orders within {self.move_limits}" if self.orders else "")
+                + (f"; {self.transactions} with transactions" if self.transactions else "")
+                + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
+                + (f"; given up after {self.patience_ms} ms" if self.patience_ms < 600_000 else "")
             ),
             *(f"  fault      {fault}" for fault in self.faults),
         ]
@@ -106,8 +150,8 @@ _WEIGHTS = {
 }  # fmt: skip
 
 
-def draw(seed: int) -> Plan:
-    """The plan of this seed."""
+def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
+    """The plan of this seed; with `only`, the faults are of these kinds."""
     source = random.Random(f"{seed}/plan")
     nodes = source.choice((3, 3, 3, 4, 5))
     flush = source.random() < 0.4
@@ -148,6 +192,24 @@ def draw(seed: int) -> Plan:
     # From a source of their own: seeds from before there were orders stay what they were.
     choice = random.Random(f"{seed}/orders")
     orders = choice.random() < 0.4
+    more = random.Random(f"{seed}/more")
+    transactions = more.choice((0, 1, 2))
+    keyed = more.choice(("", "compact", "compact,delete")) if transactions else ""
+    settings.update(_more_settings(more, transactions=bool(transactions)))
+    if only is not None and FaultKind.MOVES in only:
+        log_dirs = ("/data1", "/data2")
+    producers, batches_per_s = source.choice((1, 2, 3)), source.choice((5.0, 15.0))
+    record_bytes, consumers = source.choice((40, 300, 1_500)), source.choice((0, 1, 2))
+    faults = _draw_faults(source, nodes, fault_time_s, session_ms / 1000, power=flush, disks=len(log_dirs) > 1)
+    extra = _draw_more(more, nodes, fault_time_s, session_ms / 1000, flush=flush, disks=len(log_dirs) > 1, only=only)
+    if only is not None:
+        faults = tuple(fault for fault in faults if fault.kind in only)
+    patience_ms = more.choice((600_000, 600_000, 600_000, 4_000))
+    if more.random() < 0.25:
+        topics[LONE] = 1
+    away_s = [fault.at_s + fault.for_s for fault in extra if fault.kind is FaultKind.ZK_AWAY]
+    if away_s:
+        fault_time_s, batches_per_s = max(away_s) + 5.0, 2.0
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -158,14 +220,33 @@ def draw(seed: int) -> Plan:
         settings=settings,
         topic_settings=topic_settings,
         link=link,
-        producers=source.choice((1, 2, 3)),
-        batches_per_s=source.choice((5.0, 15.0)),
-        record_bytes=source.choice((40, 300, 1_500)),
-        consumers=source.choice((0, 1, 2)),
+        producers=producers,
+        batches_per_s=batches_per_s,
+        record_bytes=record_bytes,
+        consumers=consumers,
         orders=orders,
         move_limits=choice.choice(((0, 0, 0), (1, 1, 1), (1, 2, 1), (2, 3, 0))) if orders else (0, 0, 0),
-        faults=_draw_faults(source, nodes, fault_time_s, session_ms / 1000, power=flush, disks=len(log_dirs) > 1),
+        faults=tuple(sorted((*faults, *extra), key=lambda fault: fault.at_s)),
+        keyed=keyed,
+        transactions=transactions,
+        late_batches=only is None or FaultKind.LATE_BATCH in only,
+        patience_ms=patience_ms,
     )
+
+
+def _more_settings(more: random.Random, *, transactions: bool) -> dict[str, int | str]:
+    settings: dict[str, int | str] = {
+        "log.retention.check.interval.ms": more.choice((1_500, 5_000)),
+        "log.cleaner.backoff.ms": more.choice((1_000, 4_000)),
+        "stray.delete.delay.ms": more.choice((2_000, 5_000)),
+    }
+    if transactions:
+        settings |= {
+            "kafka.port": 9092,
+            "transaction.state.log.num.partitions": 2,
+            "offsets.topic.num.partitions": 1,
+        }
+    return settings
 
 
 def _draw_faults(
@@ -173,11 +254,7 @@ def _draw_faults(
 ) -> tuple[Fault, ...]:
     # A run under few kinds of faults gets deeper into them than one under all (swarm testing).
     kinds = [
-        kind
-        for kind in FaultKind
-        if (kind is not FaultKind.POWER or power)
-        and (kind is not FaultKind.DISK or disks)
-        and kind is not FaultKind.EMPTY_DISK
+        kind for kind in _WEIGHTS if (kind is not FaultKind.POWER or power) and (kind is not FaultKind.DISK or disks)
     ]
     kinds = sorted(source.sample(kinds, source.randint(2, len(kinds))), key=lambda kind: kind.value)
     count = source.randint(2, max(3, round(time_s / 3)))
@@ -192,3 +269,42 @@ def _draw_faults(
         for_s = source.choice((0.05, session_s * 0.5, session_s * 1.2, session_s * 2.5)) * source.uniform(0.5, 1.5)
         faults.append(Fault(round(source.uniform(0, time_s), 3), kind, target, round(for_s, 3)))
     return tuple(sorted(faults, key=lambda fault: fault.at_s))
+
+
+#: Of these a run has few: each needs its time. A source of their own: the faults above stay what they were.
+_FEW = {
+    FaultKind.POWER_ONE: 4, FaultKind.LAST_MAN: 2, FaultKind.SETTINGS: 5, FaultKind.FILE: 3, FaultKind.MOVES: 3,
+    FaultKind.VANISH: 1, FaultKind.ZK_AWAY: 1, FaultKind.LATE: 4,
+}  # fmt: skip
+
+
+def _draw_more(
+    more: random.Random,
+    nodes: int,
+    time_s: float,
+    session_s: float,
+    *,
+    flush: bool,
+    disks: bool,
+    only: frozenset[FaultKind] | None,
+) -> tuple[Fault, ...]:
+    kinds = [
+        kind
+        for kind in _FEW
+        if (kind not in (FaultKind.POWER_ONE, FaultKind.LAST_MAN) or not flush)
+        and (kind is not FaultKind.MOVES or disks)
+        and (only is None or kind in only)
+    ]
+    if not kinds:
+        return ()
+    faults = []
+    for _ in range(more.choice((0, 1, 2, 4)) if only is None else 6):
+        kind = more.choices(kinds, [_FEW[each] for each in kinds])[0]
+        target = more.choice(["leader", *(f"node{number}" for number in range(1, nodes + 1))])
+        if kind in (FaultKind.SETTINGS, FaultKind.VANISH, FaultKind.ZK_AWAY):
+            target = "all"
+        for_s = more.choice((0.3, session_s, session_s * 2.5)) * more.uniform(0.5, 1.5)
+        if kind is FaultKind.ZK_AWAY:
+            for_s = more.uniform(60, 180)
+        faults.append(Fault(round(more.uniform(1.0, time_s), 3), kind, target, round(for_s, 3)))
+    return tuple(faults)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from kafkalite.env.seams import Buffer
 from kafkalite.testing.sim_clock import SimClock
+from kafkalite.testing.sim_lanes import Lanes
 from kafkalite.testing.sim_loop import Process, SimLoop, current_process
 
 _CAPACITY_BYTES = 1 << 34
@@ -184,9 +185,15 @@ class SimDisk:
         self._failing: dict[str, int] = {}
         #: Told of each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
         self.on_operation: Callable[[str, str], None] = lambda kind, path: None
+        #: Told of each tree that a program removes, while it is still there. Raises nothing.
+        self.on_remove_tree: Callable[[str], None] = lambda path: None
         #: Path prefix -> what syncs and work in threads below it wait for (a disk that hangs).
         self._hanging: dict[str, asyncio.Event] = {}
         self.capacity_bytes = _CAPACITY_BYTES
+        #: It has failed, hung, or lost something: since then a node may have reason to complain of it.
+        self.was_faulty = False
+        #: The functions of `run_blocking`; a source of their own: what they draw changes no power loss.
+        self.lanes = Lanes(loop, random.Random(source.random()), hanging=self._hanging_at)
 
     # --- what the harness does -------------------------------------------------------------------
 
@@ -194,6 +201,7 @@ class SimDisk:
         """The kernel releases its locks; the page cache stays."""
         for path in [path for path, owner in self._locks.items() if owner is process]:
             del self._locks[path]
+        self.lanes.process_died()
 
     def lose_power(self) -> None:
         """Of what was not synced, the seed decides. Locks are gone. Processes must be dead already."""
@@ -202,6 +210,8 @@ class SimDisk:
             change(self._durable)
         self._journal.clear()
         self._locks.clear()
+        self.lanes.process_died()
+        self.was_faulty = True
         self._boots += 1
         # A file without a durable name is gone whatever its content.
         for node in self._files(self._durable.root):
@@ -211,6 +221,7 @@ class SimDisk:
     def fail(self, path: str, error: int = errno.EIO) -> None:
         """Every operation at or below `path` raises OSError(error) from now on."""
         self._failing[path] = error
+        self.was_faulty = True
 
     @property
     def is_failing(self) -> bool:
@@ -220,11 +231,17 @@ class SimDisk:
     def hang(self, path: str) -> None:
         """No sync and no work in a thread at or below `path` ends before the repair. The page cache goes on."""
         self._hanging.setdefault(path, asyncio.Event())
+        self.was_faulty = True
 
     def repair(self, path: str) -> None:
         self._failing.pop(path, None)
         if path in self._hanging:
             self._hanging.pop(path).set()
+
+    def repair_all(self) -> None:
+        """Nothing fails or hangs any more."""
+        for path in [*self._failing, *self._hanging]:
+            self.repair(path)
 
     def used_bytes(self) -> int:
         return sum(len(node.cached) for node in self._files(self._tree.root))
@@ -249,6 +266,7 @@ class SimDisk:
         """Rot: on the platter and in the cache, unseen by the programs."""
         node = self._tree.find(path)
         assert isinstance(node, _Node)
+        self.was_faulty = True
         node.persist(len(node.pending))
         node.cached[offset] ^= 1
         node.durable[offset] ^= 1
@@ -276,6 +294,7 @@ class SimDisk:
         return SimFile(self, path, node)
 
     def exists(self, path: str) -> bool:
+        self.lanes.before_operation()
         return self._tree.find(path) is not None
 
     def read_file(self, path: str) -> bytes:
@@ -319,6 +338,7 @@ class SimDisk:
     def remove_tree(self, path: str) -> None:
         self.operation("remove_tree", path)
         if self._tree.lookup(path) is not None:
+            self.on_remove_tree(path)
             self._change(lambda tree: tree.remove(path))
 
     def sync_dir(self, path: str) -> None:
@@ -363,7 +383,7 @@ class SimDisk:
         return release
 
     def separate(self, path: str) -> None:
-        """Nothing blocks here."""
+        self.lanes.separate(path)
 
     def completed(self, path: str) -> int | None:
         """Nobody counts here."""
@@ -376,20 +396,30 @@ class SimDisk:
         self.operation("thread", at)
         await self.pause()
         await self.answers(at)
-        return function()
+        return await self.lanes.run(function, at)
 
     # --- for SimFile -----------------------------------------------------------------------------
 
     def operation(self, kind: str, path: str) -> None:
-        """One operation of the seam begins. Raises OSError."""
+        """One operation of the seam begins; in a thread, others may come first. Raises OSError."""
+        self.lanes.before_operation()
         self.check(path)
-        self.on_operation(kind, path)
+        if self.lanes.current is None:
+            self.on_operation(kind, path)
+        else:
+            with self.lanes.outside():
+                self.on_operation(kind, path)
 
     async def answers(self, path: str) -> None:
         """Wait while the disk of `path` hangs."""
-        for prefix, repaired in list(self._hanging.items()):
+        while (repaired := self._hanging_at(path)) is not None:
+            await repaired.wait()
+
+    def _hanging_at(self, path: str) -> asyncio.Event | None:
+        for prefix, repaired in self._hanging.items():
             if path == prefix or path.startswith(prefix + "/"):
-                await repaired.wait()
+                return repaired
+        return None
 
     def check(self, path: str) -> None:
         """Raise what the disk would. A dead process has no system calls."""
@@ -438,11 +468,12 @@ class SimFile:
         return len(self._node.cached)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        self._check()
         data = b"".join(bytes(buffer) for buffer in buffers)
         try:
-            self._disk.operation("append", self.path)
+            self._operation("append")
         except OSError:
+            if self._closed:
+                raise
             # What a failed write leaves behind, where cutting it off fails, too.
             self._node.write(len(self._node.cached), data[: len(data) // 2])
             raise
@@ -453,29 +484,27 @@ class SimFile:
         return len(data)
 
     def read_at(self, offset: int, size: int) -> bytes:
-        self._check()
-        self._disk.operation("read_at", self.path)
+        self._operation("read_at")
         return bytes(memoryview(self._node.cached)[offset : offset + size])
 
     def write_at(self, offset: int, data: Buffer) -> None:
-        self._check()
         try:
-            self._disk.operation("write_at", self.path)
+            self._operation("write_at")
         except OSError:
+            if self._closed:
+                raise
             self._node.write(offset, bytes(data[: len(data) // 2]))
             raise
         self._node.write(offset, bytes(data))
         self._disk.written(self._node)
 
     def truncate(self, size: int) -> None:
-        self._check()
-        self._disk.operation("truncate", self.path)
+        self._operation("truncate")
         self._node.truncate(size)
         self._disk.written(self._node)
 
     async def sync(self) -> None:
-        self._check()
-        self._disk.operation("sync", self.path)
+        self._operation("sync")
         count = len(self._node.pending)
         before = self._node.pending[count - 1] if count else None
         await self._disk.pause()
@@ -493,7 +522,11 @@ class SimFile:
     def close(self) -> None:
         self._closed = True
 
-    def _check(self) -> None:
+    def _operation(self, kind: str) -> None:
+        self._assert_open()
+        self._disk.operation(kind, self.path)
+        self._assert_open()  # a thread may have waited, and another may have closed it
+
+    def _assert_open(self) -> None:
         if self._closed:
             raise OSError(errno.EBADF, "file is closed", self.path)
-        self._disk.check(self.path)

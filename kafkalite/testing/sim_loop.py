@@ -146,6 +146,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._closed = False
         self._disposing = False
         self._at_close: list[Callable[[], None]] = []
+        #: The code of a simulated thread runs (sim_lanes): it may set no callback but through `call_soon_threadsafe`.
+        self.in_thread = False
         self._exception_handler: Callable[[asyncio.AbstractEventLoop, dict[str, Any]], object] | None = None
         self._trace = 0
         self._max_callbacks = max_callbacks
@@ -214,6 +216,8 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
+        if self.in_thread:
+            raise RuntimeError("a thread called call_soon: the loop would not wake up, or be torn")
         if context is None:
             context = contextvars.copy_context()
         handle = _Handle(callback, args, self, context)
@@ -223,8 +227,17 @@ class SimLoop(asyncio.AbstractEventLoop):
             self._ready.append(handle)
         return handle
 
-    #: There are no threads in a simulation; asyncio's own code calls this in places.
-    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        if context is None:
+            context = contextvars.copy_context()
+        handle = _Handle(callback, args, self, context)
+        handle.process = context.get(_process)
+        if not self._disposing:
+            self._assert_open()
+            self._ready.append(handle)
+        return handle
 
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
@@ -240,6 +253,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, when_ns: int, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         """`call_at` without floats: exact."""
+        if self.in_thread:
+            raise RuntimeError("a thread set a timer")
         if context is None:
             context = contextvars.copy_context()
         handle = _TimerHandle(when_ns / 1e9, callback, args, self, context)

@@ -2,6 +2,7 @@
 
 --seed 7                       draw, run and print it; run it again and compare
 --seeds 500 [--start N] [--jobs 2]   many seeds; exit code 1 names those that failed
+--seeds 40 --faults file,settings    the same clusters and clients, with many faults of these kinds and no others
 --plant F8 [--at-most 500]      put a classic error into the program, and look for the first seed that finds it
 --every-disk-operation [--jobs 2]   one short run for each operation of a node's disks, with a fault exactly there
 --disk-operation 456:and_power      one of these, in detail
@@ -14,10 +15,11 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 
 from kafkalite.testing import disk_operations
-from kafkalite.testing.plan import draw
+from kafkalite.testing.plan import FaultKind, draw
 from kafkalite.testing.plants import PLANTS
 from kafkalite.testing.simulation import Result, simulate
 
@@ -27,26 +29,26 @@ T = TypeVar("T")
 _TWICE_EVERY = 10
 
 
-def _one(seed: int) -> Result:
-    result = simulate(seed)
+def _one(seed: int, only: frozenset[FaultKind] | None = None) -> Result:
+    result = simulate(seed, only=only)
     if result.ok and seed % _TWICE_EVERY == 0:
-        again = simulate(seed)
+        again = simulate(seed, only=only)
         if again.trace_hash != result.trace_hash:
             result.violation = f"the second run differs: trace {result.trace_hash} and {again.trace_hash}"
     return result
 
 
-def run_seed(seed: int, *, show_log: bool, once: bool) -> int:
+def run_seed(seed: int, *, show_log: bool, once: bool, only: frozenset[FaultKind] | None = None) -> int:
     """Print one seed's plan and result; returns the exit code."""
-    print("\n".join(draw(seed).lines()), flush=True)
-    result = simulate(seed, watch=(lambda line: print(line)) if show_log else None)
+    print("\n".join(draw(seed, only).lines()), flush=True)
+    result = simulate(seed, watch=(lambda line: print(line)) if show_log else None, only=only)
     if not result.ok and not show_log:
         print("  the last log lines:")
         print("\n".join(f"    {line}" for line in result.log[-60:]))
     print(result.line())
     if once:
         return 0 if result.ok else 1
-    again = simulate(seed)
+    again = simulate(seed, only=only)
     if again.trace_hash != result.trace_hash:
         print(f"NOT DETERMINISTIC: the second run's trace is {again.trace_hash}")
         return 1
@@ -54,9 +56,9 @@ def run_seed(seed: int, *, show_log: bool, once: bool) -> int:
     return 0 if result.ok else 1
 
 
-def run_seeds(start: int, count: int, jobs: int) -> int:
+def run_seeds(start: int, count: int, jobs: int, only: frozenset[FaultKind] | None = None) -> int:
     """Run many seeds in `jobs` processes; returns the exit code."""
-    results = _run_many(_one, range(start, start + count), jobs, "seeds")
+    results = _run_many(partial(_one, only=only), range(start, start + count), jobs, "seeds")
     return summarize(f"{len(results)} seeds from {start}", results)
 
 
@@ -146,9 +148,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes for many runs (default 1)")
     parser.add_argument("--log", action="store_true", help="with one run: print every log line as it is written")
     parser.add_argument("--once", action="store_true", help="with --seed: do not run it a second time")
+    parser.add_argument(
+        "--faults",
+        metavar="KIND,KIND",
+        help=f"with seeds: only faults of these kinds: {', '.join(k.value for k in FaultKind)}",
+    )
     options = parser.parse_args(arguments)
+    only = None if options.faults is None else frozenset(FaultKind(each) for each in options.faults.split(",") if each)
     if options.seed is not None:
-        return run_seed(options.seed, show_log=options.log, once=options.once)
+        return run_seed(options.seed, show_log=options.log, once=options.once, only=only)
     if options.plant is not None:
         return find_plant(options.plant, options.start, options.at_most)
     if options.every_disk_operation:
@@ -157,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         number, _, how = options.disk_operation.partition(":")
         case = disk_operations.Case(int(number), disk_operations.How(how or "error"))
         return run_disk_operation(case, show_log=options.log)
-    return run_seeds(options.start, options.seeds, options.jobs)
+    return run_seeds(options.start, options.seeds, options.jobs, only)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import field
+from functools import partial
 from typing import Any
 
 from kafkalite.config import BrokerConfig, broker_config
@@ -26,12 +27,15 @@ from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
+from kafkalite.testing.copies import Copies
 from kafkalite.testing.faults import FaultInjector
+from kafkalite.testing.index_checker import check_aborted, check_indexes
 from kafkalite.testing.log_view import BatchView, read_batches
 from kafkalite.testing.operator_workload import CHURN, REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
-from kafkalite.testing.plan import Plan, draw
+from kafkalite.testing.plan import KEYED, LEDGER, LONE, FaultKind, Plan, draw
 from kafkalite.testing.sim_env import SimWorld, render
 from kafkalite.testing.sim_loop import Process, SimulationError
+from kafkalite.testing.transactions import TransactionalClients
 from kafkalite.testing.workload import RPC_PORT, ConsumerWorkload, ProducerWorkload, client_of, record_name
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
@@ -40,6 +44,8 @@ _STEP_S = 0.1
 #: A cluster without faults has so long to become whole, and clients to deliver what they hold.
 CONVERGE_S = 90.0
 _START_S = 60.0
+#: A node that has lost what was not synced is out of the ISR, or has it again, so long after it is back.
+_AFTER_POWER_S = 10.0
 #: What starts a node again that ended by itself (as systemd would).
 _RESTART_AFTER_S = 1.0
 #: A clean stop may take so long (each of its steps has a deadline of its own).
@@ -47,6 +53,12 @@ _STOP_S = 120.0
 
 #: Exceptions that no peer and no disk can cause: somebody's program is wrong.
 _BUGS = (AssertionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, NameError, RuntimeError)
+
+
+#: What a node says when it takes a disk or a log out of service, or finds damage.
+_COMPLAINTS = frozenset(
+    {"log_dir.offline", "log.offline", "log_dir.file_failed", "replica.damaged", "log.not_compacted"}
+)
 
 
 NodeFactory = Callable[[BrokerConfig, Env], Any]
@@ -123,7 +135,7 @@ class Simulation:
         self._factory = factory
         self.world = SimWorld(plan.seed, link=plan.link, record=record)
         self.history = History()
-        self.replicas = ReplicaChecker()
+        self.replicas = ReplicaChecker(compacted=(KEYED,), lone=(LONE,))
         self.zk = ZkChecker(self._znode)
         self.nodes = {
             name: SimNode(name, number, self._config(name, number))
@@ -133,10 +145,21 @@ class Simulation:
         self.orders = OrdersChecker(self._znode, plan.move_limits)
         self._operator: OperatorWorkload | None = None
         self._producers: list[ProducerWorkload] = []
+        self.transactions = TransactionalClients(self)
+        self.copies = Copies(
+            lambda: ((name, self.world.host(name).disk) for name in self.nodes),
+            plan.log_dirs,
+            self.replicas.committed_end,
+            plan.all_topics,
+        )
+        for name in self.nodes:
+            self.world.host(name).disk.on_remove_tree = partial(self._removing, name)
         self._failure: str | None = None
         self._outside = contextvars.copy_context()
         self._exits = 0
         self.healed = False
+        #: Node -> when its host lost what was not synced, by a fault that no acknowledged record may be lost by.
+        self.power_lost: dict[str, float] = {}
         self.world.zookeeper.on_commit = self._committed
         self.world.log.tap = self._logged
         self._watch = watch
@@ -192,15 +215,30 @@ class Simulation:
         except Violation as violation:
             self.fail(str(violation))
 
+    def _removing(self, name: str, path: str) -> None:
+        try:
+            self.copies.removing(name, path)
+        except Violation as violation:
+            self.fail(str(violation))
+
     def _logged(self, seconds: float, process: str, level: str, event: dict[str, Any]) -> None:
         if self._watch is not None:
             self._watch(render(seconds, process, level, event))
         error = event.get("exc_info")
+        host = process.partition("#")[0]
+        if event.get("event") in _COMPLAINTS and host in self.nodes and not self.world.host(host).disk.was_faulty:
+            self.fail(
+                f"a disk that does nothing wrong stays in service: {render(seconds, process, level, event).strip()}"
+            )
         if event.get("event") == "task.failed" and isinstance(error, _BUGS):
             self.fail(f"a task met a bug: {event.get('task')} of {process}: {error!r}{_where(error)}")
 
     def views(self) -> list[ReplicaView]:
         """All replicas that live nodes say they host."""
+        recently = self.world.loop.time() - _AFTER_POWER_S
+        self.replicas.excused = frozenset(
+            self.nodes[name].broker_id for name, at_s in self.power_lost.items() if at_s > recently
+        )
         found = []
         for node in self.nodes.values():
             if not node.ready:
@@ -209,7 +247,8 @@ class Simulation:
             # Not through describe(): that settles what is lazily noted, and a look must change nothing.
             for replica in node.node.replicas.hosted.all():
                 # The operator's own topic comes and goes: the same name is another topic the next time, and it is empty.
-                if replica.storage_error is None and replica.topic_partition.topic != CHURN:
+                # What the nodes keep for themselves is compacted, and has a minimum of its own.
+                if replica.storage_error is None and replica.topic_partition.topic in self.plan.all_topics:
                     found.append(self._view(node, node.process, replica))
         return found
 
@@ -317,6 +356,7 @@ class Simulation:
         await self._create_topics()
         await self.until(self._not_converged, CONVERGE_S, "new topics come up")
         self._start_clients()
+        self.transactions.start()
         faults = self.faults.start()
         end = self.world.loop.time() + self.plan.fault_time_s
         while self.world.loop.time() < end:
@@ -325,6 +365,7 @@ class Simulation:
         self.healed = True
         for producer in self._producers:
             producer.stopping.set()
+        self.transactions.stop()
         if self._operator is not None:
             self._operator.stopping.set()
             # Records are half as large as they may be, on average; a throttled order may have to copy all of them to all.
@@ -332,10 +373,13 @@ class Simulation:
             patience_s = CONVERGE_S + copied_bytes / THROTTLE
             await self.until(self._not_ordered, patience_s, "every order ends when the faults are over")
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
+        await self.until(self.transactions.not_done, CONVERGE_S, "every transaction ends when the faults are over")
         await self.until(self._not_converged, CONVERGE_S, "the cluster converges when the faults are over")
+        await self.transactions.judge()
         self._judge()
         for name in self.nodes:
             await self.stop_node(name)
+        self._judge_files()
 
     def _not_ready(self) -> str | None:
         late = [node.name for node in self.nodes.values() if not node.ready]
@@ -344,7 +388,33 @@ class Simulation:
     def new_topics(self) -> list[NewTopic]:
         """What is to be created before the faults begin."""
         settings = dict(self.plan.topic_settings)
-        return [NewTopic(name, count, 3, configs=settings) for name, count in self.plan.topics.items()]
+        return [
+            NewTopic(name, count, self.plan.replicas_of(name), configs={**settings, **self._own_settings(name)})
+            for name, count in self.plan.all_topics.items()
+        ]
+
+    def _own_settings(self, topic: str) -> dict[str, str]:
+        if topic == LONE:
+            return {"min.insync.replicas": "1"}
+        if topic != KEYED:
+            return {}
+        settings = {
+            "cleanup.policy": self.plan.keyed,
+            "segment.bytes": "2048",
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": "1000",
+        }
+        if "delete" in self.plan.keyed:
+            settings["retention.bytes"] = "8192"
+        return settings
+
+    def settings_of(self, topic: str) -> dict[str, str]:
+        """What it was created with."""
+        return dict(next(each.configs or {} for each in self.new_topics() if each.topic == topic))
+
+    def assigned(self, partition: tuple[str, int]) -> tuple[int, ...]:
+        """The ids of the nodes that are to have a replica."""
+        return self._assignment(partition[0]).get(partition[1], ())
 
     async def _create_topics(self) -> None:
         created: list[str] = []
@@ -404,7 +474,7 @@ class Simulation:
             return late
         if (left := self.orders.unfinished(self.plan.topics, self._operator.assignments)) is not None:
             return left
-        assigned = {topic: self._assignment(topic) for topic in (*self.plan.topics, CHURN)}
+        assigned = {topic: self._assignment(topic) for topic in (*self.plan.all_topics, CHURN)}
         for node in self.nodes.values():
             disk = self.world.host(node.name).disk
             for directory in self.plan.log_dirs:
@@ -423,7 +493,7 @@ class Simulation:
         views: dict[tuple[str, int], list[ReplicaView]] = {}
         for view in self.views():
             views.setdefault(view.partition, []).append(view)
-        for topic, count in self.plan.topics.items():
+        for topic, count in self.plan.all_topics.items():
             for number in range(count):
                 if (missing := self._not_whole((topic, number), views.get((topic, number), []))) is not None:
                     return missing
@@ -434,7 +504,7 @@ class Simulation:
         where = f"{partition[0]}-{partition[1]}"
         if state is None or state.leader == -1:
             return f"{where} has no leader ({state})"
-        if len(state.isr) < 3:
+        if len(state.isr) < self.plan.replicas_of(partition[0]):
             return f"{where} is under-replicated ({state})"
         told = ", ".join(map(str, views))
         hosted = [view for view in views if view.broker in state.isr and view.leader_epoch == state.leader_epoch]
@@ -454,11 +524,27 @@ class Simulation:
         """The whole log of every replica, and what clients were told."""
         finals: dict[tuple[str, int], list[tuple[int, str]]] = {}
         for view in self.views():
+            if view.partition[0] == KEYED:
+                continue
             if view.log_end_offset > 0:
                 self.replicas.compare(view, self.begin(view), view.log_end_offset)
-            if view.is_leader:
+            if view.is_leader and view.partition[0] != LEDGER:
                 finals[view.partition] = self._records(view)
         self.history.final(finals)
+        for node in self.nodes.values():
+            for replica in node.node.replicas.hosted.all():
+                if replica.topic_partition.topic in (*self.plan.topics, LEDGER) and replica.storage_error is None:
+                    where = f"{replica.topic_partition} on {node.name}"
+                    check_aborted(self.world.host(node.name).disk, replica.log, where)
+
+    def _judge_files(self) -> None:
+        """What the nodes have left behind when they stopped."""
+        for name in self.nodes:
+            disk = self.world.host(name).disk
+            for directory in self.plan.log_dirs:
+                for replica in disk.peek_names(directory):
+                    if replica.rpartition("-")[0] in self.plan.all_topics and replica.rpartition("-")[2].isdigit():
+                        check_indexes(disk, f"{directory}/{replica}", f"{directory}/{replica} on {name}")
 
     def _records(self, view: ReplicaView) -> list[tuple[int, str]]:
         disk = self.world.host(self.plan.node_names[view.broker - 1]).disk
@@ -489,6 +575,7 @@ class Simulation:
                 "sent": self.history.sent,
                 "faults": self.faults.applied,
                 "orders": self._operator.orders if self._operator is not None else 0,
+                **self.transactions.stats(),
                 "lives": sum(node.lives for node in self.nodes.values()),
                 "state_changes": self.zk.changes,
                 "controller_epoch": self.zk.controller_epoch,
@@ -511,6 +598,8 @@ def _where(error: BaseException | None) -> str:
     return f" at {code.co_filename.rpartition('kafkalite/')[2]}:{trace.tb_lineno} in {code.co_qualname}"
 
 
-def simulate(seed: int, *, watch: Callable[[str], None] | None = None) -> Result:
-    """Run one seed on the real node."""
-    return Simulation(draw(seed), watch=watch).run()
+def simulate(
+    seed: int, *, watch: Callable[[str], None] | None = None, only: frozenset[FaultKind] | None = None
+) -> Result:
+    """Run one seed on the real node; with `only`, under faults of these kinds."""
+    return Simulation(draw(seed, only), watch=watch).run()

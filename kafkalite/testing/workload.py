@@ -22,8 +22,6 @@ from kafkalite.testing.plan import Plan
 RPC_PORT = 9192
 #: A producer with so many records under way waits, so that a slow cluster is not asked for the impossible.
 _OUTSTANDING_MAX = 100
-#: Longer than any run: what is sent must be delivered once the faults are over.
-_DELIVERY_TIMEOUT_MS = 600_000
 
 
 def record_name(value: bytes) -> str:
@@ -69,7 +67,7 @@ class ProducerWorkload:
                 client,
                 linger_ms=source.choice((0, 5, 50)),
                 batch_bytes=source.choice((1_000, 16_384)),
-                delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+                delivery_timeout_ms=self._plan.patience_ms,
                 request_timeout_ms=source.choice((3_000, 8_000)),
                 max_in_flight=source.choice((1, 5)),
             ) as producer,

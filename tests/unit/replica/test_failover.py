@@ -5,7 +5,16 @@ import asyncio
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkalite.model import (
+    NO_BROKER_EPOCH,
+    BrokerEpoch,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
 from kafkalite.record.builder import build_batch
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 from kafkalite.rpc.messages.data import ListOffsetsPartition, ListOffsetsRequest
@@ -131,6 +140,18 @@ async def test_a_command_for_an_earlier_life_of_the_broker_is_refused(three):
     assert answer.error == ErrorCode.STALE_BROKER_EPOCH
     assert three.node(1).partition(TP).leader is not None
     answer = await three.command(1, three.decide(TP, leader=2, isr=(1, 2, 3), epoch=9), broker_epoch=BrokerEpoch(1001))
+    assert answer.error == ErrorCode.STALE_BROKER_EPOCH
+
+
+@pytest.mark.checklist("F5")
+async def test_who_is_not_registered_yet_takes_no_command_meant_for_its_earlier_life(three):
+    """It may have lost what was not synced: in its old office it would have the others truncate what they have."""
+    earlier = three.node(1).broker_epoch
+    three.node(1).broker_epoch = NO_BROKER_EPOCH
+    answer = await three.command(1, three.decide(TP, leader=1, isr=(1, 2, 3), epoch=9), broker_epoch=earlier)
+    assert answer.error == ErrorCode.STALE_BROKER_EPOCH
+    assert three.node(1).partition(TP).leader_epoch < 9
+    answer = await three.stop_replica(1, TP, epoch=9, delete=True, broker_epoch=earlier)
     assert answer.error == ErrorCode.STALE_BROKER_EPOCH
 
 
