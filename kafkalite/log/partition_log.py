@@ -28,6 +28,7 @@ from kafkalite.log.snapshots import ProducerSnapshots
 from kafkalite.log.validation import (
     Origin,
     batches_for_follower,
+    begins_within,
     batches_for_leader,
     check_timestamps,
     has_gap,
@@ -232,12 +233,18 @@ class PartitionLog:
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Take a leader's batches as they are; they must continue at `log_end_offset`. All or nothing.
 
+        An empty log may also begin with the batch in which it starts: DeleteRecords can end within a batch.
+
         Raises:
             ApiError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE (they don't continue here). StorageError.
         """
         self._local.check_usable()
         view = memoryview(records).cast("B")
-        batches = batches_for_follower(view, self.log_end_offset)
+        start = self.log_start_offset
+        base = begins_within(view, start) if self.log_end_offset == start else None
+        batches = batches_for_follower(view, self.log_end_offset if base is None else base)
+        if base is not None:
+            self.truncate_fully_and_start_at(base)
         if not batches:
             return AppendInfo(self.log_end_offset, self.log_end_offset - 1, -1, -1, 0, 0)
         if self._local.compacted_to < 0 and has_gap(batches, self.log_end_offset):
@@ -258,7 +265,9 @@ class PartitionLog:
                 self._producers.prepare(
                     prepared, header, base, marker_in(view, position, header), from_client=False, replicated=True
                 )
-        return self._write(batches, bases, view, prepared, epochs, -1)
+        info = self._write(batches, bases, view, prepared, epochs, -1)
+        self.advance_log_start_offset(start)
+        return info
 
     def _write(
         self,

@@ -122,6 +122,18 @@ def batches_for_follower(view: memoryview, log_end_offset: int) -> list[tuple[in
     return batches
 
 
+def begins_within(view: memoryview, log_end_offset: int) -> int | None:
+    """The base offset of a leader's first batch if an empty log that ends at `log_end_offset` lies within that batch.
+
+    DeleteRecords moved the leader's log start there (Kafka's UnexpectedAppendOffsetException).
+    """
+    if len(view) < HEADER_SIZE:
+        return None
+    header = BatchHeader._make(HEADER.unpack_from(view))
+    base = header.base_offset
+    return base if 0 <= base < log_end_offset <= base + header.last_offset_delta else None
+
+
 def has_gap(batches: list[tuple[int, BatchHeader]], log_end_offset: int) -> bool:
     """Whether offsets are missing between these batches, or before them."""
     expected = log_end_offset
