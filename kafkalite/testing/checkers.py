@@ -152,8 +152,8 @@ class ZkChecker:
             moved = new.leader != old.leader
             _demand(not moved or new.leader_epoch > old.leader_epoch, "a new leader has a new epoch", detail)
             clean = new.leader == -1 or new.leader in (*old.isr, *old.elr)
-            # Everybody has lost its power: the most complete log leads.
-            clean = clean or (old.leader == -1 and new.leader in old.last_known_elr)
+            # Everybody has lost its power: the most complete log leads (also at once after one that refuses to lead).
+            clean = clean or (not old.elr and new.leader in old.last_known_elr)
             _demand(clean or not moved, "only a member of the ISR or an eligible replica is elected", detail)
             known_to_have = set(old.isr) | set(old.elr)
             _demand(set(new.elr) <= known_to_have, "only who was in sync or eligible is eligible", detail)

@@ -573,6 +573,7 @@ class Simulation:
             stats={
                 "acked": self.history.acknowledgements,
                 "sent": self.history.sent,
+                "failed": self.history.failed,
                 "faults": self.faults.applied,
                 "orders": self._operator.orders if self._operator is not None else 0,
                 **self.transactions.stats(),

@@ -16,7 +16,9 @@ from kafkalite.testing.simulation import Simulation, simulate
 def test_every_promise_holds(seed: int) -> None:
     result = simulate(seed)
     assert result.violation is None, "\n".join([*draw(seed).lines(), *result.log[-30:], result.line()])
-    assert result.stats["acked"] == result.stats["sent"] > 0
+    # Some producers give up early: what they gave up may be there or not.
+    assert result.stats["acked"] + result.stats["failed"] == result.stats["sent"] > 0
+    assert result.stats["failed"] == 0 or draw(seed).patience_ms < 600_000
 
 
 def test_a_seed_is_one_run_event_for_event() -> None:
