@@ -8,7 +8,8 @@ decided between the reading of a state and the effects of the decision about it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import assert_never
 
@@ -75,9 +76,10 @@ from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
+from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
-from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest
+from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest, IsrChangedResponse
 from kafkalite.telemetry.history import History
 from kafkalite.telemetry.logs import get_logger
 
@@ -86,6 +88,8 @@ _log = get_logger(__name__)
 TICK_S = 5.0
 #: Every so many ticks all topic znodes are read again: what somebody changed by hand is seen.
 TICKS_PER_FULL_READ = 6
+#: ... and the next so many state znodes, so that a change whose notice was lost is found.
+STATES_PER_CHECK = 1_000
 
 #: Why states are written, for people.
 _CAUSES: dict[type[Purpose], str] = {
@@ -111,6 +115,7 @@ class Source(IntEnum):
     REASSIGNMENT = 7
     MOVES = 8
     TICK = 9
+    STATES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,12 @@ class Leadership:
         self._dirty: dict[Source, float] = {}
         self._posted: list[Event] = []
         self._isr_changes: dict[TopicPartition, None] = {}
+        #: Who waits to hear that the changes are in the hands of a controller in office.
+        self._isr_answers: list[asyncio.Future[IsrChangedResponse]] = []
+        #: How many partitions were checked in this round over all of them.
+        self._checked = 0
+        self._ticks = 0
+        self._tick_due = clock.monotonic() + TICK_S
         self._shutdowns: dict[int, asyncio.Future[ControlledShutdownResponse]] = {}
         self._next_token = 0
         self._read_again = False
@@ -202,14 +213,15 @@ class Leadership:
         """A command met another life of its broker: look who is there."""
         self.mark(Source.BROKERS)
 
-    def isr_changed(self, request: IsrChangedRequest) -> None:
-        """Remember which partitions to read; any number of notices becomes one reading."""
+    def isr_changed(self, request: IsrChangedRequest, answer: asyncio.Future[IsrChangedResponse]) -> None:
+        """Remember which partitions to read; any number of notices becomes one reading, and one look at the office."""
         for change in request.partitions:
             partition = TopicPartition(change.topic, change.partition)
             if self.state.replicas(partition) is not None:  # bounds the inbox: strangers are not remembered
                 self._isr_changes[partition] = None
                 if change.is_drained:
                     self._drained[partition] = None
+        self._isr_answers.append(answer)
         self._wake.set()
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> ControlledShutdownResponse:
@@ -228,6 +240,7 @@ class Leadership:
         """The term is over: nothing waits for us any more."""
         self.liveness.close()
         self.channels.close_all()
+        self._answer_isr_notices(ErrorCode.NOT_CONTROLLER)
         for token in sorted(self._shutdowns):
             self._shutdowns[token].cancel()
 
@@ -236,26 +249,35 @@ class Leadership:
     async def run(self) -> None:
         """Take office, then handle news."""
         await self._take_office()
-        ticks = 0
         while True:
             if not self._has_work():
-                try:
-                    async with asyncio.timeout(
-                        TICK_S if self._balance is None else min(TICK_S, self._balance.interval_s)
-                    ):
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(0, min(self._tick_due, self._balance_due) - self._clock.monotonic())):
                         await self._wake.wait()
-                except TimeoutError:
-                    ticks += 1
-                    self._read_again = ticks % TICKS_PER_FULL_READ == 0
-                    if self._read_again:
-                        self.mark(Source.TOPICS)
-                        self.mark(Source.RESTARTS)
-                    self.mark(Source.TICK)
+            if self._clock.monotonic() >= self._tick_due:
+                self._tick()
             self._wake.clear()
             await self._turn()
 
+    def _tick(self) -> None:
+        self._tick_due = self._clock.monotonic() + TICK_S
+        self._ticks += 1
+        if self._ticks % TICKS_PER_FULL_READ == 0:
+            self._read_again = True
+            for source in (Source.TOPICS, Source.RESTARTS, Source.STATES):
+                self.mark(source)
+        self.mark(Source.TICK)
+
     def _has_work(self) -> bool:
-        return bool(self._dirty or self._posted or self._isr_changes or self._deposed or self._expired or self._verify)
+        return bool(
+            self._dirty
+            or self._posted
+            or self._isr_changes
+            or self._isr_answers
+            or self._deposed
+            or self._expired
+            or self._verify
+        )
 
     async def _turn(self) -> None:
         """One piece of news of each kind, so that none starves the others; the most urgent first."""
@@ -272,6 +294,8 @@ class Leadership:
             since = self._dirty.pop(source)
             self._stats.event_queue.add((self._clock.monotonic() - since) * 1000)
             await self._read_source(source, since)
+        if self._isr_answers:
+            await self._confirm_isr_notices()
         if self._isr_changes:
             changed, self._isr_changes = tuple(self._isr_changes), {}
             await self._handle(IsrsChanged(changed))
@@ -286,6 +310,34 @@ class Leadership:
             if isinstance(event, BrokerSuspected) and self.state.has_broker(event.broker_id, event.broker_epoch):
                 self._phases = FailoverPhases("broker", self._clock.monotonic(), detected_ms=0)
             await self._handle(event)
+
+    async def _confirm_isr_notices(self) -> None:
+        """Whoever takes office after this has yet to read the states, with the changes in them."""
+        waiting, self._isr_answers = self._isr_answers, []
+        error = ErrorCode.NOT_CONTROLLER
+        try:
+            if await self._storage.verify():
+                error = ErrorCode.NONE
+        finally:
+            self._answer_isr_notices(error, waiting)
+
+    def _answer_isr_notices(
+        self, error: ErrorCode, waiting: Sequence[asyncio.Future[IsrChangedResponse]] | None = None
+    ) -> None:
+        if waiting is None:
+            waiting, self._isr_answers = self._isr_answers, []
+        for answer in waiting:
+            if not answer.done():
+                answer.set_result(IsrChangedResponse(error))
+
+    def _next_to_check(self) -> tuple[TopicPartition, ...]:
+        """The partitions whose turn it is to be compared with their znodes."""
+        known = sorted(self.state.partitions)
+        if self._checked >= len(known):
+            self._checked = 0
+        chosen = tuple(known[self._checked : self._checked + STATES_PER_CHECK])
+        self._checked += len(chosen)
+        return chosen
 
     def _watch(self, source: Source) -> Watch:
         return lambda: self.mark(source)
@@ -385,6 +437,8 @@ class Leadership:
                 await self._handle(MovesDue(self._limits(), minimum))
             case Source.TICK:
                 await self._handle(Ticked())
+            case Source.STATES:
+                await self._handle(IsrsChanged(self._next_to_check()))
             case _:
                 assert_never(source)
 

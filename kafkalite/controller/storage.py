@@ -295,9 +295,9 @@ class Storage:
             return False
         return True
 
-    async def verify(self) -> None:
-        """Raise DeposedError if there is a newer controller."""
-        await self._fenced([])
+    async def verify(self) -> bool:
+        """Whether we are surely in office; False if ZooKeeper has not said. Raises DeposedError if another one is."""
+        return await self._fenced([])
 
     # --- topics' znodes --------------------------------------------------------------------------------------
 

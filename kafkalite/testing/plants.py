@@ -12,8 +12,10 @@ from typing import Any
 from kafkalite.controller import controller as controller_module
 from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
+from kafkalite.controller.leadership import Leadership
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
+from kafkalite.errors import ErrorCode
 from kafkalite.log import producer_state
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.producer_state import ProducerStates
@@ -22,7 +24,7 @@ from kafkalite.replica import hosted, leader
 from kafkalite.replica import isr as isr_rules
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.restarting import Restarting
-from kafkalite.rpc.messages.control import PartitionState
+from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState
 
 #: (object or module, name, value): setattr, or what undoes itself in a test.
 Patch = Callable[[Any, str, Any], None]
@@ -124,6 +126,17 @@ def anew_in_the_isr(patch: Patch) -> None:
     patch(Restarting, "may_have_lost", lambda self, key, state: None)
 
 
+def notices_to_nobody(patch: Patch) -> None:
+    """A notice of a changed ISR is acknowledged by a controller that may have a successor already."""
+    hear = Leadership.isr_changed
+
+    def planted(self: Leadership, request: Any, answer: Any) -> None:
+        answer.set_result(IsrChangedResponse(ErrorCode.NONE))
+        hear(self, request, answer)
+
+    patch(Leadership, "isr_changed", planted)
+
+
 PLANTS: dict[str, Callable[[Patch], None]] = {
     "F1": truncate_to_the_high_watermark,
     "F4": controllers_of_the_past,
@@ -133,4 +146,5 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "C10": joins_at_once,
     "ack": ack_before_replication,
     "fsync": no_fsync,
+    "notice": notices_to_nobody,
 }

@@ -330,11 +330,11 @@ async def test_isr_notice_is_read_again_and_told_to_everybody(cluster: Cluster) 
     cluster.put_state(T0, 1, (1, 2))
     change = IsrChange("t", 0, 0, (1, 2), 1)  # type: ignore[arg-type]
     request = IsrChangedRequest(BrokerId(1), cluster.brokers[1].epoch, (change,))
-    assert cluster.controllers[1].on_isr_changed(request).error == 0
+    assert (await cluster.controllers[1].on_isr_changed(request)).error == 0
     await until(lambda: settled(cluster))
     assert [type(command) for command in cluster.brokers[3].commands] == [UpdateMetadataRequest]
     stale = IsrChangedRequest(BrokerId(1), cluster.brokers[1].epoch - 1, (change,))  # type: ignore[arg-type]
-    assert cluster.controllers[1].on_isr_changed(stale).error == 77
+    assert (await cluster.controllers[1].on_isr_changed(stale)).error == 77
 
 
 async def test_controlled_shutdown_moves_leaders_and_stops_followers(cluster: Cluster) -> None:

@@ -93,7 +93,7 @@ async def test_end_of_the_session_ends_the_term(cluster: Cluster) -> None:
     cluster.zookeeper.expire("controller-1")
     await until(cluster.tasks[1].done)
     assert not controller.is_active and controller.epoch == -1 and controller.problems() == ()
-    refused = controller.on_isr_changed(IsrChangedRequest(BrokerId(1), cluster.brokers[1].epoch, ()))
+    refused = await controller.on_isr_changed(IsrChangedRequest(BrokerId(1), cluster.brokers[1].epoch, ()))
     assert refused.error == 41
     answer = await controller.controlled_shutdown(ControlledShutdownRequest(BrokerId(1), cluster.brokers[1].epoch))
     assert answer.error == 41
