@@ -12,9 +12,9 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
-from kafkalite.model import BrokerId
+from kafkalite.model import BrokerId, is_under_replicated
 from kafkalite.rpc.client import error_code
-from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, TopicMetadata
+from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.topics import NewTopic, TopicResult
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
@@ -273,7 +273,7 @@ def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
             entry.leader_epoch,
             _ids(entry.replicas),
             _ids(entry.isr),
-            _state(entry.leader, len(entry.isr), len(entry.replicas)),
+            _state(entry),
         )
         for topic in topics
         for entry in sorted(topic.partitions, key=lambda partition: partition.partition)
@@ -281,10 +281,12 @@ def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
     out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "state"), rows)
 
 
-def _state(leader: int, in_sync: int, replicas: int) -> str:
-    if leader < 0:
+def _state(partition: PartitionMetadata) -> str:
+    if partition.leader < 0:
         return "offline"
-    return "under-replicated" if in_sync < replicas else "ok"
+    if is_under_replicated(partition.replicas, partition.isr, partition.adding):
+        return "under-replicated"
+    return "ok"
 
 
 async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout_s: float, out: Output) -> int:

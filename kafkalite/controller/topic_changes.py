@@ -14,6 +14,7 @@ from collections.abc import Collection
 
 from kafkalite.controller import partition_orders, reassignments
 from kafkalite.controller.commands import (
+    announce_changes,
     announce_deletion,
     announce_removal,
     delete_replicas,
@@ -24,6 +25,7 @@ from kafkalite.controller.effects import DropDeletionOrders, Effect, LookAtMoves
 from kafkalite.controller.events import DeletionsRequested, Repair, ReplicasStopped, TopicRemoved, TopicsChanged
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.state import ControllerState, Deletion
+from kafkalite.controller.topic_writes import is_told_anew
 from kafkalite.coordination import paths
 from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
 
@@ -73,6 +75,14 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         or before[name].assignment[partition] != event.topics[name].assignment[partition]
         or before[name].moves.get(partition) != event.topics[name].moves.get(partition)
     )
+    retold = {
+        each: (state.partitions[each], state.partitions[each])
+        for each in fresh
+        if each in state.partitions
+        and each.topic in before
+        and is_told_anew(before[each.topic], topics[each.topic], each.partition)
+    }
+    effects += announce_changes(state, retold, "Reassignment")
     if fresh:
         # A partition that has changed unseen: by hand, or by a write of ours whose outcome was not known.
         effects.append(ReadStates(fresh, Repair()))

@@ -56,4 +56,5 @@ class MetadataAnswers:
             state.leader_epoch,
             state.replicas,
             state.isr,
+            state.adding_replicas,
         )

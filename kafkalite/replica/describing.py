@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition, is_under_replicated
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
+from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
+from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.topics import DescribeReplicasResponse, ReplicaDescription, ReplicaProgress
@@ -27,9 +28,11 @@ class Describing:
         hosted: HostedPartitions,
         commands: Commands,
         restarting: Restarting,
+        metadata: MetadataCache,
         clock: Clock,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
     ) -> None:
+        self._metadata = metadata
         self._hosted = hosted
         self._commands = commands
         self._restarting = restarting
@@ -102,7 +105,7 @@ class Describing:
             if leader is not None:
                 in_sync = len(leader.committed_isr)
                 counts["LeaderCount"] += 1
-                counts["UnderReplicatedPartitions"] += in_sync < len(leader.replicas)
+                counts["UnderReplicatedPartitions"] += self._is_short(partition, leader)
                 counts["UnderMinIsrPartitionCount"] += leader.is_under_min_isr
                 counts["AtMinIsrPartitionCount"] += in_sync == leader.effective_min_insync_replicas
         counters = self._hosted.counters
@@ -132,14 +135,23 @@ class Describing:
             if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
                 tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
-            elif leader is not None and len(leader.committed_isr) < len(leader.replicas):
-                missing = [replica for replica in leader.replicas if replica not in leader.committed_isr]
+            elif leader is not None and self._is_short(partition, leader):
+                adding = self._adding(partition)
+                missing = [each for each in leader.replicas if each not in (*leader.committed_isr, *adding)]
                 tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
             elif leader is None and partition.leader_id == NO_LEADER:
                 tell("partition.offline", name, f"{name} has no leader")
         if self._commands.stray_refusal:
             tell("replica.strays_refused", "", self._commands.stray_refusal)
         return self._with_times(found)
+
+    def _adding(self, partition: Partition) -> tuple[BrokerId, ...]:
+        """What a reassignment adds to it: the controller tells everybody at once when that is over."""
+        known = self._metadata.partition(partition.topic_partition)
+        return partition.adding_replicas if known is None else known.adding_replicas
+
+    def _is_short(self, partition: Partition, leader: PartitionLeader) -> bool:
+        return is_under_replicated(leader.replicas, leader.committed_isr, self._adding(partition))
 
     def _began(self, subject: str, now_ms: int) -> int:
         """A problem that nobody has asked about before stands since the last thing that happened to its partition."""

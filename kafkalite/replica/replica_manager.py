@@ -150,7 +150,7 @@ class ReplicaManager:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             on_caught_up=self._isr_keeper.on_follower_fetch,
         )
-        self._describing = Describing(self.hosted, self._commands, self.restarting, env.clock, identity)
+        self._describing = Describing(self.hosted, self._commands, self.restarting, metadata, env.clock, identity)
 
     # --- life ----------------------------------------------------------------------------------
 

@@ -144,6 +144,8 @@ class PartitionMetadata:
     leader_epoch: LeaderEpoch
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
+    #: Of the replicas, those that a reassignment is adding (KIP-455).
+    adding: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
