@@ -183,19 +183,27 @@ def _has_leaders(topics: Sequence[TopicMetadata]) -> bool:
 
 @admin.command("delete-topic")
 @click.argument("name")
+@click.option(
+    "--vanished",
+    is_flag=True,
+    help="Also if the topic is not in ZooKeeper: remove the replicas that brokers have kept.",
+)
 @client_options
-def delete_topic(name: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def delete_topic(name: str, vanished: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Delete a topic with all its records.
 
-    Example:
+    Brokers that are down remove their replicas when they return; the name is free at once.
+
+    Examples:
 
     \b
       kafkalite admin delete-topic flights
+      kafkalite admin delete-topic --vanished flights    # health says topic.vanished, and it is to go for good
     """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            (result,) = await client.delete_topics([name], timeout_s=timeout_s)
+            (result,) = await client.delete_topics([name], timeout_s=timeout_s, vanished=vanished)
             raise_for(result)
             Output(as_json).value({"topic": name, "deleted": True}, f"deleted topic {name}")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from kafkalite.controller.events import Event, Purpose, TopicChange
 from kafkalite.controller.state import Replicas
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
+from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import (
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
@@ -111,9 +111,21 @@ class CloseChannel:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic:
-    """Remove a topic's znodes, children first, and its name from /admin/delete_topics; ends as TopicRemoved."""
+    """Remove a topic's znodes, children first, and its name from /admin/delete_topics; ends as TopicRemoved.
+
+    `leftover`: (partition, broker) whose files are still there, to be written down under the topic's id.
+    """
 
     topic: str
+    topic_id: TopicId
+    leftover: tuple[tuple[int, BrokerId], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropLeftover:
+    """Nothing is left of this deleted topic: remove what says so."""
+
+    topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +171,7 @@ class Note:
     event: str
     subject: str
     detail: str = ""
+    is_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +194,7 @@ Effect = (
     | OpenChannel
     | CloseChannel
     | RemoveTopic
+    | DropLeftover
     | DropDeletionOrders
     | DropPreferredElection
     | DropRestartRequests

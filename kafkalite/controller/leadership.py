@@ -19,6 +19,7 @@ from kafkalite.controller.decide import decide
 from kafkalite.controller.effects import (
     CloseChannel,
     DropDeletionOrders,
+    DropLeftover,
     DropPartitionOrders,
     DropPreferredElection,
     DropRestartRequests,
@@ -72,6 +73,7 @@ from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import DeposedError, Storage
+from kafkalite.controller.topic_watches import TopicWatches
 from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.coordination.znode_json import ZnodeError
@@ -160,6 +162,7 @@ class Leadership:
         self._balance = balance
         self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._stale_topics: set[str] = set()
+        self._topic_watches = TopicWatches(storage, lambda: self._wake.set())
         self._drained: dict[TopicPartition, None] = {}
         self._on_ready = on_ready
         self._wake = asyncio.Event()
@@ -252,7 +255,9 @@ class Leadership:
         while True:
             if not self._has_work():
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(max(0, min(self._tick_due, self._balance_due) - self._clock.monotonic())):
+                    async with asyncio.timeout(
+                        max(0, min(self._tick_due, self._balance_due) - self._clock.monotonic())
+                    ):
                         await self._wake.wait()
             if self._clock.monotonic() >= self._tick_due:
                 self._tick()
@@ -277,6 +282,7 @@ class Leadership:
             or self._deposed
             or self._expired
             or self._verify
+            or self._topic_watches.is_due
         )
 
     async def _turn(self) -> None:
@@ -302,6 +308,11 @@ class Leadership:
         if self._drained:
             drained, self._drained = tuple(sorted(self._drained)), {}
             await self._handle(PartitionsDrained(drained))
+        if self._topic_watches.is_due and not self._dirty:
+            stale = await self._topic_watches.arm(self.state.topics)
+            if stale:
+                self._stale_topics |= stale
+                self.mark(Source.TOPICS)
         if self._balance is not None and self._clock.monotonic() >= self._balance_due:
             self._balance_due = self._clock.monotonic() + self._balance.interval_s
             await self._handle(BalanceDue(self._balance.percentage))
@@ -346,7 +357,8 @@ class Leadership:
         """V3 D.3-9: read everything, then one event."""
         # The order of reading is that of need: who is alive, what was ordered, what there is.
         brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
-        order = await self._storage.read_order(paths.DELETE_TOPICS, self._watch(Source.DELETIONS))
+        deletions, order_error = await self._storage.read_deletions(self._watch(Source.DELETIONS))
+        leftovers = await self._storage.read_leftovers()
         partition_orders = await self._storage.read_partition_orders(self._watch(Source.PARTITION_ORDERS))
         topics, malformed = await self._storage.read_topics({}, self._watch(Source.TOPICS), again=True)
         assigned = [
@@ -358,7 +370,6 @@ class Leadership:
         if newest > self.state.epoch:
             raise DeposedError(f"a state was written by controller epoch {newest}")
         malformed |= {paths.partition_state(partition): reason for partition, reason in found.malformed.items()}
-        deletions, order_error = _deletions(order)
         # A registration outlives its process by a session. Who takes office after a common end, and believed it, would make
         # the dead the only ones in sync: they have not restarted since, as everybody has who is there.
         some_restarted = any(
@@ -380,10 +391,11 @@ class Leadership:
                 deletions=deletions,
                 unclean_topics=self._unclean(topics),
                 removals=partition_orders.removals,
+                leftovers=leftovers,
             )
         )
         if order_error is not None:
-            await self._handle(DeletionsRequested((), order_error))
+            await self._handle(DeletionsRequested(deletions, order_error))
         for source in (
             Source.RESTARTS,
             Source.PREFERRED_ELECTION,
@@ -392,6 +404,7 @@ class Leadership:
             Source.MOVES,
         ):
             self.mark(source)
+        self._topic_watches.follow(topics)
         self.ready = True
         self._on_ready()
 
@@ -414,8 +427,9 @@ class Leadership:
             case Source.DELETIONS:
                 # An order may name a topic that is newer than our list: unknown names are dropped from the order.
                 await self._read_topics(again=False)
-                order = await self._storage.read_order(paths.DELETE_TOPICS, self._watch(Source.DELETIONS))
-                await self._handle(DeletionsRequested(*_deletions(order)))
+                await self._handle(
+                    DeletionsRequested(*await self._storage.read_deletions(self._watch(Source.DELETIONS)))
+                )
             case Source.RESTARTS:
                 await self._handle(await self._storage.read_restarts(self._watch(Source.RESTARTS)))
             case Source.PREFERRED_ELECTION:
@@ -448,11 +462,8 @@ class Leadership:
         self._stale_topics.clear()
         known = {name: topic for name, topic in self.state.topics.items() if name not in unreadable}
         topics, malformed = await self._storage.read_topics(known, self._watch(Source.TOPICS), again=again)
-        vanished = sorted(name for name in self.state.topics if name not in topics and name not in self.state.deletions)
         await self._handle(TopicsChanged(topics, malformed))
-        for name in vanished:
-            if paths.topic(name) not in malformed:
-                await self._storage.remove_config(name)
+        self._topic_watches.follow(topics)
 
     def _unclean(self, topics: Mapping[str, object] | set[str]) -> frozenset[str]:
         return frozenset(name for name in topics if self._topic_config(name).unclean_leader_election_enable)
@@ -539,8 +550,10 @@ class Leadership:
                 self.channels.open(broker)
             case CloseChannel(broker_id):
                 self.channels.close(broker_id)
-            case RemoveTopic(topic):
-                return TopicRemoved(topic, await self._storage.remove_topic(topic))
+            case RemoveTopic(topic, topic_id, leftover):
+                return TopicRemoved(topic, await self._storage.remove_topic(topic, topic_id, leftover))
+            case DropLeftover(topic_id):
+                await self._storage.drop_leftover(topic_id)
             case DropDeletionOrders(topics):
                 await self._storage.drop_deletion_orders(topics)
             case DropPreferredElection(version):
@@ -553,8 +566,9 @@ class Leadership:
                     future.set_result(response)
             case Post(event):
                 return event
-            case Note(event_name, subject, detail):
-                _log.info(f"controller.{event_name}", subject=subject, detail=detail)
+            case Note(event_name, subject, detail, is_error):
+                log = _log.error if is_error else _log.info
+                log(f"controller.{event_name}", subject=subject, detail=detail)
                 self._history.note(subject, f"controller.{event_name}", detail)
             case Resign(reason):
                 raise DeposedError(reason)
@@ -576,15 +590,6 @@ class Leadership:
             self._phases.written_ms = self._since(self._phases)
             self._phases.partitions += len(written)
         return StatesWritten(written, tuple(conflicts), effect.purpose, effect.chunk)
-
-
-def _deletions(order: tuple[bytes, int] | None) -> tuple[tuple[str, ...], str | None]:
-    if order is None:
-        return (), None
-    try:
-        return order_znodes.decode_delete_topics(order[0]), None
-    except ZnodeError as error:
-        return (), error.reason
 
 
 def _preferred_election(order: tuple[bytes, int] | None) -> PreferredElectionRequested:

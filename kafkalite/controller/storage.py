@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
-from kafkalite.controller.state import Replicas, Topic
+from kafkalite.controller.state import Leftover, Replicas, Topic
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
@@ -40,7 +40,7 @@ from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -170,6 +170,20 @@ class Storage:
             except ZnodeError as error:
                 malformed[paths.topic(name)] = error.reason
         return dict(sorted(topics.items())), malformed
+
+    async def watch_topics(self, names: Sequence[str], watch_of: Callable[[str], Watch]) -> dict[str, Stat | None]:
+        """Arm a watch on each topic's data: somebody may write it by hand. Returns what is there now."""
+        self._stats.zk_ops["read"] += len(names)
+
+        async def arm(name: str) -> Stat | None:
+            return await self.read(lambda: self._zk.exists(paths.topic(name), watch_of(name)))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {name: group.create_task(arm(name)) for name in names}
+        except* SessionExpiredError as errors:
+            raise SessionExpiredError("the session is over") from errors
+        return {name: task.result() for name, task in tasks.items()}
 
     async def read_states(self, partitions: Sequence[TopicPartition]) -> StatesFound:
         """State by partition, None where there is none.
@@ -462,6 +476,18 @@ class Storage:
         for name in names:
             await self._fenced([Delete(f"{paths.RESTART_PARTITIONS}/{name}")])
 
+    async def read_deletions(self, watch: Watch) -> tuple[tuple[str, ...], str | None]:
+        """The topics ordered to be deleted: in /admin/delete_topics (ours), and as znodes below it (Kafka's); and why its data
+        cannot be read, if so. The watch fires at any change of either."""
+        order = await self.read_order(paths.DELETE_TOPICS, watch)
+        if order is None:
+            return (), None
+        children = await self._children_if_there(paths.DELETE_TOPICS, watch)
+        try:
+            return tuple(dict.fromkeys([*order_znodes.decode_delete_topics(order[0]), *children])), None
+        except ZnodeError as error:
+            return tuple(children), error.reason
+
     async def drop_deletion_orders(self, names: Iterable[str]) -> None:
         """Take names out of /admin/delete_topics; the znode goes with the last one."""
         for _ in range(REMOVE_ATTEMPTS):
@@ -470,24 +496,50 @@ class Storage:
                 return
 
     async def _without_orders(self, names: frozenset[str]) -> list[Op]:
-        """What takes the names out of /admin/delete_topics; nothing if they are not there or it cannot be read."""
+        """What takes the names out of /admin/delete_topics and from below it; nothing if they are not there."""
         try:
             data, stat = await self.read(lambda: self._zk.get(paths.DELETE_TOPICS))
+            children = (await self.read(lambda: self._zk.children(paths.DELETE_TOPICS)))[0]
+        except NoNodeError:
+            return []
+        ops: list[Op] = [Delete(paths.delete_topic(name)) for name in children if name in names]
+        try:
             ordered = order_znodes.decode_delete_topics(data)
-        except (NoNodeError, ZnodeError):
-            return []
+        except ZnodeError:
+            return ops  # left alone, as far as it cannot be read
         left = [name for name in ordered if name not in names]
-        if len(left) == len(ordered):
-            return []
-        if not left:
-            return [Delete(paths.DELETE_TOPICS, stat.version)]
-        return [SetData(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(left), stat.version)]
+        if not left and len(ops) == len(children) and (ops or ordered):
+            return [*ops, Delete(paths.DELETE_TOPICS, stat.version)]
+        if len(left) != len(ordered):
+            kept = order_znodes.encode_delete_topics(left) if left else b""
+            ops.append(SetData(paths.DELETE_TOPICS, kept, stat.version))
+        return ops
 
-    async def remove_topic(self, name: str) -> bool:
-        """Remove a topic's znodes: what is below first; the topic, its settings and the order for it in one go.
+    async def read_leftovers(self) -> dict[TopicId, Leftover]:
+        """What dead brokers still had of deleted topics when these went."""
+        names = await self._children(paths.DELETED_TOPICS)
+        leftovers: dict[TopicId, Leftover] = {}
+        for name, each in zip(names, await self.get_many([paths.deleted_topic(name) for name in names]), strict=True):
+            if each is not None:
+                try:
+                    topic, waiting = order_znodes.decode_deleted_topic(each[0], paths.deleted_topic(name))
+                    leftovers[TopicId(name)] = Leftover(topic, waiting)
+                except ZnodeError as error:
+                    _log.warning("znode.malformed", path=error.path, reason=error.reason)
+        return leftovers
+
+    async def drop_leftover(self, topic_id: TopicId) -> None:
+        """All of it is gone. If this fails the next controller finds that out again."""
+        await self._fenced([Delete(paths.deleted_topic(topic_id))])
+
+    async def remove_topic(self, name: str, topic_id: TopicId, leftover: Sequence[tuple[int, BrokerId]] = ()) -> bool:
+        """Remove a topic's znodes: what is below first; the topic, its settings and the order for it in one go, in which is
+        written down, too, what is left of it on dead brokers.
 
         Whenever this stops half-way, the order still stands, so that the next attempt finishes it.
         """
+        if leftover:
+            await self.read(lambda: self._zk.ensure_path(paths.DELETED_TOPICS))
         for _ in range(REMOVE_ATTEMPTS):
             doomed = await self._below_topic(name)
             done = True
@@ -496,9 +548,13 @@ class Storage:
             if not done:
                 continue  # something was there, or gone, unexpectedly: look again
             last = [paths.topic_partitions(name), paths.topic(name), paths.config_topic(name)]
-            *found, changes = await self.get_many([*last, paths.CONFIG_CHANGES])
+            *found, left, changes = await self.get_many(
+                [*last, paths.deleted_topic(topic_id or "-"), paths.CONFIG_CHANGES]
+            )
             ops: list[Op] = [Delete(path) for path, each in zip(last, found, strict=True) if each is not None]
             ops += await self._without_orders(frozenset([name]))
+            if leftover and left is None:
+                ops.append(Create(paths.deleted_topic(topic_id), order_znodes.encode_deleted_topic(name, leftover)))
             if found[-1] is not None and changes is not None:
                 ops.append(notification(TOPICS, name))  # else a topic of the same name would inherit the settings
             if not ops or await self._fenced(ops):
@@ -518,11 +574,6 @@ class Storage:
                 doomed.append(f"{path}/state")
             doomed.append(path)
         return doomed
-
-    async def remove_config(self, name: str) -> None:
-        """The settings of a topic that was removed by hand."""
-        if await self.read(lambda: self._zk.exists(paths.config_topic(name))) is not None:
-            await self._fenced([Delete(paths.config_topic(name))])
 
 
 def _topic(value: znodes.TopicZnode, version: int) -> Topic:

@@ -91,7 +91,7 @@ def load_log(
         snapshots=snapshots,
         log_start_offset=max(log_start_offset, segments[0].base_offset),
         recovery_point=end if clean else min(recovery_point, end),
-        topic_id=_read_topic_id(disk, path, names),
+        topic_id=read_topic_id(disk, path, names),
         clean=clean,
         recovery_point_lowered=lowered,
     )
@@ -247,7 +247,7 @@ def _producers(
     return states
 
 
-def _read_topic_id(disk: Disk, path: str, names: list[str]) -> TopicId:
+def read_topic_id(disk: Disk, path: str, names: list[str]) -> TopicId:
     if checkpoints.PARTITION_METADATA not in names:
         return NO_TOPIC_ID
     try:

@@ -12,14 +12,17 @@ from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.failures import FailureBudget
 from kafkalite.log.handles import HandleCache
-from kafkalite.model import TopicPartition
+from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 T = TypeVar("T")
 
 DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX = "-delete", "-stray", "-future"
+#: Of a topic that nobody has ordered to delete: no version removes such a directory, only a person does (ADR 19).
+KEPT_SUFFIX = "-kept"
 _PARTITION = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,9})$")
+_SET_ASIDE = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,9})\.[0-9a-f]{32}-[a-z]+$")
 _NAME_MAX = 255
 
 
@@ -33,6 +36,12 @@ def set_aside_name(topic_partition: TopicPartition, unique: str, suffix: str) ->
     """Kafka's name for a directory on its way out or in: <topic>-<partition>.<32 hex digits>-delete, not over 255 bytes."""
     tail = f"-{topic_partition.partition}.{unique}{suffix}"
     return topic_partition.topic[: _NAME_MAX - len(tail)] + tail
+
+
+def partition_set_aside(name: str) -> TopicPartition | None:
+    """The partition of a directory that has a name of `set_aside_name` (a very long topic's name is cut there)."""
+    found = _SET_ASIDE.match(name)
+    return TopicPartition(found[1], int(found[2])) if found else None
 
 
 def dir_error(log_dir: LogDir, what: str, error: Exception) -> StorageError:
@@ -68,6 +77,8 @@ class LogDir:
         self.is_full = False
         #: Who waits for the disk; cut short when the directory goes offline.
         self._waiting: dict[asyncio.Timeout, None] = {}
+        #: Directories that are kept for a person to decide about -> the partition's and the topic's name and id.
+        self.kept: dict[str, tuple[TopicPartition, TopicId]] = {}
         #: Logs in it that are in service.
         self.log_count = 0
         #: Logs may be missing: it was empty when it came, or a log was given up. Until all that the node should have is

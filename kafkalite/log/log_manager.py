@@ -25,7 +25,7 @@ from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.housekeeping import Housekeeping
 from kafkalite.log.judge import Judge
 from kafkalite.log.loader import no_log
-from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error
+from kafkalite.log.log_dir import DELETE_SUFFIX, KEPT_SUFFIX, STRAY_SUFFIX, LogDir, dir_error
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.opening import Opening
@@ -226,6 +226,22 @@ class LogManager:
         log = self._pool.take(topic_partition)
         if log is not None:
             self._removals.set_aside(log, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
+
+    def keep(self, topic_partition: TopicPartition) -> None:
+        """Take the log out of service and out of the way; its files stay until a person removes them, or the deletion of its
+        topic is ordered (`drop_kept`). Raises StorageError."""
+        log = self._pool.take(topic_partition)
+        if log is not None:
+            self._removals.set_aside(log, KEPT_SUFFIX, None)
+
+    def drop_kept(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
+        """Remove what was kept of a partition of the topic with this id; None: of every topic of the name."""
+        self._removals.drop_kept(topic_partition, topic_id)
+
+    def kept(self) -> dict[str, TopicPartition]:
+        """Directories that only a person removes -> the partition that was in them; sorted."""
+        found = {path: of[0] for log_dir in self._pool.online() for path, of in log_dir.kept.items()}
+        return dict(sorted(found.items()))
 
     async def sync_removals(self) -> bool:
         """Wait until what was deleted or set aside stays so through a loss of power; False if a directory cannot do it."""

@@ -15,8 +15,17 @@ from kafkalite.errors import ErrorCode, StartupRefused, StorageError, api_error
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import probe
 from kafkalite.log.judge import Judge
-from kafkalite.log.loader import load_log
-from kafkalite.log.log_dir import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, partition_of
+from kafkalite.log.loader import load_log, read_topic_id
+from kafkalite.log.log_dir import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    KEPT_SUFFIX,
+    STRAY_SUFFIX,
+    LogDir,
+    dir_error,
+    partition_of,
+    partition_set_aside,
+)
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
@@ -146,6 +155,9 @@ class Opening:
                 self._removals.later(f"{log_dir.path}/{name}", 0, is_dir=True)
             elif name.endswith(STRAY_SUFFIX):
                 self._removals.later(f"{log_dir.path}/{name}", self._config.stray_delete_delay_ms, is_dir=True)
+            elif name.endswith(KEPT_SUFFIX) and (of := partition_set_aside(name)) is not None:
+                path = f"{log_dir.path}/{name}"
+                log_dir.kept[path] = (of, read_topic_id(self._disk, path, self._disk.listdir(path)))
         self._found_futures[log_dir.path] = [name for name in names if name.endswith(FUTURE_SUFFIX)]
         configs = {topic: usable_topic_config(self._config.topic, own) for topic, own in topic_configs.items()}
         logs: list[PartitionLog] = []

@@ -9,7 +9,7 @@ from kafkalite.errors import StorageError
 from kafkalite.log.log_dir import DELETE_SUFFIX, LogDir, dir_error, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
-from kafkalite.model import TopicPartition
+from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -35,7 +35,8 @@ class Removals:
         #: Directories in which logs were set aside: a loss of power may still bring them back under their names.
         self._unsynced: dict[str, None] = {}
 
-    def set_aside(self, log: PartitionLog, suffix: str, delay_ms: int) -> None:
+    def set_aside(self, log: PartitionLog, suffix: str, delay_ms: int | None) -> None:
+        """Rename the log's directory; its files go after the delay, without one never. Raises StorageError."""
         log.close()
         path = self.name_aside(log.directory, log.topic_partition, suffix)
         try:
@@ -46,7 +47,19 @@ class Removals:
             self._suspect(self._pool.dirs[log.directory], failure)
             raise failure from error
         self._unsynced[log.directory] = None
-        self.later(path, delay_ms, is_dir=True)
+        if delay_ms is None:
+            self._pool.dirs[log.directory].kept[path] = (log.topic_partition, log.topic_id)
+        else:
+            self.later(path, delay_ms, is_dir=True)
+
+    def drop_kept(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
+        """What is kept of this topic's partition is not wanted any more: its deletion was ordered. None: of any id."""
+        for log_dir in self._pool.online():
+            for path in [
+                path for path, of in log_dir.kept.items() if of[0] == topic_partition and topic_id in (None, of[1])
+            ]:
+                del log_dir.kept[path]
+                self.later(path, 0, is_dir=True)
 
     async def sync(self) -> bool:
         """What was set aside stays so through a loss of power; False if that cannot be said of a directory in service."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
@@ -16,6 +17,9 @@ from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.topics import DescribeReplicasResponse, ReplicaDescription, ReplicaProgress
 from kafkalite.rpc.messages.watching import HealthProblem
 
+if TYPE_CHECKING:
+    from kafkalite.log.log_manager import LogManager
+
 #: Problems of one sort that are told one by one; the rest is counted.
 MAX_DETAILS = 20
 
@@ -28,10 +32,12 @@ class Describing:
         hosted: HostedPartitions,
         commands: Commands,
         restarting: Restarting,
+        logs: LogManager,
         metadata: MetadataCache,
         clock: Clock,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
     ) -> None:
+        self._logs = logs
         self._metadata = metadata
         self._hosted = hosted
         self._commands = commands
@@ -141,9 +147,25 @@ class Describing:
                 tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
             elif leader is None and partition.leader_id == NO_LEADER:
                 tell("partition.offline", name, f"{name} has no leader")
+        self._tell_unserved(tell)
         if self._commands.stray_refusal:
             tell("replica.strays_refused", "", self._commands.stray_refusal)
         return self._with_times(found)
+
+    def _tell_unserved(self, tell: Callable[[str, str, str], None]) -> None:
+        """Replicas of topics that have vanished: in their places, or under another name where a later topic has theirs."""
+        by_topic: dict[str, list[TopicPartition]] = {}
+        unserved = self._commands.unserved()
+        for key in sorted(unserved):
+            by_topic.setdefault(key.topic, []).append(key)
+        for topic, keys in by_topic.items():
+            topic_id = unserved[keys[0]] or "none"
+            detail = f"no topic {topic} in ZooKeeper: {len(keys)} replicas of it are kept here, not served (its id: {topic_id})"
+            tell("topic.vanished", topic, detail)
+        for path, key in self._logs.kept().items():
+            tell(
+                "replica.kept", str(key), f"{path}: of an earlier topic {key.topic}, whose deletion nobody has ordered"
+            )
 
     def _adding(self, partition: Partition) -> tuple[BrokerId, ...]:
         """What a reassignment adds to it: the controller tells everybody at once when that is over."""

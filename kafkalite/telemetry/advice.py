@@ -31,6 +31,12 @@ ADVICE = {
         "bring back one of the brokers in the ISR. If all of them are lost for good: `admin elect --unclean TOPIC-P` "
         "gives the partition to any replica, and loses the records that only they had",
     ),
+    "topic.vanished": Advice(
+        "nothing is deleted: its replicas stay on their disks, and go on where they stopped if the topic's znodes come back "
+        "with the same topic id",
+        "find out who removed /brokers/topics/TOPIC, and restore it with its partitions' states from a backup of ZooKeeper; "
+        "if the topic is to go for good: `admin delete-topic --vanished TOPIC`",
+    ),
     "partition.under_min_isr": Advice(
         "acks=all is refused until enough replicas have caught up; reading goes on; replicas join as they catch up",
         "bring back the brokers that are missing from the ISR, or move the replica elsewhere: `admin reassign`",
@@ -65,9 +71,14 @@ ADVICE = {
         "check that the node is in the right cluster and that its topics are not missing in ZooKeeper; if they are "
         "really to go, raise stray.max.fraction.percent and restart the node",
     ),
+    "replica.kept": Advice(
+        "nothing: the directory is kept until a person removes it",
+        "if nobody misses the records of that earlier topic: remove the directory named, at any time",
+    ),
     "topic.deletion_waits": Advice(
-        "the deletion goes on by itself when the brokers return",
-        "start the brokers named; if they are gone for good, start an empty one with the same id",
+        "the topics are gone and their names are free; the broker removes its replicas when it returns",
+        "start the broker named; if it is gone for good, start an empty one with the same id, or remove the znodes below "
+        "/admin/deleted_topics",
     ),
     "partition.under_replicated": Advice(
         "the missing replicas fetch from the leader and join the ISR when they have caught up",
