@@ -129,7 +129,8 @@ class IsrKeeper:
             committed=list(leader.committed_isr),
             partition_epoch=leader.partition_epoch,
         )
-        proposal = Proposal(leader.broker_id, leader.leader_epoch, leader.partition_epoch, proposed)
+        joining = {each: leader.followers[each].broker_epoch for each in proposed if each not in leader.committed_isr}
+        proposal = Proposal(leader.broker_id, leader.leader_epoch, leader.partition_epoch, proposed, joining)
         self._writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
 
     def _note_proposal(self, partition: Partition, leader: PartitionLeader, proposed: tuple[BrokerId, ...]) -> None:
@@ -208,6 +209,12 @@ class IsrKeeper:
         rules.adopt(leader, tuple(BrokerId(member) for member in one.isr), one.partition_epoch)
         partition.partition_epoch = one.partition_epoch
         partition.isr = leader.committed_isr
+        for member, epoch in one.task.proposal.joining.items():
+            follower = leader.followers.get(member)
+            if follower is not None and self._metadata.broker_epochs.get(member) != epoch == follower.broker_epoch:
+                follower.last_caught_up_ms = (
+                    NEVER_MS  # it was let in, and has restarted since: it has to catch up again
+                )
         self._hosted.counters.isr_shrinks += len(leader.committed_isr) < len(before)
         self._hosted.counters.isr_expands += len(leader.committed_isr) > len(before)
         self._hosted.history.note(

@@ -119,6 +119,7 @@ class ReplicaManager:
             session,
             env.random,
             is_current=lambda task: self._isr_keeper.is_current(task),
+            live_epochs=lambda: metadata.broker_epochs,
             on_settled=lambda settled: self._isr_keeper.on_settled(settled),
         )
         self._isr_keeper = IsrKeeper(
