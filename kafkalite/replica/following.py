@@ -65,12 +65,13 @@ class Following:
             log.append_as_follower(records)
             self._hosted.counters.replication_bytes_in += len(records)
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
-        self._advance(partition, answer)
-        if records:
-            go_on()
+        has_moved = self._advance(partition, answer)
+        if records or has_moved:
+            go_on()  # also to say where the log begins now
         return ErrorCode.NONE
 
-    def _advance(self, partition: Partition, answer: ReplicaFetchedPartition) -> None:
+    def _advance(self, partition: Partition, answer: ReplicaFetchedPartition) -> bool:
+        """Returns whether the log begins later than before."""
         log = partition.log
         partition.follower_high_watermark = follower_high_watermark(
             partition.follower_high_watermark,
@@ -78,8 +79,7 @@ class Following:
             log_end_offset=log.log_end_offset,
         )
         start = min(answer.log_start_offset, partition.follower_high_watermark)
-        if start > log.log_start_offset:
-            log.advance_log_start_offset(start)
+        return start > log.log_start_offset and log.advance_log_start_offset(start)
 
     def _truncate(self, partition: Partition, divergence: Divergence) -> None:
         log = partition.log

@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica.fetch_session import FetchSession
-from kafkalite.replica.leader import next_high_watermark, on_append, on_flushed, on_idle_fetch
+from kafkalite.replica.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
@@ -235,6 +235,46 @@ class HostedPartitions:
             session.is_waking = True
             asyncio.get_running_loop().call_soon(session.expire)
 
+    # --- deleting records ------------------------------------------------------------------------
+
+    def delete_records(self, partition: Partition, before: Offset) -> asyncio.Future[Offset]:
+        """Begin the log at `before` or behind it; done with where it begins when a failover would not bring the records back.
+
+        Raises StorageError, after the replica went offline.
+        """
+        assert partition.leader is not None
+        try:
+            partition.log.advance_log_start_offset(before)
+        except StorageError as error:
+            self.fail_storage(partition, error)
+            raise
+        waiter: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
+        partition.start_waiters = [each for each in partition.start_waiters if not each[1].done()]
+        partition.start_waiters.append((before, waiter))
+        for entry in partition.entries.values():
+            if not entry.is_sent:
+                entry.session.with_news[entry] = None
+                self.wake(entry.session)
+        self.settle_starts(partition)
+        return waiter
+
+    def settle_starts(self, partition: Partition) -> None:
+        """A follower has said where its log begins, or the ISR has changed."""
+        if not partition.start_waiters or partition.leader is None:
+            return
+        mark = low_watermark(partition.leader, partition.log.log_start_offset)
+        waiting = partition.start_waiters
+        partition.start_waiters = [each for each in waiting if each[0] > mark]
+        for before, waiter in waiting:
+            if before <= mark and not waiter.done():
+                waiter.set_result(partition.log.log_start_offset)
+
+    def _fail_start_waiters(self, partition: Partition, error: ErrorCode) -> None:
+        waiting, partition.start_waiters = partition.start_waiters, []
+        for _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(api_error(error))
+
     # --- losing a role -------------------------------------------------------------------------
 
     def fail_produce_waiters(self, partition: Partition, error: ErrorCode) -> None:
@@ -264,6 +304,7 @@ class HostedPartitions:
         partition.leader = None
         self._withheld.pop(partition, None)
         self.fail_produce_waiters(partition, error)
+        self._fail_start_waiters(partition, error)
         self.drop_entries(partition, error)
         for fetch in list(partition.fetch_waiters):
             fetch.schedule()
@@ -307,4 +348,5 @@ class HostedPartitions:
             self._recheck.cancel()
         for partition in self.all():
             self.fail_produce_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._fail_start_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.wheel.expire_all()

@@ -209,6 +209,7 @@ class IsrKeeper:
         rules.adopt(leader, tuple(BrokerId(member) for member in one.isr), one.partition_epoch)
         partition.partition_epoch = one.partition_epoch
         partition.isr = leader.committed_isr
+        self._hosted.settle_starts(partition)
         for member, epoch in one.task.proposal.joining.items():
             follower = leader.followers.get(member)
             if follower is not None and self._metadata.broker_epochs.get(member) != epoch == follower.broker_epoch:

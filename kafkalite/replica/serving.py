@@ -182,7 +182,9 @@ class Serving:
             fetch_offset=wanted.fetch_offset,
             broker_epoch=session.broker_epoch,
             at_ms=now_ms,
+            log_start_offset=wanted.log_start_offset,
         )
+        self._hosted.settle_starts(partition)
         if wanted.fetch_offset < log.log_end_offset and not entry.is_held_back:
             session.with_records[entry] = None
         else:
