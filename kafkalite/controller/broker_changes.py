@@ -53,6 +53,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
         partitions=event.states,
         malformed=event.malformed,
         leftovers=event.leftovers,
+        vanished=event.vanished,
     )
     state = dataclasses.replace(state, removals=partition_orders.under_way(state, event.removals))
     effects: list[Effect] = [OpenChannel(event.brokers[broker]) for broker in sorted(event.brokers)]

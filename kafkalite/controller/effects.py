@@ -129,6 +129,22 @@ class DropLeftover:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepVanished:
+    """Write down the states of a topic whose znode has vanished: it may come back without them."""
+
+    topic: str
+    topic_id: TopicId
+    states: Mapping[int, LeaderAndIsr]
+
+
+@dataclass(frozen=True, slots=True)
+class DropVanished:
+    """The topic is back with all its states, or goes for good."""
+
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
 class DropDeletionOrders:
     """Take names that are no topics out of /admin/delete_topics."""
 
@@ -195,6 +211,8 @@ Effect = (
     | CloseChannel
     | RemoveTopic
     | DropLeftover
+    | KeepVanished
+    | DropVanished
     | DropDeletionOrders
     | DropPreferredElection
     | DropRestartRequests

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from kafkalite.controller.state import Leftover, Replicas, Topic
+from kafkalite.controller.state import Leftover, Replicas, Topic, Vanished
 from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicId, TopicPartition
@@ -129,6 +129,7 @@ class ClusterRead:
     removals: Mapping[TopicPartition, PartitionRemoval] = field(default_factory=dict)
     suspects: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
     leftovers: Mapping[TopicId, Leftover] = field(default_factory=dict)
+    vanished: Mapping[str, Vanished] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ from kafkalite.controller.effects import (
     DropPartitionOrders,
     DropPreferredElection,
     DropRestartRequests,
+    DropVanished,
     Effect,
+    KeepVanished,
     LookAtMoves,
     Note,
     OpenChannel,
@@ -359,6 +361,7 @@ class Leadership:
         brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
         deletions, order_error = await self._storage.read_deletions(self._watch(Source.DELETIONS))
         leftovers = await self._storage.read_leftovers()
+        vanished = await self._storage.read_vanished()
         partition_orders = await self._storage.read_partition_orders(self._watch(Source.PARTITION_ORDERS))
         topics, malformed = await self._storage.read_topics({}, self._watch(Source.TOPICS), again=True)
         assigned = [
@@ -392,6 +395,7 @@ class Leadership:
                 unclean_topics=self._unclean(topics),
                 removals=partition_orders.removals,
                 leftovers=leftovers,
+                vanished=vanished,
             )
         )
         if order_error is not None:
@@ -554,6 +558,10 @@ class Leadership:
                 return TopicRemoved(topic, await self._storage.remove_topic(topic, topic_id, leftover))
             case DropLeftover(topic_id):
                 await self._storage.drop_leftover(topic_id)
+            case KeepVanished(topic, topic_id, states):
+                await self._storage.keep_vanished(topic, topic_id, states)
+            case DropVanished(topic_id):
+                await self._storage.drop_vanished(topic_id)
             case DropDeletionOrders(topics):
                 await self._storage.drop_deletion_orders(topics)
             case DropPreferredElection(version):

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
-from kafkalite.controller.state import Leftover, Replicas, Topic
+from kafkalite.controller.state import Leftover, Replicas, Topic, Vanished
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
@@ -527,6 +527,31 @@ class Storage:
                 except ZnodeError as error:
                     _log.warning("znode.malformed", path=error.path, reason=error.reason)
         return leftovers
+
+    async def read_vanished(self) -> dict[str, Vanished]:
+        """The last states of topics whose znodes had vanished, by name."""
+        names = await self._children(paths.VANISHED_TOPICS)
+        found: dict[str, Vanished] = {}
+        for name, each in zip(names, await self.get_many([paths.vanished_topic(name) for name in names]), strict=True):
+            if each is not None:
+                try:
+                    topic, states = znodes.decode_vanished_topic(each[0], paths.vanished_topic(name))
+                    found[topic] = Vanished(TopicId(name), states)
+                except ZnodeError as error:
+                    _log.warning("znode.malformed", path=error.path, reason=error.reason)
+        return found
+
+    async def keep_vanished(self, topic: str, topic_id: TopicId, states: Mapping[int, LeaderAndIsr]) -> None:
+        """If this fails, only this controller knows them."""
+        path, data = paths.vanished_topic(topic_id), znodes.encode_vanished_topic(topic, states)
+        await self.read(lambda: self._zk.ensure_path(paths.VANISHED_TOPICS))
+        is_there = await self.read(lambda: self._zk.exists(path)) is not None
+        if not await self._fenced([SetData(path, data) if is_there else Create(path, data)]):
+            _log.warning("controller.vanished_not_kept", topic=topic)
+
+    async def drop_vanished(self, topic_id: TopicId) -> None:
+        """They are not needed any more. If this fails they are dropped again by another controller."""
+        await self._fenced([Delete(paths.vanished_topic(topic_id))])
 
     async def drop_leftover(self, topic_id: TopicId) -> None:
         """All of it is gone. If this fails the next controller finds that out again."""

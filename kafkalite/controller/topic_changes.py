@@ -119,7 +119,9 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
         ):  # ordered, and the name is another topic's already: the rest of the old one still goes
             state = _forget(leftovers.leave(state, name), name)
             continue
-        state = _forget(vanished.remember(state, name), name)
+        state, kept = vanished.remember(state, name)
+        effects += kept
+        state = _forget(state, name)
         if at < MAX_NAMED:
             detail = f"its znode was removed by hand; its replicas are kept, topic id {topic.topic_id or 'none'}"
             effects.append(Note("topic.vanished", name, detail, is_error=True))
@@ -160,10 +162,8 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
     if strangers:
         # A topic that has vanished is one of these, and this is what lets its replicas go, too.
         effects += delete_vanished(state, strangers, "topic.deletion")
-        state = dataclasses.replace(
-            state, vanished={name: each for name, each in state.vanished.items() if name not in strangers}
-        )
-        effects.append(DropDeletionOrders(strangers))
+        state, forgotten = vanished.forget(state, strangers)
+        effects += [*forgotten, DropDeletionOrders(strangers)]
     return state, effects
 
 
@@ -255,6 +255,8 @@ def on_tick(state: ControllerState) -> Decision:
         state, ended = _end_if_due(state, name)
         effects += ended
     effects += delete_leftovers(state, state.brokers.keys(), "topic.deletion")
+    state, returned = vanished.forget_returned(state)
+    effects += returned
     unled = tuple(without_leader(state))
     if unled:
         effects.append(ReadStates(unled, Repair()))

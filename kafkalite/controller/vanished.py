@@ -2,7 +2,7 @@
 
 Nobody knows better than the controller what was there. If a topic comes back without its partitions' states, or only a state
 has gone, the last one known is written again, in a new leader epoch: a first state would count every live replica as in sync,
-and begin with epochs that the logs have behind them.
+and begin with epochs that the logs have behind them. It writes them down, so that its successors know them, too.
 """
 
 from __future__ import annotations
@@ -11,20 +11,47 @@ import dataclasses
 from collections.abc import Collection
 
 from kafkalite.controller import elections
+from kafkalite.controller.effects import DropVanished, Effect, KeepVanished
 from kafkalite.controller.state import ControllerState, Vanished
-from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import NO_LEADER, NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicPartition
+
+Decision = tuple[ControllerState, list[Effect]]
 
 #: Topics whose last states are remembered; the oldest make room.
 MAX_VANISHED = 1_000
 
 
-def remember(state: ControllerState, name: str) -> ControllerState:
-    """A topic's znode has vanished: keep what was known of it."""
+def remember(state: ControllerState, name: str) -> Decision:
+    """A topic's znode has vanished: keep what was known of it, for the next controller, too."""
+    topic_id = state.topics[name].topic_id
     states = {each.partition: known for each, known in state.partitions.items() if each.topic == name}
-    rest = {each: known for each, known in state.vanished.items() if each != name}
-    while len(rest) >= MAX_VANISHED:
-        del rest[next(iter(rest))]
-    return dataclasses.replace(state, vanished={**rest, name: Vanished(state.topics[name].topic_id, states)})
+    state, effects = forget(state, [name])
+    if topic_id == NO_TOPIC_ID:
+        return state, effects
+    while len(state.vanished) >= MAX_VANISHED:
+        state, dropped = forget(state, [next(iter(state.vanished))])
+        effects += dropped
+    state = dataclasses.replace(state, vanished={**state.vanished, name: Vanished(topic_id, states)})
+    return state, [*effects, KeepVanished(name, topic_id, states)]
+
+
+def forget(state: ControllerState, names: Collection[str]) -> Decision:
+    """These are back, or go for good."""
+    doomed: list[Effect] = [DropVanished(state.vanished[name].topic_id) for name in names if name in state.vanished]
+    rest = {name: each for name, each in state.vanished.items() if name not in names}
+    return (dataclasses.replace(state, vanished=rest), doomed) if doomed else (state, [])
+
+
+def forget_returned(state: ControllerState) -> Decision:
+    """Those that are back with all their states."""
+    back = [
+        name
+        for name, each in state.vanished.items()
+        if (topic := state.topics.get(name)) is not None
+        and topic.topic_id == each.topic_id
+        and all(TopicPartition(name, number) in state.partitions for number in topic.assignment)
+    ]
+    return forget(state, back)
 
 
 def last_known(state: ControllerState, partition: TopicPartition) -> LeaderAndIsr | None:

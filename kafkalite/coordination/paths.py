@@ -17,6 +17,8 @@ PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 DELETE_TOPICS = "/admin/delete_topics"
 #: What dead brokers still have of deleted topics, by topic id.
 DELETED_TOPICS = "/admin/deleted_topics"
+#: The last states of topics whose znodes have vanished without an order, by topic id.
+VANISHED_TOPICS = "/admin/vanished_topics"
 PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 RESTART_PARTITIONS = "/restart_partitions"
@@ -57,6 +59,7 @@ PERSISTENT = (
     PARTITIONS_ADD,
     PARTITIONS_REMOVE,
     RESTART_PARTITIONS,
+    VANISHED_TOPICS,
 )
 
 
@@ -125,6 +128,11 @@ def delete_topic(topic_name: str) -> str:
 def deleted_topic(topic_id: str) -> str:
     """What dead brokers still have of a deleted topic."""
     return f"{DELETED_TOPICS}/{topic_id}"
+
+
+def vanished_topic(topic_id: str) -> str:
+    """The last states of a topic whose znode has vanished."""
+    return f"{VANISHED_TOPICS}/{topic_id}"
 
 
 def partitions_add(topic_name: str) -> str:

@@ -16,6 +16,7 @@ from kafkalite.coordination.znode_json import (
     Replicas,
     ZnodeError,
     integer,
+    parse,
     read,
     write,
 )
@@ -359,6 +360,23 @@ def decode_partition_state(data: bytes, zk_version: int, path: str = "") -> Lead
         controller_epoch=ControllerEpoch(reader.integer("controller_epoch", 0, INT32_MAX)),
         partition_epoch=PartitionEpoch(zk_version),
     )
+
+
+def encode_vanished_topic(topic: str, states: Mapping[int, LeaderAndIsr]) -> bytes:
+    """/admin/vanished_topics/ID: the states as their znodes had them."""
+    values = {str(number): parse(encode_partition_state(states[number]), "") for number in sorted(states)}
+    return write({"version": 1, "topic": topic, "states": values})
+
+
+def decode_vanished_topic(data: bytes, path: str = "") -> tuple[str, dict[int, LeaderAndIsr]]:
+    """The topic's name and states, with version 0. Raises ZnodeError."""
+    reader = read(data, path)
+    reader.version()
+    values = JsonReader(path, reader.fields.get("states"), "states.")
+    if any(not name.isdigit() or len(name) > 9 for name in values.fields):
+        raise reader.fail("states", "not numbers of partitions")
+    states = {int(name): decode_partition_state(write(value), 0, path) for name, value in values.fields.items()}
+    return reader.text("topic"), states
 
 
 # --- settings, producer ids --------------------------------------------------------------------------------------

@@ -43,7 +43,9 @@ from kafkalite.controller.effects import (
     DropPartitionOrders,
     DropPreferredElection,
     DropRestartRequests,
+    DropVanished,
     Effect,
+    KeepVanished,
     LookAtMoves,
     Note,
     OpenChannel,
@@ -88,7 +90,7 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
-from kafkalite.controller.state import ControllerState, Leftover, Topic
+from kafkalite.controller.state import ControllerState, Leftover, Topic, Vanished
 from kafkalite.coordination.order_znodes import PartitionRemoval
 from kafkalite.model import (
     BrokerEpoch,
@@ -130,6 +132,7 @@ class Script:
         self.adds: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.removals: dict[TopicPartition, PartitionRemoval] = {}
         self.leftovers: dict[TopicId, Leftover] = {}
+        self.vanished: dict[str, Vanished] = {}
         #: Topics whose next write fails.
         self.topic_races: set[str] = set()
         self._look = self._reread = False
@@ -166,6 +169,7 @@ class Script:
                         unclean_topics=unclean,
                         removals=dict(self.removals),
                         leftovers=dict(self.leftovers),
+                        vanished=dict(self.vanished),
                     )
                 )
             case "state":
@@ -281,6 +285,12 @@ class Script:
             case DropLeftover(topic_id):
                 say(f"drop-leftover {topic_id}")
                 del self.leftovers[topic_id]
+            case KeepVanished(topic, topic_id, states):
+                say(f"keep-vanished {topic} {topic_id} partitions={','.join(map(str, states))}")
+                self.vanished[topic] = Vanished(topic_id, states)
+            case DropVanished(topic_id):
+                say(f"drop-vanished {topic_id}")
+                self.vanished = {name: each for name, each in self.vanished.items() if each.topic_id != topic_id}
             case DropDeletionOrders(topics):
                 say(f"drop-deletions {' '.join(topics)}")
             case DropPreferredElection(version):

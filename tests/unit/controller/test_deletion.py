@@ -117,23 +117,34 @@ async def test_an_order_below_one_that_stands_is_seen(cluster: Cluster) -> None:
 
 @pytest.mark.checklist("C19")
 @pytest.mark.checklist("F19")
-async def test_topics_that_vanish_are_not_deleted(cluster: Cluster) -> None:
+@pytest.mark.parametrize("fails_over", [False, True])
+async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, fails_over: bool) -> None:
     await running(cluster)
     for name in "tuv":
         cluster.create_topic(name, {0: (1, 2, 3)})
     await until(lambda: all(settled(cluster, TopicPartition(name, 0)) for name in "tuv"))
+    cluster.put_state(T0, 2, (2, 1), leader_epoch=6)
+    cluster.controllers[1]._leadership.mark(leadership.Source.STATES)  # type: ignore[union-attr]
+    await until(lambda: settled(cluster))
     vanish(cluster, "t", "u")
     await until(lambda: all(set(each.roles) == {TopicPartition("v", 0)} for each in cluster.brokers.values()))
     await until(lambda: all(set(each.metadata) == {TopicPartition("v", 0)} for each in cluster.brokers.values()))
     for broker in cluster.brokers.values():
         assert sorted(stops(broker)) == [("t", 0, "id-t", False), ("u", 0, "id-u", False)]
     assert cluster.zookeeper.peek(paths.config_topic("t")) is not None, "it may come back"
+    if fails_over:
+        await cluster.start_controller(2)
+        await until(lambda: cluster.controllers[2].controller_id == 1)
+        await cluster.stop_controller(1)
+        await until(lambda: cluster.controllers[2].is_active)
     # Back with its id, without its states: nobody gets into the ISR by that.
-    cluster.put_state(TopicPartition("v", 0), 1, (1, 2, 3))
     value = znodes.TopicZnode(TopicId("id-t"), {0: (BrokerId(1), BrokerId(2), BrokerId(3))})
     cluster.zookeeper.poke(Create(paths.topic("t"), znodes.encode_topic(value)))
     await until(lambda: settled(cluster))
-    assert cluster.leader_and_isr("t") == (1, (1, 2, 3), 1), "a later epoch than the one it had"
+    assert cluster.leader_and_isr("t") == (2, (2, 1), 7), "a later epoch than the one it had"
+    cluster.controllers[2 if fails_over else 1]._leadership.mark(leadership.Source.TICK)  # type: ignore[union-attr]
+    await until(lambda: cluster.zookeeper.peek(paths.vanished_topic("id-t")) is None)
+    assert cluster.zookeeper.peek(paths.vanished_topic("id-u")) is not None
 
 
 @pytest.mark.checklist("F19")
