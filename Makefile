@@ -7,11 +7,13 @@ SEED ?=
 SEEDS ?= 500
 START ?= 1
 JOBS ?= 2
+MINUTES ?= 120
+SOAK ?=
 OLD ?= HEAD~1
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test check setup lint format types imports sim contract interop sparks chaos schedules rolling bench dist binary peer rewrite docs checklist clean
+.PHONY: help demo test check setup lint format types imports sim contract interop sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -65,6 +67,9 @@ chaos: $(VENV)/.complete ## real processes, two minutes of kill -9, SIGSTOP, res
 
 schedules: $(VENV)/.complete ## real processes, three quarters of an hour of fault schedules (SCHEDULE=NAME: one), the network's as root
 	$(PY) -m kafkalite.testing.schedules $(SCHEDULE)
+
+soak: $(VENV)/.complete ## two hours of every fault under librdkafka and Kafka's Java client (MINUTES=N SOAK=--flush), as root
+	$(PY) -m bench.soak --minutes $(MINUTES) $(SOAK)
 
 rolling: $(VENV)/.complete ## ten rolling restarts under librdkafka's load; then ten with OLD=COMMIT's code and this one's mixed
 	$(PY) -m bench.rolling --rounds 10

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from kafkalite.controller.effects import Effect, Send
+from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.state import ControllerState, Replicas
-from kafkalite.model import NO_TOPIC_ID, BrokerId, BrokerInfo, LeaderAndIsr, LeaderEpoch, TopicId, TopicPartition
+from kafkalite.model import (
+    NO_LEADER,
+    NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
+    BrokerId,
+    BrokerInfo,
+    LeaderAndIsr,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
 from kafkalite.rpc.messages.control import (
     ALL_OF_A_VANISHED_TOPIC,
     Broker,
@@ -53,6 +64,47 @@ def _entry(
         throttle=0 if move is None else move.throttle,
         is_read_only=removal is not None,
     )
+
+
+def _entry_without_state(state: ControllerState, partition: TopicPartition) -> PartitionState:
+    """A partition that has no state znode yet, as metadata shows it: nobody leads it, and nobody is in sync.
+
+    Whoever computes a partition from a key (producers, coordinators) needs the number of all partitions, not of those
+    that somebody leads already.
+    """
+    topic = state.topics[partition.topic]
+    number = partition.partition
+    return PartitionState(
+        topic=partition.topic,
+        partition=number,
+        topic_id=topic.topic_id,
+        controller_epoch=state.epoch,
+        leader=NO_LEADER,
+        leader_epoch=NO_LEADER_EPOCH,
+        isr=(),
+        partition_epoch=NOT_CREATED,
+        replicas=topic.assignment[number],
+        adding_replicas=topic.adding.get(number, ()),
+        removing_replicas=topic.removing.get(number, ()),
+        is_new=False,
+        throttle=0,
+        is_read_only=False,
+    )
+
+
+def _without_state(
+    state: ControllerState, changes: Mapping[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]]
+) -> list[PartitionState]:
+    """The partitions without a state of the topics that get states of new partitions by these changes."""
+    topics = sorted({partition.topic for partition, (before, _) in changes.items() if before is None})
+    return [
+        _entry_without_state(state, partition)
+        for topic in topics
+        for number in state.topics[topic].assignment
+        if (partition := TopicPartition(topic, number)) not in state.partitions
+        and partition not in changes
+        and partition not in state.removals
+    ]
 
 
 def _leader_and_isr(
@@ -105,7 +157,8 @@ def announce_changes(
         changes: partition -> (what the brokers were told last, what holds now).
     Returns:
         LeaderAndIsr to the live replicas of partitions with a new leader epoch (an ISR that the leader itself
-        changed leaves the epoch alone), then UpdateMetadata of all changes to every live broker.
+        changed leaves the epoch alone), then UpdateMetadata of all changes to every live broker. It names all partitions
+        of a topic from the first time on, also those that have no state yet.
     """
     for_broker: dict[BrokerId, list[PartitionState]] = {}
     entries: list[PartitionState] = []
@@ -119,7 +172,7 @@ def announce_changes(
                     for_broker.setdefault(replica, []).append(entry)
     effects: list[Effect] = [_leader_and_isr(state, broker, for_broker[broker], cause) for broker in sorted(for_broker)]
     if entries:
-        told = tuple(entries)
+        told = (*entries, *_without_state(state, changes))
         effects += [_update_metadata(state, broker, told, cause) for broker in sorted(state.brokers)]
     return effects
 
@@ -144,6 +197,8 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
         known = state.partitions.get(partition)
         if known is None:
             incomplete.update(replica for replica in replicas if replica in hosted)
+            if partition not in state.removals:
+                entries.append(_entry_without_state(state, partition))
             continue
         entry = _entry(state, partition, known)
         entries.append(entry)
@@ -165,7 +220,11 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
 
 def announce_everything(state: ControllerState, cause: str) -> list[Effect]:
     """Tell every live broker all partitions, so that clients hear no more of others: without saying that those were deleted."""
-    entries = [_entry(state, each, state.partitions[each]) for each, _ in state.assigned() if each in state.partitions]
+    entries = [
+        _entry(state, each, state.partitions[each]) if each in state.partitions else _entry_without_state(state, each)
+        for each, _ in state.assigned()
+        if each in state.partitions or each not in state.removals
+    ]
     return _announce_all(state, state.brokers, entries, cause)
 
 

@@ -20,6 +20,8 @@ from pathlib import Path
 from kafkalite.testing.processes import Process, ProcessFailed
 
 KAFKA_VERSION = "3.9.1"
+#: The Java client that users of today have.
+CLIENT_VERSION = "4.4.0"
 #: What bin/kafka-run-class.sh and bin/kafka-server-start.sh give the JVM.
 SERVER_FLAGS = (
     "-Xmx1G", "-Xms1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35",
@@ -69,10 +71,15 @@ def services_class_path(cache: Path) -> str:
     return _filled(cache / f"kafka-services-{KAFKA_VERSION}", _SERVICES)
 
 
-def _filled(directory: Path, artifacts: Sequence[str]) -> str:
+def newest_client_class_path(cache: Path) -> str:
+    """The class path of the Java client of CLIENT_VERSION; fetched into `cache` if need be. Raises KafkaJarsMissing."""
+    return _filled(cache / f"kafka-clients-{CLIENT_VERSION}", ("kafka-clients",), CLIENT_VERSION)
+
+
+def _filled(directory: Path, artifacts: Sequence[str], version: str = KAFKA_VERSION) -> str:
     with only_one_fills(directory):
         if not (directory / ".complete").exists():
-            _fetch(directory, artifacts)
+            _fetch(directory, artifacts, version)
     return f"{directory}{os.pathsep}{directory / 'jars'}/*"
 
 
@@ -85,13 +92,13 @@ def only_one_fills(directory: Path) -> Iterator[None]:
         yield
 
 
-def _fetch(directory: Path, artifacts: Sequence[str]) -> None:
+def _fetch(directory: Path, artifacts: Sequence[str], version: str) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise KafkaJarsMissing("no mvn to fetch Kafka's jars with, and KAFKALITE_KAFKA_CLASSPATH is not set")
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    wanted = [*(("org.apache.kafka", name, KAFKA_VERSION) for name in artifacts), _LOGGING]
+    wanted = [*(("org.apache.kafka", name, version) for name in artifacts), _LOGGING]
     (directory / "pom.xml").write_text(_POM.format("".join(_DEPENDENCY.format(*each) for each in wanted)))
     (directory / "log4j.properties").write_text(_LOG4J)
     command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars", "-DincludeScope=runtime"]

@@ -279,9 +279,15 @@ class NetworkedCluster(ProcessCluster):
     """Nodes n1, n2, … and ZooKeeper `zk`, each on a host of its own. Clients are on host ""."""
 
     def __init__(
-        self, directory: Path, network: VirtualNetwork, *, nodes: int = 3, settings: dict[str, object] | None = None
+        self,
+        directory: Path,
+        network: VirtualNetwork,
+        *,
+        nodes: int = 3,
+        settings: dict[str, object] | None = None,
+        log_dirs: int = 1,
     ) -> None:
-        super().__init__(directory, nodes=nodes, settings=settings)
+        super().__init__(directory, nodes=nodes, settings=settings, log_dirs=log_dirs)
         self.network = network
 
     def start_zookeeper(self) -> None:
@@ -301,7 +307,8 @@ class NetworkedCluster(ProcessCluster):
         arguments = ["serve", "--id", str(broker_id), "--zookeeper", self.zookeeper_connect]
         for name, port in (("kafka", 9092), ("rpc", 9093), ("http", 9094)):
             arguments += [f"--{name}", f"{self.network.addresses[host]}:{port}"]
-        arguments += ["--log-dir", str(self.directory / f"node-{broker_id}" / "disk-0")]
+        for number in range(self._log_dirs):
+            arguments += ["--log-dir", str(self.directory / f"node-{broker_id}" / f"disk-{number}")]
         for key, value in self.settings.items():
             arguments += ["--set", f"{key}={value}"]
         log_path = self.directory / f"node-{broker_id}.log"

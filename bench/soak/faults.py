@@ -1,0 +1,260 @@
+"""The faults of a soak: each is done and undone, one after the other, with a return to full ISR between them."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.soak.disks import LoopDisk
+from kafkalite.testing.chaos import any_controller, controller_of
+from kafkalite.testing.network import NetworkedCluster
+
+_VERB_S = 120.0
+
+
+@dataclass
+class Stage:
+    """What faults play on.
+
+    Args:
+        disks: the file systems of each node, if they can be made here.
+        is_flushed: log.flush.before.ack is on, so that the power of all may go at once.
+    """
+
+    cluster: NetworkedCluster
+    disks: dict[int, list[LoopDisk]]
+    rng: random.Random
+    say: Callable[[str], None]
+    is_flushed: bool
+
+    def node(self) -> int:
+        return self.rng.choice(sorted(self.cluster.nodes))
+
+    def shuffled(self) -> list[int]:
+        return self.rng.sample(sorted(self.cluster.nodes), len(self.cluster.nodes))
+
+    def sleep(self, low_s: float, high_s: float) -> None:
+        time.sleep(self.rng.uniform(low_s, high_s))
+
+    def admin(self, *words: str) -> dict[str, object]:
+        """One verb of `kafkalite admin`, with --json; {} if it could not be done, which is said."""
+        command = [sys.executable, "-m", "kafkalite_cli", "admin", *words, "--json"]
+        command += ["--bootstrap", ",".join(self.cluster.bootstrap)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_VERB_S, check=False)
+        if done.returncode:
+            self.say(f"    admin {' '.join(words[:3])}: exit {done.returncode}: {(done.stderr or done.stdout)[-200:]}")
+            return {}
+        try:
+            found = json.loads(done.stdout)
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {"": found}
+
+    def lose_power(self, node: int) -> None:
+        """The host goes dark: what was not synced is gone. The disks are there again afterwards, the node is not."""
+        for disk in self.disks[node]:
+            disk.power_off()
+        self.cluster.nodes[node].kill()
+        for disk in self.disks[node]:
+            disk.detach()
+            disk.attach()
+
+
+def kill(stage: Stage) -> str:
+    node = stage.node()
+    stage.cluster.nodes[node].kill()
+    stage.sleep(0, 15)
+    stage.cluster.restart(node)
+    return f"node {node}"
+
+
+def kill_controller(stage: Stage) -> str:
+    node = any_controller(stage.cluster)
+    stage.cluster.nodes[node].kill()
+    stage.sleep(0, 10)
+    stage.cluster.restart(node)
+    return f"node {node}"
+
+
+def kill_all(stage: Stage) -> str:
+    order = stage.shuffled()
+    for node in order:
+        stage.cluster.nodes[node].kill()
+    for node in stage.shuffled():
+        stage.cluster.restart(node, wait=False)
+        stage.sleep(0, 4)
+    for process in stage.cluster.nodes.values():
+        if not process.ready:
+            process.wait_ready()
+    return ""
+
+
+def terminate(stage: Stage) -> str:
+    node = stage.node()
+    code = stage.cluster.nodes[node].terminate()
+    stage.cluster.restart(node)
+    return f"node {node}, exit code {code}"
+
+
+def pause(stage: Stage) -> str:
+    node, seconds = stage.node(), stage.rng.choice((1.0, 5.0, 20.0))
+    stage.cluster.nodes[node].signal(signal.SIGSTOP)
+    time.sleep(seconds)
+    stage.cluster.nodes[node].signal(signal.SIGCONT)
+    return f"node {node}, {seconds:.0f} s"
+
+
+def zookeeper_killed(stage: Stage) -> str:
+    assert stage.cluster.zookeeper is not None
+    stage.cluster.zookeeper.kill()
+    stage.sleep(0, 30)
+    stage.cluster.start_zookeeper()
+    return ""
+
+
+def zookeeper_paused(stage: Stage) -> str:
+    assert stage.cluster.zookeeper is not None
+    seconds = stage.rng.choice((3.0, 15.0, 60.0))
+    stage.cluster.zookeeper.signal(signal.SIGSTOP)
+    time.sleep(seconds)
+    stage.cluster.zookeeper.signal(signal.SIGCONT)
+    return f"{seconds:.0f} s"
+
+
+def cut(stage: Stage) -> str:
+    node = stage.node()
+    host, network = f"n{node}", stage.cluster.network
+    others = [name for name in network.addresses if name not in ("", host)]
+    kind = stage.rng.choice(
+        ("alone", "from nodes", "from ZooKeeper", "from clients", "to nodes, one way", "late clients")
+    )
+    if kind == "alone":
+        network.part([host], ["", *others])
+    elif kind == "from nodes":
+        network.part([host], [name for name in others if name != "zk"])
+    elif kind == "from ZooKeeper":
+        network.part([host], ["zk"])
+    elif kind == "from clients":
+        network.part([host], [""])
+    elif kind == "late clients":
+        network.part([""], [host], both_ways=False)
+    else:
+        network.part([host], [name for name in others if name != "zk"], both_ways=False)
+    stage.sleep(2, 25)
+    network.heal()
+    return f"node {node} {kind}"
+
+
+def bad_network(stage: Stage) -> str:
+    network = stage.cluster.network
+    kind = stage.rng.choice(("loss", "delay", "resets"))
+    if kind == "loss":
+        network.loss = stage.rng.uniform(0.02, 0.2)
+    elif kind == "delay":
+        network.delay_s = stage.rng.uniform(0.01, 0.3)
+    else:
+        network.resets = stage.rng.uniform(0.005, 0.05)
+    stage.sleep(5, 20)
+    network.heal()
+    return kind
+
+
+def power_of_one(stage: Stage) -> str:
+    node = stage.node()
+    stage.lose_power(node)
+    stage.sleep(0, 10)
+    stage.cluster.restart(node)
+    return f"node {node}"
+
+
+def last_standing(stage: Stage) -> str:
+    """All but one process die one after the other; the host of the last loses its power, and is back first."""
+    *first, last = stage.shuffled()
+    for node in first:
+        stage.cluster.nodes[node].kill()
+        stage.sleep(3, 8)
+    stage.lose_power(last)
+    stage.cluster.restart(last)
+    stage.sleep(2, 6)
+    for node in first:
+        stage.cluster.restart(node)
+    return f"killed {first}, then the power of {last}"
+
+
+def power_of_all(stage: Stage) -> str:
+    for node in stage.cluster.nodes:
+        for disk in stage.disks[node]:
+            disk.power_off()
+    for node in stage.cluster.nodes:
+        stage.lose_power(node)
+    for node in stage.shuffled():
+        stage.cluster.restart(node, wait=False)
+        stage.sleep(0, 3)
+    for process in stage.cluster.nodes.values():
+        if not process.ready:
+            process.wait_ready()
+    return ""
+
+
+def full_disk(stage: Stage) -> str:
+    nodes = stage.shuffled()[: stage.rng.choice((1, len(stage.cluster.nodes)))]
+    disks = [disk for node in nodes for disk in stage.disks[node]]
+    for disk in disks:
+        disk.fill()
+    stage.sleep(5, 20)
+    for disk in disks:
+        disk.free()
+    return f"nodes {nodes}"
+
+
+def moved_between_disks(stage: Stage) -> str:
+    node = stage.node()
+    moved = 0
+    for topic in ("numbered", "transactions", "compacted", "windowed", "settings", "short"):
+        for partition in range(4):
+            directory = stage.rng.choice(sorted((stage.cluster.directory / f"node-{node}").glob("disk-*")))
+            name = f"{topic}-{partition}"
+            if not (directory / name).exists() and any(directory.parent.glob(f"disk-*/{name}")):
+                moved += bool(stage.admin("disk", "move", name, "--broker", str(node), "--to", str(directory)))
+    return f"node {node}, {moved} replicas"
+
+
+def reassigned(stage: Stage) -> str:
+    brokers = stage.shuffled()[:3]
+    plan = stage.cluster.directory / f"plan-{stage.rng.randrange(10**9)}.json"
+    stage.admin("reassign", "plan", "--brokers", ",".join(map(str, brokers)), "-o", str(plan))
+    if not plan.exists():
+        return "nothing to move"
+    limits = ["--max-replicas", "1", "--max-partitions", "4"]
+    stage.admin("reassign", "execute", str(plan), *limits)
+    if stage.rng.random() < 0.5:
+        node = controller_of(stage.cluster)
+        if node in stage.cluster.nodes:
+            stage.cluster.nodes[node].kill()
+            stage.cluster.restart(node)
+    until = time.monotonic() + _VERB_S
+    while time.monotonic() < until and stage.admin("reassign", "list").get("partitions"):
+        time.sleep(1)
+    Path(plan).unlink()
+    return f"to {brokers}"
+
+
+def elected(stage: Stage) -> str:
+    stage.admin("elect", "--preferred", "--all")
+    return ""
+
+
+Fault = Callable[[Stage], str]
+ANYWHERE: tuple[Fault, ...] = (
+    kill, kill_controller, kill_all, terminate, pause, zookeeper_killed, zookeeper_paused, cut, cut, bad_network,
+    moved_between_disks, reassigned, elected,
+)  # fmt: skip
+WITH_DISKS: tuple[Fault, ...] = (power_of_one, last_standing, full_disk)
+EVERYWHERE_FLUSHED: tuple[Fault, ...] = (power_of_all,)
