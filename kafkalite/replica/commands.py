@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 T = TypeVar("T")
 
+#: Partitions that are named one by one in the log when something happens to many.
+MAX_NAMED = 20
 #: Transitions before the loop gets its turn.
 SLICE = 16
 #: Commands that may wait; a controller has few under way at once.
@@ -541,8 +543,8 @@ class Commands:
             if partition is not None:
                 self._stop(partition)
                 self.stopped_marks[key] = partition.follower_high_watermark
-            if event:
-                _log.warning(event, partition=str(key))
+            if event and position < MAX_NAMED:
+                _log.warning(event, partition=str(key), of=len(keys))
             try:
                 put(key)
             except StorageError as error:

@@ -54,7 +54,11 @@ class Following:
             self._hosted.fail_storage(partition, error)
             return None
         except ApiError as error:
-            _log.error("replica.append_refused", partition=str(partition.topic_partition), error=str(error))
+            untold = self._hosted.repeats.told(("append_refused", partition.topic_partition))
+            if untold is not None:
+                _log.error(
+                    "replica.append_refused", partition=str(partition.topic_partition), error=str(error), untold=untold
+                )
             return error.code
 
     def _append(

@@ -21,6 +21,7 @@ from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
 from kafkalite.telemetry.history import History
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -74,6 +75,8 @@ class HostedPartitions:
         self._on_offline = on_offline
         self._on_synced = on_synced
         self.usable = usable
+        #: For lines that come for every partition, or with every request.
+        self.repeats = Repeats(clock.monotonic)
         self.wheel = DeadlineWheel()
         self.counters = Counters()
         self.history = History(clock.wall_ms)
@@ -312,7 +315,9 @@ class HostedPartitions:
     def resign(self, partition: Partition, reason: str) -> None:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
         if partition.leader is not None:
-            _log.warning("replica.resigned", partition=str(partition.topic_partition), reason=reason)
+            untold = self.repeats.told(("resigned", reason))  # a lost session ends thousands of leaderships at once
+            if untold is not None:
+                _log.warning("replica.resigned", partition=str(partition.topic_partition), reason=reason, untold=untold)
             self.history.note(str(partition.topic_partition), "replica.resigned", reason)
             partition.is_settled = False
             self.demote(partition)

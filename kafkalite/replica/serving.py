@@ -293,7 +293,11 @@ class Serving:
                 answers.extend(session.answers)
                 session.answers = []
                 return 0
-            _log.error("replica.unreadable", partition=str(partition.topic_partition), error=str(failure))
+            untold = self._hosted.repeats.told(("unreadable", partition.topic_partition))
+            if untold is not None:
+                _log.error(
+                    "replica.unreadable", partition=str(partition.topic_partition), error=str(failure), untold=untold
+                )
             session.drop(entry)
             answers.append(_refused(partition.topic_partition, failure.code))
             return 0
