@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import assert_never
 
@@ -71,6 +71,7 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
+from kafkalite.controller.isr_notices import IsrNotices
 from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
@@ -80,7 +81,6 @@ from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
-from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest, IsrChangedResponse
@@ -92,8 +92,6 @@ _log = get_logger(__name__)
 TICK_S = 5.0
 #: Every so many ticks all topic znodes are read again: what somebody changed by hand is seen.
 TICKS_PER_FULL_READ = 6
-#: ... and the next so many state znodes, so that a change whose notice was lost is found.
-STATES_PER_CHECK = 1_000
 
 #: Why states are written, for people.
 _CAUSES: dict[type[Purpose], str] = {
@@ -165,17 +163,12 @@ class Leadership:
         self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._stale_topics: set[str] = set()
         self._topic_watches = TopicWatches(storage, lambda: self._wake.set())
-        self._drained: dict[TopicPartition, None] = {}
         self._on_ready = on_ready
         self._wake = asyncio.Event()
         #: What has to be read -> when (monotonic seconds) that became known first.
         self._dirty: dict[Source, float] = {}
         self._posted: list[Event] = []
-        self._isr_changes: dict[TopicPartition, None] = {}
-        #: Who waits to hear that the changes are in the hands of a controller in office.
-        self._isr_answers: list[asyncio.Future[IsrChangedResponse]] = []
-        #: How many partitions were checked in this round over all of them.
-        self._checked = 0
+        self._notices = IsrNotices(storage)
         self._ticks = 0
         self._tick_due = clock.monotonic() + TICK_S
         self._shutdowns: dict[int, asyncio.Future[ControlledShutdownResponse]] = {}
@@ -219,14 +212,8 @@ class Leadership:
         self.mark(Source.BROKERS)
 
     def isr_changed(self, request: IsrChangedRequest, answer: asyncio.Future[IsrChangedResponse]) -> None:
-        """Remember which partitions to read; any number of notices becomes one reading, and one look at the office."""
-        for change in request.partitions:
-            partition = TopicPartition(change.topic, change.partition)
-            if self.state.replicas(partition) is not None:  # bounds the inbox: strangers are not remembered
-                self._isr_changes[partition] = None
-                if change.is_drained:
-                    self._drained[partition] = None
-        self._isr_answers.append(answer)
+        """See kafkalite.controller.isr_notices."""
+        self._notices.take(self.state, request, answer)
         self._wake.set()
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> ControlledShutdownResponse:
@@ -245,7 +232,7 @@ class Leadership:
         """The term is over: nothing waits for us any more."""
         self.liveness.close()
         self.channels.close_all()
-        self._answer_isr_notices(ErrorCode.NOT_CONTROLLER)
+        self._notices.close()
         for token in sorted(self._shutdowns):
             self._shutdowns[token].cancel()
 
@@ -279,8 +266,7 @@ class Leadership:
         return bool(
             self._dirty
             or self._posted
-            or self._isr_changes
-            or self._isr_answers
+            or self._notices.is_due
             or self._deposed
             or self._expired
             or self._verify
@@ -289,7 +275,7 @@ class Leadership:
 
     async def _turn(self) -> None:
         """One piece of news of each kind, so that none starves the others; the most urgent first."""
-        self._stats.queue_size = len(self._dirty) + len(self._posted) + bool(self._isr_changes)
+        self._stats.queue_size = len(self._dirty) + len(self._posted) + self._notices.is_due
         if self._deposed is not None:
             raise DeposedError(self._deposed)
         if self._expired:
@@ -302,13 +288,10 @@ class Leadership:
             since = self._dirty.pop(source)
             self._stats.event_queue.add((self._clock.monotonic() - since) * 1000)
             await self._read_source(source, since)
-        if self._isr_answers:
-            await self._confirm_isr_notices()
-        if self._isr_changes:
-            changed, self._isr_changes = tuple(self._isr_changes), {}
+        await self._notices.confirm()
+        if changed := self._notices.changed():
             await self._handle(IsrsChanged(changed))
-        if self._drained:
-            drained, self._drained = tuple(sorted(self._drained)), {}
+        if drained := self._notices.drained():
             await self._handle(PartitionsDrained(drained))
         if self._topic_watches.is_due and not self._dirty:
             stale = await self._topic_watches.arm(self.state.topics)
@@ -323,34 +306,6 @@ class Leadership:
             if isinstance(event, BrokerSuspected) and self.state.has_broker(event.broker_id, event.broker_epoch):
                 self._phases = FailoverPhases("broker", self._clock.monotonic(), detected_ms=0)
             await self._handle(event)
-
-    async def _confirm_isr_notices(self) -> None:
-        """Whoever takes office after this has yet to read the states, with the changes in them."""
-        waiting, self._isr_answers = self._isr_answers, []
-        error = ErrorCode.NOT_CONTROLLER
-        try:
-            if await self._storage.verify():
-                error = ErrorCode.NONE
-        finally:
-            self._answer_isr_notices(error, waiting)
-
-    def _answer_isr_notices(
-        self, error: ErrorCode, waiting: Sequence[asyncio.Future[IsrChangedResponse]] | None = None
-    ) -> None:
-        if waiting is None:
-            waiting, self._isr_answers = self._isr_answers, []
-        for answer in waiting:
-            if not answer.done():
-                answer.set_result(IsrChangedResponse(error))
-
-    def _next_to_check(self) -> tuple[TopicPartition, ...]:
-        """The partitions whose turn it is to be compared with their znodes."""
-        known = sorted(self.state.partitions)
-        if self._checked >= len(known):
-            self._checked = 0
-        chosen = tuple(known[self._checked : self._checked + STATES_PER_CHECK])
-        self._checked += len(chosen)
-        return chosen
 
     def _watch(self, source: Source) -> Watch:
         return lambda: self.mark(source)
@@ -456,7 +411,7 @@ class Leadership:
             case Source.TICK:
                 await self._handle(Ticked())
             case Source.STATES:
-                await self._handle(IsrsChanged(self._next_to_check()))
+                await self._handle(IsrsChanged(self._notices.next_to_check(self.state)))
             case _:
                 assert_never(source)
 
