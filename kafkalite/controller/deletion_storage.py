@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from kafkalite.controller.state import Leftover, Vanished
 from kafkalite.controller.zk_access import MAX_OPS, ZkAccess
@@ -10,7 +10,7 @@ from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, NoNodeError, Op, SetData, Watch
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.model import BrokerId, LeaderAndIsr, TopicId
+from kafkalite.model import BrokerId, TopicId
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -81,15 +81,16 @@ class DeletionStorage(ZkAccess):
         for name, each in zip(names, await self.get_many([paths.vanished_topic(name) for name in names]), strict=True):
             if each is not None:
                 try:
-                    topic, states = znodes.decode_vanished_topic(each[0], paths.vanished_topic(name))
-                    found[topic] = Vanished(TopicId(name), states)
+                    topic, states, since = znodes.decode_vanished_topic(each[0], paths.vanished_topic(name))
+                    found[topic] = Vanished(TopicId(name), states, since)
                 except ZnodeError as error:
                     _log.warning("znode.malformed", path=error.path, reason=error.reason)
         return found
 
-    async def keep_vanished(self, topic: str, topic_id: TopicId, states: Mapping[int, LeaderAndIsr]) -> None:
+    async def keep_vanished(self, topic: str, vanished: Vanished) -> None:
         """If this fails, only this controller knows them."""
-        path, data = paths.vanished_topic(topic_id), znodes.encode_vanished_topic(topic, states)
+        path = paths.vanished_topic(vanished.topic_id)
+        data = znodes.encode_vanished_topic(topic, vanished.states, vanished.since)
         await self.read(lambda: self._zk.ensure_path(paths.VANISHED_TOPICS))
         is_there = await self.read(lambda: self._zk.exists(path)) is not None
         if not await self._fenced([SetData(path, data) if is_there else Create(path, data)]):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkalite.controller.events import Event, Purpose, TopicChange
-from kafkalite.controller.state import Replicas
+from kafkalite.controller.state import Replicas, Vanished
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import (
@@ -133,8 +133,7 @@ class KeepVanished:
     """Write down the states of a topic whose znode has vanished: it may come back without them."""
 
     topic: str
-    topic_id: TopicId
-    states: Mapping[int, LeaderAndIsr]
+    vanished: Vanished
 
 
 @dataclass(frozen=True, slots=True)

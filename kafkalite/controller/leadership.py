@@ -513,8 +513,8 @@ class Leadership:
                 return TopicRemoved(topic, await self._storage.remove_topic(topic, topic_id, leftover))
             case DropLeftover(topic_id):
                 await self._storage.drop_leftover(topic_id)
-            case KeepVanished(topic, topic_id, states):
-                await self._storage.keep_vanished(topic, topic_id, states)
+            case KeepVanished(topic, vanished):
+                await self._storage.keep_vanished(topic, vanished)
             case DropVanished(topic_id):
                 await self._storage.drop_vanished(topic_id)
             case DropDeletionOrders(topics):

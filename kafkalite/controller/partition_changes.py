@@ -88,7 +88,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
                 effects.append(
                     Note("state.vanished", str(partition), f"written again: ISR {list(known.isr)}", is_error=True)
                 )
-                wanted = vanished.again(state, known, state.live(partition))
+                wanted = vanished.again(state, partition, known)
         else:
             adopted[partition] = found
             wanted = _wanted(state, partition, replicas, found, event)

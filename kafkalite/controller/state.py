@@ -89,10 +89,14 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """Of a topic whose znode has gone without an order: the states it had (kafkalite.controller.vanished)."""
+    """Of a topic whose znode has gone without an order: the states it had (kafkalite.controller.vanished).
+
+    Brokers with a larger epoch than `since` have registered later.
+    """
 
     topic_id: TopicId
     states: Mapping[int, LeaderAndIsr]
+    since: BrokerEpoch
 
 
 @dataclass(frozen=True, slots=True)

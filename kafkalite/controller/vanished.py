@@ -13,7 +13,7 @@ from collections.abc import Collection
 from kafkalite.controller import elections
 from kafkalite.controller.effects import DropVanished, Effect, KeepVanished
 from kafkalite.controller.state import ControllerState, Vanished
-from kafkalite.model import NO_LEADER, NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
 
 Decision = tuple[ControllerState, list[Effect]]
 
@@ -31,8 +31,9 @@ def remember(state: ControllerState, name: str) -> Decision:
     while len(state.vanished) >= MAX_VANISHED:
         state, dropped = forget(state, [next(iter(state.vanished))])
         effects += dropped
-    state = dataclasses.replace(state, vanished={**state.vanished, name: Vanished(topic_id, states)})
-    return state, [*effects, KeepVanished(name, topic_id, states)]
+    since = max((broker.broker_epoch for broker in state.brokers.values()), default=BrokerEpoch(0))
+    state = dataclasses.replace(state, vanished={**state.vanished, name: Vanished(topic_id, states, since)})
+    return state, [*effects, KeepVanished(name, state.vanished[name])]
 
 
 def forget(state: ControllerState, names: Collection[str]) -> Decision:
@@ -65,8 +66,21 @@ def last_known(state: ControllerState, partition: TopicPartition) -> LeaderAndIs
     return vanished.states.get(partition.partition)
 
 
-def again(state: ControllerState, known: LeaderAndIsr, live: Collection[BrokerId]) -> LeaderAndIsr:
-    """The state to write where `known` was."""
-    able = [member for member in (known.leader, *known.isr) if member in live and member in known.isr]
-    made = elections.with_epoch(known, able[0] if able else NO_LEADER, known.isr, state.epoch)
+def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr) -> LeaderAndIsr:
+    """The state to write where `known` was. Who has died or restarted since then is no member of the ISR any more."""
+    live = state.live(partition)
+    vanished = state.vanished.get(partition.topic)
+    restarted: set[BrokerId] = set()
+    if partition not in state.partitions and vanished is not None:
+        restarted = {each for each in live if state.brokers[each].broker_epoch > vanished.since}
+    repaired = elections.repair(
+        state.replicas(partition) or known.isr,
+        known,
+        live,
+        state.shutting_down,
+        state.epoch,
+        restarted=restarted,
+        unclean=False,
+    )
+    made = repaired or elections.with_epoch(known, known.leader, known.isr, state.epoch)
     return dataclasses.replace(made, partition_epoch=elections.NOT_CREATED)

@@ -362,21 +362,21 @@ def decode_partition_state(data: bytes, zk_version: int, path: str = "") -> Lead
     )
 
 
-def encode_vanished_topic(topic: str, states: Mapping[int, LeaderAndIsr]) -> bytes:
-    """/admin/vanished_topics/ID: the states as their znodes had them."""
+def encode_vanished_topic(topic: str, states: Mapping[int, LeaderAndIsr], since: BrokerEpoch) -> bytes:
+    """/admin/vanished_topics/ID: the states as their znodes had them, and the newest broker epoch of that time."""
     values = {str(number): parse(encode_partition_state(states[number]), "") for number in sorted(states)}
-    return write({"version": 1, "topic": topic, "states": values})
+    return write({"version": 1, "topic": topic, "since": since, "states": values})
 
 
-def decode_vanished_topic(data: bytes, path: str = "") -> tuple[str, dict[int, LeaderAndIsr]]:
-    """The topic's name and states, with version 0. Raises ZnodeError."""
+def decode_vanished_topic(data: bytes, path: str = "") -> tuple[str, dict[int, LeaderAndIsr], BrokerEpoch]:
+    """The topic's name, its states, with version 0, and the broker epoch. Raises ZnodeError."""
     reader = read(data, path)
     reader.version()
     values = JsonReader(path, reader.fields.get("states"), "states.")
     if any(not name.isdigit() or len(name) > 9 for name in values.fields):
         raise reader.fail("states", "not numbers of partitions")
     states = {int(name): decode_partition_state(write(value), 0, path) for name, value in values.fields.items()}
-    return reader.text("topic"), states
+    return reader.text("topic"), states, BrokerEpoch(reader.integer("since", 0, INT64_MAX))
 
 
 # --- settings, producer ids --------------------------------------------------------------------------------------

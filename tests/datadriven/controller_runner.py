@@ -285,9 +285,10 @@ class Script:
             case DropLeftover(topic_id):
                 say(f"drop-leftover {topic_id}")
                 del self.leftovers[topic_id]
-            case KeepVanished(topic, topic_id, states):
-                say(f"keep-vanished {topic} {topic_id} partitions={','.join(map(str, states))}")
-                self.vanished[topic] = Vanished(topic_id, states)
+            case KeepVanished(topic, vanished):
+                numbers = ",".join(map(str, vanished.states))
+                say(f"keep-vanished {topic} {vanished.topic_id} partitions={numbers} since={vanished.since}")
+                self.vanished[topic] = vanished
             case DropVanished(topic_id):
                 say(f"drop-vanished {topic_id}")
                 self.vanished = {name: each for name, each in self.vanished.items() if each.topic_id != topic_id}

@@ -252,6 +252,8 @@ ACTIONS = (
 @pytest.mark.checklist("F17")
 @settings(max_examples=150, deadline=None)
 @example([("topic", 0), ("shrink", 0), ("vanish", 0), ("return", 0)])
+@example([("topic", 1), ("vanish", 1), ("toggle", 1), ("return", 1)])
+@example([("toggle", 0), ("topic", 1), ("vanish", 1), ("toggle", 1), ("return", 1), ("toggle", 0)])
 @example([("topic", 1), ("bounce", 1), ("vanish", 1), ("failover", 0), ("bounce", 4), ("return", 1)])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=40))
 def test_random_lives(steps: list[tuple[str, int]]) -> None:
