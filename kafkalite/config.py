@@ -120,7 +120,11 @@ class BrokerConfig:
     producer_id_expiration_ms: int = _key(
         86_400_000, "a silent producer's state is forgotten after", low=1, dynamic=True
     )
-    stray_delete_delay_ms: int = _key(60_000, "a stray replica directory is renamed, and removed after", low=0)
+    stray_delete_delay_ms: int = _key(
+        86_400_000,
+        "a replica's directory that was set aside (-stray) is kept at least so long, and until its records are in sync elsewhere",
+        low=0,
+    )
     stray_max_fraction_percent: int = _key(
         50, "refuse to set aside more than this share of local replicas at once (F19)", low=0, high=100
     )
@@ -169,9 +173,19 @@ class BrokerConfig:
 
     transactional_id_expiration_ms: int = _key(604_800_000, "an idle transactional id is forgotten after", low=1)
     transaction_max_timeout_ms: int = _key(900_000, "longest transaction timeout that may be asked for", low=1)
+    transaction_partition_verification_enable: bool = _key(
+        True,
+        "ask the coordinator before a transaction begins on a partition; without it, late records of an aborted one show up",
+    )
     offsets_topic_num_partitions: int = _key(50, "partitions of __consumer_offsets", low=1)
     offsets_topic_replication_factor: int = _key(3, "replicas of __consumer_offsets, at most as many as brokers", low=1)
     offsets_retention_minutes: int = _key(10_080, "offsets of an empty group are kept so long", low=1)
+    transaction_state_log_min_isr: int = _key(
+        2,
+        "min.insync.replicas of __transaction_state and __consumer_offsets when they are created; at most one less than"
+        " their replicas, so that one of them may be missing",
+        low=1,
+    )
     transaction_state_log_num_partitions: int = _key(50, "partitions of __transaction_state", low=1)
     transaction_state_log_replication_factor: int = _key(
         3, "replicas of __transaction_state, at most as many as brokers", low=1
@@ -246,6 +260,8 @@ ALIASES = {
     "log.cleaner.delete.retention.ms": "delete.retention.ms", "log.message.timestamp.type": "message.timestamp.type",
     "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio", "zookeeper": "zookeeper.connect",
 }  # fmt: skip
+
+FLUSH_BEFORE_ACK = "log.flush.before.ack"
 
 #: Keys of the article that no longer do anything; taken with a warning (C9).
 OBSOLETE = frozenset({"replica.lag.max.messages", "replica.lag.max.bytes"})
@@ -340,6 +356,22 @@ def usable_topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> Topi
             with contextlib.suppress(ConfigError):
                 usable = topic_config(usable, {key: value})
         return usable
+
+
+def internal_topic_config(base: TopicConfig, overrides: Mapping[str, str], *, others_flush: bool) -> TopicConfig:
+    """The configuration of an internal topic.
+
+    What is acknowledged for a topic with log.flush.before.ack is as durable as its records: the decisions over its
+    transactions and the offsets committed for it are in internal topics, which flush, too, unless their own settings say
+    otherwise.
+
+    Args:
+        others_flush: whether any other topic has set log.flush.before.ack.
+    """
+    config = usable_topic_config(base, overrides)
+    if others_flush and FLUSH_BEFORE_ACK not in overrides:
+        config = dataclasses.replace(config, log_flush_before_ack=True)
+    return config
 
 
 def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]:

@@ -113,6 +113,7 @@ class ErrorCode(IntEnum):
     INCONSISTENT_CLUSTER_ID = 104
     TRANSACTIONAL_ID_NOT_FOUND = 105
     INELIGIBLE_REPLICA = 107
+    TRANSACTION_ABORTABLE = 120
 
 
 class KafkaliteError(Exception):

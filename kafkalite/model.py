@@ -52,6 +52,9 @@ MAX_NAME_LENGTH = 249
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
+#: The feature of KIP-890, and the highest version of it that this code knows.
+TRANSACTION_FEATURE = "transaction.version"
+TRANSACTION_VERSION = 2
 
 #: Kafka's names: TLS or not, SASL or not. (Here because clients need them without the configuration of a broker.)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -63,7 +66,8 @@ class LeaderAndIsr:
     """The durable state of a partition: the value of its state znode plus that znode's version.
 
     Invariants: `leader` is in `isr` unless it is NO_LEADER; `isr` is never empty (the last
-    in-sync replica stays in it when it dies, so that it alone may lead again; CHECKLIST C7).
+    in-sync replica stays in it when it dies, so that it alone may lead again; CHECKLIST C7);
+    no member of `elr` is in `isr`; while `elr` has a member, the high watermark stands still (ADR 16).
     """
 
     leader: BrokerId
@@ -71,6 +75,10 @@ class LeaderAndIsr:
     isr: tuple[BrokerId, ...]
     controller_epoch: ControllerEpoch
     partition_epoch: PartitionEpoch
+    #: Eligible leader replicas (KIP-966): outside the ISR, and they have every committed record.
+    elr: tuple[BrokerId, ...] = ()
+    #: Were in the ISR or the ELR since the ISR fell below min.insync.replicas, and may have lost records since.
+    last_known_elr: tuple[BrokerId, ...] = ()
 
 
 def is_under_replicated(replicas: Sequence[BrokerId], isr: Sequence[BrokerId], adding: Sequence[BrokerId]) -> bool:
@@ -102,7 +110,17 @@ class BrokerInfo:
     is_empty: bool = False
     #: It registered as a member of these partitions' ISRs, and without their logs.
     missing: frozenset[TopicPartition] = frozenset()
+    #: Partitions whose logs may lack committed records: its host lost power, or bytes are gone.
+    doubtful: frozenset[TopicPartition] = frozenset()
+    #: Its code keeps the high watermark still while the state znode has eligible leader replicas.
+    keeps_elr: bool = False
+    #: The highest transaction.version that it knows (KIP-890).
+    transaction_version: int = 0
 
     def lacks(self, partition: TopicPartition) -> bool:
         """Whether it has lost what it had of a partition that was written to before it registered."""
         return self.is_empty or partition in self.missing
+
+    def doubts(self, partition: TopicPartition) -> bool:
+        """Whether it has lost, or may have lost, committed records of a partition before it registered."""
+        return self.lacks(partition) or partition in self.doubtful

@@ -22,6 +22,7 @@ from kafkalite_cli.imports import uncollected
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 from kafkalite_cli.parameters import Whole, is_whole, parse_brokers
 from kafkalite_cli.refusals import raise_for_topic, refuse_forbidden
+from kafkalite_cli.zookeeper_note import note_zookeeper
 
 _UNREACHABLE = "broker.unreachable"
 #: How long `create-topic` waits until every node knows the new leaders.
@@ -40,6 +41,7 @@ VERBS = {
     "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, what led there, what to do."),
     "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
     "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
+    "transactions": ("kafkalite_cli.transactions", "Transactions: what is open, what hangs, and its end."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 
@@ -240,7 +242,9 @@ def list_topics(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 
 @admin.command("describe")
 @click.argument("topics", nargs=-1)
-@click.option("--internal", is_flag=True, help="Ask every node for its replicas: high watermark, log end, …")
+@click.option(
+    "--internal", is_flag=True, help="Ask every node for its replicas: high watermark, last stable offset, log end, …"
+)
 @client_options
 def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Leaders and replicas of topics (default: all).
@@ -262,6 +266,8 @@ def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s:
             if internal:
                 return await _describe_internal(client, topics, timeout_s, out)
             _describe_topics(found, out)
+            if not as_json:
+                await note_zookeeper(client)
             return 0
 
     code = run_async(work())
@@ -281,12 +287,13 @@ def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
             entry.leader_epoch,
             _ids(entry.replicas),
             _ids(entry.isr),
+            _ids(entry.elr),
             _state(entry),
         )
         for topic in topics
         for entry in sorted(topic.partitions, key=lambda partition: partition.partition)
     ]
-    out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "state"), rows)
+    out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "elr", "state"), rows)
 
 
 def _state(partition: PartitionMetadata) -> str:
@@ -313,7 +320,7 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout
         failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
         out.value({"replicas": replicas, "unreachable": failed}, "")
     columns = (
-        "topic", "partition", "broker", "role", "epoch", "hw", "leo", "start", "isr", "size", "directory", "error"
+        "topic", "partition", "broker", "role", "epoch", "hw", "lso", "open txn", "leo", "start", "isr", "size", "directory", "error"
     )  # fmt: skip
     rows = [
         (
@@ -323,6 +330,8 @@ async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout
             "leader" if r.is_leader else "follower",
             r.leader_epoch,
             r.high_watermark,
+            r.last_stable_offset if r.last_stable_offset >= 0 else "",
+            f"{r.open_transaction_ms // 1000} s" if r.open_transaction_ms >= 0 else "",
             r.log_end_offset,
             r.log_start_offset,
             _ids(r.isr),
@@ -356,6 +365,8 @@ def describe_cluster(bootstrap: str, timeout_s: float, as_json: bool) -> None:
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             answer = await client.describe_cluster(timeout_s=timeout_s)
+            if not as_json:
+                await note_zookeeper(client)
         out = Output(as_json)
         if as_json:
             out.value(dataclasses.asdict(answer), "")

@@ -25,6 +25,7 @@ from kafkalite.rpc.messages.disks import (
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
 from kafkalite_cli.refusals import refuse, refuse_forbidden
+from kafkalite_cli.strays import strays
 
 #: How often `disk move --watch` asks.
 _WATCH_S = 1.0
@@ -33,6 +34,9 @@ _WATCH_S = 1.0
 @click.group()
 def disk() -> None:
     """Disks (log directories) of the nodes."""
+
+
+disk.add_command(strays)
 
 
 @disk.command("list")
@@ -87,7 +91,9 @@ def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ..
     lost = f"; {each.offline_replicas} replicas offline" if each.offline_replicas else ""
     free, total = (size_text(n) if n >= 0 else "" for n in (each.free_bytes, each.total_bytes))
     size = size_text(each.size_bytes)
-    return (node, each.path, each.state, each.partitions, size, free, total, since, f"{each.reason}{lost}")
+    aside = f"{each.strays} set aside hold {size_text(each.stray_bytes)}" if each.strays else ""
+    why = "; ".join(part for part in (f"{each.reason}{lost}".removeprefix("; "), aside) if part)
+    return (node, each.path, each.state, each.partitions, size, free, total, since, why)
 
 
 @disk.command("online")
@@ -96,6 +102,8 @@ def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ..
 @client_options
 def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Take DIRECTORY into service again, after a swap or a repair; no restart is needed.
+
+    If it is in service, its replicas that are offline are opened again, with the records that are there now.
 
     Example:
 

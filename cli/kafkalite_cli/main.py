@@ -58,6 +58,8 @@ BAD_INPUT = frozenset(
         ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
         ErrorCode.GROUP_ID_NOT_FOUND,
         ErrorCode.INVALID_GROUP_ID,
+        ErrorCode.TRANSACTIONAL_ID_NOT_FOUND,
+        ErrorCode.INVALID_TXN_STATE,
     }
 )
 

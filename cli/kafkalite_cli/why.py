@@ -52,8 +52,9 @@ def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, as
 
 def _tell(told: Diagnosis, now_ms: int) -> None:
     leader = "nobody leads" if told.leader < 0 else f"leader {told.leader}"
+    eligible = f", eligible {list(told.elr)}" if told.elr else ""
     click.echo(
-        f"{told.partition}: {leader}, epoch {told.leader_epoch}, in sync {list(told.isr)} of {list(told.replicas)}"
+        f"{told.partition}: {leader}, epoch {told.leader_epoch}, in sync {list(told.isr)} of {list(told.replicas)}{eligible}"
     )
     if not told.findings:
         click.echo("nothing is wrong with it")

@@ -262,13 +262,20 @@ class BlockingClient:
         return self.produce_many({key: batch}, acks=acks, timeout_ms=timeout_ms)[key]
 
     def produce_many(
-        self, batches: Mapping[TopicPartition, bytes | memoryview], acks: int = -1, timeout_ms: int | None = None
+        self,
+        batches: Mapping[TopicPartition, bytes | memoryview],
+        acks: int = -1,
+        timeout_ms: int | None = None,
+        *,
+        transactional_id: str | None = None,
     ) -> dict[TopicPartition, ProducedPartition]:
         """Append one batch to each partition, pipelined over the leaders; returns when all are acknowledged.
 
         Retried until the deadline (default delivery_timeout_ms) on everything that may pass. A batch without
         producer id can be in the log twice after a lost answer; with one it cannot. DUPLICATE_SEQUENCE_NUMBER
         counts as delivered (offset -1).
+
+        `transactional_id`: of the transaction that the batches belong to. The leaders verify them with its coordinator.
 
         Raises:
             ApiError: what retrying does not change, for any of the batches (OUT_OF_ORDER_SEQUENCE_NUMBER too:
@@ -284,7 +291,7 @@ class BlockingClient:
             until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
             for node, keys in self._by_leader(sorted(batches.keys() - done.keys())).items():
                 entries = tuple(ProducePartition(key.topic, key.partition, len(batches[key])) for key in keys)
-                request = ProduceRequest(acks, max(1, left_ms(until)), entries)
+                request = ProduceRequest(acks, max(1, left_ms(until)), entries, transactional_id)
                 try:
                     connection = self._node(node, until)
                     number = connection.send(request, [batches[key] for key in keys], until)

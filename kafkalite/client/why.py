@@ -28,6 +28,8 @@ from kafkalite.telemetry.advice import advice
 
 #: Problems of brokers and disks that explain a partition's.
 _CAUSES = frozenset({"disk.offline", "disk.full", "command.unanswered"})
+#: Problems of brokers that are every partition's: nothing can be done for it when the next thing happens.
+_EVERYBODYS = frozenset({"zookeeper.away", "zookeeper.foreign"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     progress: tuple[str, ...]
     events: tuple[tuple[BrokerId, HistoryEvent], ...]
+    elr: tuple[BrokerId, ...] = ()
 
 
 async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: float) -> Known:
@@ -125,7 +128,12 @@ def diagnose(known: Known) -> Diagnosis:
                 tell(problem.what, problem.detail, problem.since_ms, node)
     told = {what for what, _ in findings}
     if metadata.leader < 0 and "partition.offline" not in told:
-        tell("partition.offline", f"{name} has no leader; only {list(metadata.isr)} may lead it", 0, BrokerId(-1))
+        tell(
+            "partition.offline",
+            f"{name} has no leader; only {[*metadata.isr, *metadata.elr]} may lead it",
+            0,
+            BrokerId(-1),
+        )
     expected = [broker for broker in metadata.replicas if broker not in metadata.adding]
     missing = [broker for broker in expected if broker not in metadata.isr]
     is_short = is_under_replicated(metadata.replicas, metadata.isr, metadata.adding)
@@ -136,6 +144,10 @@ def diagnose(known: Known) -> Diagnosis:
             tell("broker.unreachable", f"broker {broker} is not registered", _gone_ms(known, broker), BrokerId(-1))
         elif broker in known.unreachable:
             tell("broker.unreachable", f"broker {broker} does not answer: {known.unreachable[broker]}", 0, BrokerId(-1))
+    for broker in metadata.replicas:
+        for problem in known.problems.get(broker, ()):
+            if problem.what in _EVERYBODYS:
+                tell(problem.what, f"on broker {broker}: {problem.detail}", problem.since_ms, broker)
     if findings:  # what is wrong with a replica's broker explains a partition's problem, and is none by itself
         for broker in metadata.replicas:
             for problem in known.problems.get(broker, ()):
@@ -153,6 +165,7 @@ def diagnose(known: Known) -> Diagnosis:
         tuple(findings.values()),
         tuple(_progress(known)),
         tuple(events),
+        tuple(metadata.elr),
     )
 
 

@@ -76,6 +76,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
         modified=event.modified,
         malformed={partition: event.malformed[paths.partition_state(partition)] for partition in unreadable},
         unclean_topics=event.unclean_topics,
+        min_insync=event.min_insync,
     )
     # `starting` removes znodes of topics whose replicas are gone already; their order is dropped with them.
     return state, [*effects, Post(read), *starting, Post(DeletionsRequested(event.deletions))]
@@ -109,9 +110,12 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
     effects += [OpenChannel(now[id_]) for id_ in started]
     effects += announce_brokers(state, before.keys(), "broker.startup")
     effects += initialise(state, started, "broker.startup")
-    waiting = tuple(without_leader(state))
+    # Who has come back may lack what made it eligible: that holds even if the state is written by others meanwhile.
+    unsure = frozenset(id_ for id_ in started if now[id_].doubtful or now[id_].missing or not now[id_].keeps_elr)
+    concerned = {each for each, known in state.partitions.items() if not unsure.isdisjoint(known.elr)}
+    waiting = tuple(sorted({*without_leader(state), *concerned}))
     if waiting:
-        effects.append(ReadStates(waiting, Repair()))
+        effects.append(ReadStates(waiting, Repair(bounced=unsure if concerned else frozenset())))
     return state, [*effects, *_look_at_moves(state)]
 
 
@@ -154,7 +158,7 @@ def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
     affected = tuple(
         partition
         for partition, known in state.partitions.items()
-        if known.leader in lost or not lost.isdisjoint(known.isr)
+        if known.leader in lost or not lost.isdisjoint(known.isr) or not bounced.keys().isdisjoint(known.elr)
     )
     remaining = {id_: now[id_] for id_ in sorted(before) if id_ in now}
     state = restarts.forget_brokers(state, lost)

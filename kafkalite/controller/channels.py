@@ -12,7 +12,7 @@ from dataclasses import field
 
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.effects import Command
-from kafkalite.controller.events import Event, InitialisationDue, ReplicasFailed, ReplicasStopped
+from kafkalite.controller.events import Event, InitialisationDue, ReplicasDoubtful, ReplicasFailed, ReplicasStopped
 from kafkalite.controller.queueing import enqueue
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
@@ -265,6 +265,10 @@ class Channels:
         dead = [TopicPartition(*each) for each in sorted(refused) if refused[each] == ErrorCode.KAFKA_STORAGE_ERROR]
         if dead and isinstance(command, LeaderAndIsrRequest):
             self._post(ReplicasFailed(broker.broker_id, broker.broker_epoch, tuple(dead)))
+        unsure = [each for each in sorted(refused) if refused[each] == ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE]
+        if unsure and isinstance(command, LeaderAndIsrRequest):
+            doubtful = tuple(TopicPartition(*each) for each in unsure)
+            self._post(ReplicasDoubtful(broker.broker_id, broker.broker_epoch, doubtful))
         if isinstance(command, StopReplicaRequest):
             deleted = [stop for stop in command.partitions if stop.delete_files]
             is_gone = (ErrorCode.NONE, ErrorCode.INCONSISTENT_TOPIC_ID)

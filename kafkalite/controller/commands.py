@@ -35,7 +35,8 @@ EPOCH_DURING_DELETE = LeaderEpoch(-2)
 def wire_broker(info: BrokerInfo) -> Broker:
     """A live broker as messages name it."""
     kafka, rpc = info.kafka, info.rpc
-    return Broker(info.broker_id, info.broker_epoch, kafka.host, kafka.port, rpc.host, rpc.port, info.rack)
+    endpoints = (kafka.host, kafka.port, rpc.host, rpc.port)
+    return Broker(info.broker_id, info.broker_epoch, *endpoints, info.rack, info.transaction_version)
 
 
 def _brokers(state: ControllerState) -> tuple[Broker, ...]:
@@ -63,6 +64,9 @@ def _entry(
         is_new=is_new,
         throttle=0 if move is None else move.throttle,
         is_read_only=removal is not None,
+        elr=leader_and_isr.elr,
+        last_known_elr=leader_and_isr.last_known_elr,
+        accepts_loss=int(state.accepted_loss.get(partition) == leader_and_isr.leader_epoch),
     )
 
 

@@ -12,6 +12,7 @@ from kafkalite.controller.events import Event
 from kafkalite.controller.leadership import Balance, Leadership, Source
 from kafkalite.controller.limits import limits_from
 from kafkalite.controller.liveness import Liveness
+from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.problems import find_problems
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
@@ -22,7 +23,7 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, ControllerEpoch
+from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, ControllerEpoch
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import (
     ControlledShutdownRequest,
@@ -174,6 +175,7 @@ class Controller:
             topic_config=self._topic_config,
             balance=self._balance(),
             limits=lambda: limits_from(self._cluster_settings()),
+            log_ends=LogEnds(self._env, self._own_time, self._supervisor, self._hello),
             phases=phases,
             on_ready=lambda: _log.info("controller.ready", epoch=won.epoch),
             history=self.history,
@@ -267,7 +269,11 @@ class Controller:
         leadership = self._leadership
         if leadership is None:
             return ()
-        found = find_problems(leadership.state, leadership.malformed_brokers)
+        wanted = {
+            GROUP_TOPIC: self._config.offsets_topic_replication_factor,
+            TRANSACTION_TOPIC: self._config.transaction_state_log_replication_factor,
+        }
+        found = find_problems(leadership.state, leadership.malformed_brokers, wanted)
         now_ms = self._env.clock.wall_ms()
         self._since = {(what, subject): self._since.get((what, subject), now_ms) for what, subject, _ in found}
         own = [HealthProblem(what, self._since[what, subject], detail, subject) for what, subject, detail in found]

@@ -32,6 +32,7 @@ from kafkalite.controller.events import (
     PartitionsDrained,
     PreferredElectionRequested,
     ReassignmentRequested,
+    ReplicasDoubtful,
     ReplicasFailed,
     ReplicasStopped,
     RestartsRequested,
@@ -84,6 +85,8 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return restarts.on_restarts_requested(state, event)
         case ReplicasFailed():
             return restarts.on_replicas_failed(state, event)
+        case ReplicasDoubtful():
+            return partition_changes.on_replicas_doubtful(state, event)
         case ReassignmentRequested():
             return reassignments.on_reassignment_requested(state, event)
         case MovesDue():

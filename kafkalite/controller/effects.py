@@ -46,6 +46,16 @@ class WriteStates:
 
 
 @dataclass(frozen=True, slots=True)
+class AskLogEnds:
+    """Ask these replicas how far their logs go, for a bounded time, then read the states again; ends as StatesRead with what
+    they have said."""
+
+    replicas: Mapping[TopicPartition, tuple[BrokerId, ...]]
+    purpose: Purpose
+    chunk: int = 500
+
+
+@dataclass(frozen=True, slots=True)
 class WriteTopics:
     """Each change is a transaction of its own; ends as TopicsWritten."""
 
@@ -198,6 +208,7 @@ class Resign:
 
 Effect = (
     ReadStates
+    | AskLogEnds
     | WriteStates
     | WriteTopics
     | RereadTopics

@@ -7,8 +7,9 @@ partition epoch stays that of the state it is based on: the conditional write fa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from kafkalite.controller.eligible import LogEnd, by_completeness, members
 from kafkalite.model import NO_LEADER, BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch
 
 #: The partition epoch of a state whose znode is still to be made.
@@ -45,21 +46,6 @@ def first_state(
     return LeaderAndIsr(isr[0], LeaderEpoch(0), isr, epoch, NOT_CREATED)
 
 
-def without_empty(state: LeaderAndIsr, empty: Collection[BrokerId]) -> LeaderAndIsr:
-    """The state as if brokers that have come back without this partition's log had left the ISR before they did; the same
-    if there are none, or nobody else is in sync.
-
-    All nodes lost power, and the first that is back has a new disk: with it in the ISR, alone alive, it would lead, and
-    the others would cut their logs to nothing; or, having told that the log is lost, it would be all that is left of the
-    ISR, and the others, who have every record, could not lead.
-    """
-    isr = tuple(replica for replica in state.isr if replica not in empty)
-    if not isr or isr == state.isr:
-        return state
-    leader = state.leader if state.leader in isr else NO_LEADER
-    return LeaderAndIsr(leader, state.leader_epoch, isr, state.controller_epoch, state.partition_epoch)
-
-
 def repair(
     replicas: Sequence[BrokerId],
     state: LeaderAndIsr,
@@ -69,6 +55,7 @@ def repair(
     *,
     restarted: Collection[BrokerId] = (),
     unclean: bool,
+    log_ends: Mapping[BrokerId, LogEnd] | None = None,
 ) -> LeaderAndIsr | None:
     """Bring a partition's state in line with who is alive (V3 A.3.2).
 
@@ -77,14 +64,19 @@ def repair(
         restarted: live brokers that registered after the state was last written, hence may have come back with less
             than they had when they joined the ISR. They count as dead, then new (F5), if others are in sync; if all
             are such, the ISR stays, and whoever leads does so in a new epoch (ADR 8).
-        unclean: may a replica outside the ISR lead (unclean.leader.election.enable); records can be lost.
+        unclean: may a replica outside the ISR and the ELR lead (unclean.leader.election.enable); records can be lost.
+        log_ends: how far the logs of live replicas go, as far as they have said.
     Returns:
-        A live ISR member leads and the ISR is what is alive of it; else, if `unclean`, the first live replica
-        alone; else nobody, and the ISR stays, so that only its members may lead again (C7, F17).
+        A live ISR member leads and the ISR is what is alive of it; else a live eligible one alone (KIP-966); else, if
+        `unclean`, the live replica with the most complete log alone; else nobody, and the ISR stays, so that only its
+        members, and the eligible ones, may lead again (C7, F17).
     """
     in_sync = [replica for replica in state.isr if replica in live]
     if not in_sync:
-        alive = _by_preference(replicas, live, leaving)
+        eligible = _by_preference([r for r in replicas if r in state.elr], live, leaving)
+        if eligible:
+            return _next(state, eligible[0], eligible[:1], epoch)
+        alive = by_completeness(_by_preference(replicas, live, leaving), log_ends)
         if unclean and alive:
             return _next(state, alive[0], alive[:1], epoch)
         return _next(state, NO_LEADER, state.isr, epoch)
@@ -136,3 +128,27 @@ def shut_down(
         return _next(state, state.leader, staying, epoch)
     order = [replica for replica in replicas if replica in staying]
     return _next(state, (order or staying)[0], staying, epoch)
+
+
+def after_loss(
+    replicas: Sequence[BrokerId],
+    state: LeaderAndIsr,
+    live: Collection[BrokerId],
+    leaving: Collection[BrokerId],
+    epoch: ControllerEpoch,
+    log_ends: Mapping[BrokerId, LogEnd] | None,
+) -> LeaderAndIsr | None:
+    """Everybody who was in sync or eligible has come back, and may lack committed records: the most complete one leads.
+
+    Alone: the others prove by catching up that they have what it has.
+    """
+    candidates = _by_preference(known_members(replicas, state), live, leaving)
+    if not candidates:
+        return None
+    leader = by_completeness(candidates, log_ends)[0]
+    return with_epoch(state, leader, [leader], epoch)
+
+
+def known_members(replicas: Sequence[BrokerId], state: LeaderAndIsr) -> list[BrokerId]:
+    """Replicas that have had every committed record at some time since the ISR fell below min.insync.replicas."""
+    return [replica for replica in replicas if replica in members(state) or replica in state.last_known_elr]

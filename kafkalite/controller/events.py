@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from kafkalite.controller.eligible import LogEnd
 from kafkalite.controller.state import Leftover, Replicas, Topic, Vanished
 from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.lazy_dataclass import dataclass
@@ -130,6 +131,8 @@ class ClusterRead:
     suspects: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
     leftovers: Mapping[TopicId, Leftover] = field(default_factory=dict)
     vanished: Mapping[str, Vanished] = field(default_factory=dict)
+    #: min.insync.replicas by topic.
+    min_insync: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +252,15 @@ class ReplicasFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicasDoubtful:
+    """A broker has refused to lead these: it knows that it may lack committed records, and that the controller does not."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class IsrsChanged:
     """Leaders say that they have changed these ISRs in ZooKeeper (F7)."""
 
@@ -301,7 +313,8 @@ class StatesRead:
     """State znodes as they are now. None: there is none.
 
     `modified`: the transaction (zxid) that wrote a state last; a broker whose epoch is larger has registered since.
-    `malformed`: those that cannot be read, by partition.
+    `malformed`: those that cannot be read, by partition. `min_insync`: min.insync.replicas by topic. `log_ends`: what
+    replicas have said of their logs, None if nobody was asked.
     """
 
     states: Mapping[TopicPartition, LeaderAndIsr | None]
@@ -310,6 +323,8 @@ class StatesRead:
     malformed: Mapping[TopicPartition, str] = field(default_factory=dict)
     unclean_topics: frozenset[str] = frozenset()
     chunk: int = 500
+    min_insync: Mapping[str, int] = field(default_factory=dict)
+    log_ends: Mapping[TopicPartition, Mapping[BrokerId, LogEnd]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,6 +371,7 @@ Event = (
     | PreferredElectionRequested
     | RestartsRequested
     | ReplicasFailed
+    | ReplicasDoubtful
     | ReassignmentRequested
     | MovesDue
     | PartitionOrders

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from typing import assert_never
 
@@ -17,6 +18,7 @@ from kafkalite.config import TopicConfig
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decide import decide
 from kafkalite.controller.effects import (
+    AskLogEnds,
     CloseChannel,
     DropDeletionOrders,
     DropLeftover,
@@ -73,9 +75,10 @@ from kafkalite.controller.events import (
 )
 from kafkalite.controller.isr_notices import IsrNotices
 from kafkalite.controller.liveness import Liveness
+from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
-from kafkalite.controller.storage import DeposedError, Storage
+from kafkalite.controller.storage import DeposedError, StatesFound, Storage
 from kafkalite.controller.topic_watches import TopicWatches
 from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
@@ -142,6 +145,7 @@ class Leadership:
         stats: ControllerStats,
         topic_config: Callable[[str], TopicConfig],
         limits: Callable[[], Limits],
+        log_ends: LogEnds,
         balance: Balance | None,
         phases: FailoverPhases,
         on_ready: Callable[[], None],
@@ -159,6 +163,7 @@ class Leadership:
         self._stats = stats
         self._topic_config = topic_config
         self._limits = limits
+        self._log_ends = log_ends
         self._balance = balance
         self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._stale_topics: set[str] = set()
@@ -351,6 +356,7 @@ class Leadership:
                 removals=partition_orders.removals,
                 leftovers=leftovers,
                 vanished=vanished,
+                min_insync=self._min_insync(topics),
             )
         )
         if order_error is not None:
@@ -427,6 +433,21 @@ class Leadership:
     def _unclean(self, topics: Mapping[str, object] | set[str]) -> frozenset[str]:
         return frozenset(name for name in topics if self._topic_config(name).unclean_leader_election_enable)
 
+    def _min_insync(self, topics: Iterable[str]) -> dict[str, int]:
+        return {name: self._topic_config(name).min_insync_replicas for name in sorted(topics)}
+
+    def _as_read(self, found: StatesFound, purpose: Purpose, chunk: int) -> StatesRead:
+        topics = {partition.topic for partition in found.states}
+        return StatesRead(
+            found.states,
+            purpose,
+            found.modified,
+            found.malformed,
+            self._unclean(topics),
+            chunk,
+            self._min_insync(topics),
+        )
+
     def _since(self, phases: FailoverPhases) -> float:
         return (self._clock.monotonic() - phases.started) * 1000
 
@@ -485,8 +506,11 @@ class Leadership:
                 found = await self._storage.read_states(partitions)
                 if self._phases is not None and self._phases.read_ms < 0 and isinstance(purpose, Repair):
                     self._phases.read_ms = self._since(self._phases)
-                unclean = self._unclean({partition.topic for partition in partitions})
-                return StatesRead(found.states, purpose, found.modified, found.malformed, unclean, chunk)
+                return self._as_read(found, purpose, chunk)
+            case AskLogEnds(replicas, purpose, chunk):
+                ends = await self._log_ends.ask(replicas, self.state.brokers)
+                found = await self._storage.read_states(tuple(sorted(replicas)))
+                return dataclasses.replace(self._as_read(found, purpose, chunk), log_ends=ends)
             case WriteStates():
                 return await self._write(effect)
             case WriteTopics(changes):

@@ -90,7 +90,7 @@ class Orders:
     """Writes orders of administrators.
 
     Args:
-        session: the current ZooKeeper session, waiting for one if need be.
+        session: the current ZooKeeper session, waiting for one if need be. May raise ApiError.
         config: defaults for what a request leaves open; given anew each time because it may change.
         rng: topic ids and where placement starts.
     """
@@ -125,9 +125,13 @@ class Orders:
         try:
             async with asyncio.timeout(patience_s(request.timeout_ms)):
                 await self._create_each(request, names, results)
-        except TimeoutError:
+        except (TimeoutError, ApiError) as error:
             done = {result.topic for result in results}
-            results += [_unanswered(name) for name in dict.fromkeys(names) if name not in done]
+            left = [name for name in dict.fromkeys(names) if name not in done]
+            results += [
+                TopicResult(name, error.code, str(error)) if isinstance(error, ApiError) else _unanswered(name)
+                for name in left
+            ]
         return CreateTopicsResponse(tuple(results))
 
     async def _create_each(

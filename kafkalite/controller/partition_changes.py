@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from kafkalite.controller import elections, restarts, vanished
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.effects import (
+    AskLogEnds,
     DropPreferredElection,
     DropRestartRequests,
     Effect,
@@ -18,6 +19,7 @@ from kafkalite.controller.effects import (
     Resign,
     WriteStates,
 )
+from kafkalite.controller.eligible import Known, carried, members, without_doubtful
 from kafkalite.controller.events import (
     Advance,
     BeginDraining,
@@ -27,6 +29,7 @@ from kafkalite.controller.events import (
     PreferredElectionRequested,
     Purpose,
     Repair,
+    ReplicasDoubtful,
     Restart,
     StatesRead,
     StatesWritten,
@@ -37,10 +40,38 @@ from kafkalite.controller.reassignments import advance_on
 from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
-from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, PartitionError
 
 Decision = tuple[ControllerState, list[Effect]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a partition's state should be; None: as it is.
+
+    ask: these replicas are to say first how far their logs go. `accepts_loss`: the leader may lack committed records.
+    """
+
+    state: LeaderAndIsr | None = None
+    ask: tuple[BrokerId, ...] = ()
+    accepts_loss: bool = False
+
+
+def on_replicas_doubtful(state: ControllerState, event: ReplicasDoubtful) -> Decision:
+    """A broker refuses to lead these: it knows that its logs may lack committed records, and the controller did not."""
+    if not state.has_broker(event.broker_id, event.broker_epoch):
+        return state, []
+    doubts = {partition: marks for partition, marks in state.doubts.items() if state.replicas(partition)}
+    concerned: list[TopicPartition] = []
+    for partition in event.partitions:
+        known = state.partitions.get(partition)
+        if known is not None and state.replicas(partition) is not None:
+            doubts[partition] = {**doubts.get(partition, {}), event.broker_id: known.leader_epoch}
+            concerned.append(partition)
+    state = dataclasses.replace(state, doubts=doubts)
+    return state, [ReadStates(tuple(sorted(concerned)), Repair())] if concerned else []
 
 
 def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
@@ -74,6 +105,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     state = restarts.forget_recovered(state, event)
     adopted: dict[TopicPartition, LeaderAndIsr] = {}
     writes: dict[TopicPartition, LeaderAndIsr] = {}
+    asking: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    accepted = dict(state.accepted_loss)
     unclean = 0
     for partition in sorted(event.states):
         replicas = state.replicas(partition)
@@ -83,19 +116,25 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         if found is None:
             known = vanished.last_known(state, partition)
             if known is None:
-                wanted = elections.first_state(replicas, state.live(partition), state.epoch)
+                choice = _Wanted(elections.first_state(replicas, state.live(partition), state.epoch))
             else:
                 effects.append(
                     Note("state.vanished", str(partition), f"written again: ISR {list(known.isr)}", is_error=True)
                 )
-                wanted = vanished.again(state, partition, known)
+                choice = _Wanted(vanished.again(state, partition, known))
         else:
+            choice = _wanted(state, partition, replicas, found, event)
+            if choice.ask:
+                asking[partition] = choice.ask
+                continue
             adopted[partition] = found
-            wanted = _wanted(state, partition, replicas, found, event)
-            if wanted is not None and wanted.leader >= 0 and wanted.leader not in found.isr:
-                unclean += 1
+            unclean += choice.accepts_loss
+        wanted = choice.state
         if wanted is not None:
             writes[partition] = wanted
+            accepted.pop(partition, None)
+            if choice.accepts_loss:
+                accepted[partition] = wanted.leader_epoch
         elif found is not None and isinstance(event.purpose, PreferredElection):
             effects += _skipped(replicas, found, partition)
     # What is about to be changed is told once, when the change is durable.
@@ -105,7 +144,9 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         if partition not in writes and state.partitions.get(partition) != found
     }
     state = dataclasses.replace(
-        state, partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}}
+        state,
+        partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}},
+        accepted_loss=accepted,
     )
     # A term begins with INIT commands, which tell everything at once.
     telling = not isinstance(event.purpose, TakeOffice)
@@ -116,6 +157,11 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         effects += advance_on(state, event.purpose, settled)
     elif any(_is_moving(state, partition) for partition in adopted):
         effects.append(LookAtMoves())
+    if asking:
+        # The purpose is fulfilled when these are decided, too; nobody else waits for their answers.
+        if writes:
+            effects.append(WriteStates(writes, Repair(), event.chunk, unclean))
+        return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk)]
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
     return state, effects + _finished(state, event.purpose, told=bool(commands))
@@ -139,20 +185,63 @@ def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerS
 
 def _wanted(
     state: ControllerState, partition: TopicPartition, replicas: Replicas, found: LeaderAndIsr, event: StatesRead
-) -> LeaderAndIsr | None:
-    live, leaving = live_for(state, partition, found), state.shutting_down
+) -> _Wanted:
     modified = event.modified.get(partition)
     restarted = {
         id_
-        for id_ in live
-        if modified is not None and id_ in state.brokers and state.brokers[id_].broker_epoch > modified
+        for id_, broker in state.brokers.items()
+        if (modified is not None and broker.broker_epoch > modified)
+        or (isinstance(event.purpose, Repair) and id_ in event.purpose.bounced)
     }
-    if isinstance(event.purpose, Repair):
-        restarted |= event.purpose.bounced
-    kept = elections.without_empty(found, {id_ for id_ in restarted if _lacks(state, id_, partition)})
+    doubtful = {id_ for id_ in members(found) if _doubts(state, id_, partition, found, restarted)}
+    known = Known(
+        min_insync=event.min_insync.get(partition.topic, 1),
+        keeps_elr={id_ for id_, broker in state.registered() if broker.keeps_elr},
+        log_ends=None if event.log_ends is None else event.log_ends.get(partition, {}),
+    )
+    # Older code does not say what it may have lost when it comes back, and a log on a dead disk may be made again, empty.
+    doubtful |= {id_ for id_ in found.elr if id_ in state.brokers and id_ not in known.keeps_elr}
+    silent = {id_ for id_ in restarted if id_ not in known.keeps_elr}
+    gone = doubtful | silent | state.offline_replicas.get(partition, frozenset())
+    choice = _chosen(
+        state, partition, replicas, found, event, restarted & set(live_for(state, partition, found)), doubtful, known
+    )
+    if choice.state is None:
+        return choice
+    return dataclasses.replace(choice, state=carried(found, choice.state, replicas, known, gone))
+
+
+def _chosen(
+    state: ControllerState,
+    partition: TopicPartition,
+    replicas: Replicas,
+    found: LeaderAndIsr,
+    event: StatesRead,
+    restarted: set[BrokerId],
+    doubtful: set[BrokerId],
+    known: Known,
+) -> _Wanted:
+    """Leader and ISR; the ELR follows from them."""
+    live, leaving = live_for(state, partition, found), state.shutting_down
+    unclean = partition.topic in event.unclean_topics or _is_unclean(event.purpose)
+    kept = without_doubtful(found, doubtful)
+    if kept is found and doubtful:  # nobody is left who surely has every committed record
+        candidates = tuple(id_ for id_ in elections.known_members(replicas, found) if id_ in live)
+        if known.log_ends is None and len(candidates) > 1:
+            return _Wanted(ask=candidates)
+        return _Wanted(
+            elections.after_loss(replicas, found, live, leaving, state.epoch, known.log_ends), accepts_loss=True
+        )
     if kept is not found:
-        restarted -= set(found.isr) - set(kept.isr)
-        live = [id_ for id_ in live if id_ in kept.isr or id_ not in found.isr]
+        dropped = set(members(found)) - set(members(kept))
+        restarted = restarted - dropped
+        if not _is_unclean(event.purpose):
+            lost = {id_ for id_ in dropped if not unclean or _lacks(state, id_, partition)}
+            live = [id_ for id_ in live if id_ not in lost]
+    eligible = replicas if unclean else ()
+    alive = tuple(id_ for id_ in eligible if id_ in live)
+    if len(alive) > 1 and known.log_ends is None and not any(id_ in live for id_ in members(kept)):
+        return _Wanted(ask=alive)
     repaired = elections.repair(
         replicas,
         kept,
@@ -160,12 +249,26 @@ def _wanted(
         leaving,
         state.epoch,
         restarted=restarted,
-        unclean=partition.topic in event.unclean_topics or _is_unclean(event.purpose),
+        unclean=unclean,
+        log_ends=known.log_ends,
     )
     if repaired is None and kept is not found:
         repaired = elections.with_epoch(found, kept.leader, kept.isr, state.epoch)
     if repaired is not None:
-        return repaired
+        lossy = repaired.leader != NO_LEADER and repaired.leader not in members(kept)
+        return _Wanted(repaired, accepts_loss=lossy)
+    return _Wanted(_as_ordered(state, partition, replicas, found, event, live))
+
+
+def _as_ordered(
+    state: ControllerState,
+    partition: TopicPartition,
+    replicas: Replicas,
+    found: LeaderAndIsr,
+    event: StatesRead,
+    live: Collection[BrokerId],
+) -> LeaderAndIsr | None:
+    """What the purpose asks of a state that needs no repair."""
     match event.purpose:
         case Restart():
             return restarts.restarted(state, partition, found, event.purpose)
@@ -173,10 +276,27 @@ def _wanted(
             return elections.preferred(replicas, found, live, state.epoch)
         case ControlledShutdown(broker_id):
             if len(replicas) > 1 and broker_id in found.isr:
-                return elections.shut_down(replicas, found, live, leaving, state.epoch)
+                return elections.shut_down(replicas, found, live, state.shutting_down, state.epoch)
         case BeginDraining() if found.leader in live:
             return elections.with_epoch(found, found.leader, found.isr, state.epoch)
     return None
+
+
+def _doubts(
+    state: ControllerState,
+    broker_id: BrokerId,
+    partition: TopicPartition,
+    found: LeaderAndIsr,
+    restarted: Collection[BrokerId],
+) -> bool:
+    """Whether a live broker may lack committed records that it had when it became a member: its registration says so, if that
+    is newer than the state; or it has refused to lead in this epoch because of that."""
+    broker = state.brokers.get(broker_id)
+    if broker is None:
+        return False
+    if broker_id in restarted and broker.doubts(partition):
+        return True
+    return state.doubts.get(partition, {}).get(broker_id, -1) >= found.leader_epoch
 
 
 def _lacks(state: ControllerState, broker_id: BrokerId, partition: TopicPartition) -> bool:
@@ -188,7 +308,7 @@ def live_for(state: ControllerState, partition: TopicPartition, found: LeaderAnd
     """Who may lead. Where nobody in sync is heard of, those who are registered and silent count too: only the end of
     their sessions takes from them what nobody else has."""
     live = state.live(partition)
-    if state.suspects and not any(replica in live for replica in found.isr):
+    if state.suspects and not any(replica in live for replica in members(found)):
         return frozenset(live) | (state.suspects.keys() - state.offline_replicas.get(partition, frozenset()))
     return live
 

@@ -14,8 +14,15 @@ Problem = tuple[str, str, str]
 MAX_NAMED = 100
 
 
-def find_problems(state: ControllerState, malformed_brokers: Mapping[str, str]) -> list[Problem]:
-    """Partitions nobody leads, znodes that cannot be used, deletions that wait for dead brokers."""
+def find_problems(
+    state: ControllerState, malformed_brokers: Mapping[str, str], wanted_replicas: Mapping[str, int]
+) -> list[Problem]:
+    """Partitions nobody leads, znodes that cannot be used, deletions that wait for dead brokers, internal topics that were
+    created when there were fewer brokers.
+
+    Args:
+        wanted_replicas: internal topic -> how many replicas the configuration asks for.
+    """
     problems = [
         ("znode.malformed", path, f"{path}: {reason}; left alone")
         for path, reason in sorted({**state.malformed, **malformed_brokers}.items())
@@ -26,7 +33,10 @@ def find_problems(state: ControllerState, malformed_brokers: Mapping[str, str]) 
         if known is None:
             offline.append((str(partition), f"{partition} has no state yet; none of {list(replicas)} is alive"))
         elif known.leader not in state.brokers:
-            offline.append((str(partition), f"{partition} has no leader; only {list(known.isr)} may lead it"))
+            detail = f"{partition} has no leader; only {[*known.isr, *known.elr]} may lead it"
+            if known.last_known_elr:
+                detail += f"; {list(known.last_known_elr)} came back, and may lack committed records"
+            offline.append((str(partition), detail))
     problems += [("partition.offline", subject, detail) for subject, detail in offline[:MAX_NAMED]]
     if len(offline) > MAX_NAMED:
         problems.append(("partition.offline", "", f"{len(offline) - MAX_NAMED} more partitions have no leader"))
@@ -43,4 +53,14 @@ def find_problems(state: ControllerState, malformed_brokers: Mapping[str, str]) 
             f"broker {broker} still has replicas of {left[broker]} deleted topics; they are removed when it returns"
         )
         problems.append(("topic.deletion_waits", f"broker-{broker}", detail))
+    for name, wanted in sorted(wanted_replicas.items()):
+        topic = state.topics.get(name)
+        if topic is None or topic.moves or name in state.deletions:
+            continue
+        fewest = min(map(len, topic.assignment.values()), default=wanted)
+        if fewest < min(wanted, len(state.brokers)):
+            detail = (
+                f"{name} has {fewest} replicas; {wanted} are configured, and {len(state.brokers)} brokers are alive"
+            )
+            problems.append(("topic.few_replicas", name, detail))
     return problems

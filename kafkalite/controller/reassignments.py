@@ -20,6 +20,7 @@ from collections.abc import Collection, Mapping
 
 from kafkalite.controller import elections
 from kafkalite.controller.effects import Effect, LookAtMoves, ReadStates, SettleOrder, WriteTopics
+from kafkalite.controller.eligible import Known, carried
 from kafkalite.controller.events import Advance, MovesDue, ReassignmentRequested, TopicChange
 from kafkalite.controller.limits import limits_of_order, stricter
 from kafkalite.controller.partition_notes import note_malformed
@@ -228,7 +229,7 @@ class _Partition:
             rest = Move(move.target, move.target, dropping=left) if left else None
             return None if rest == move else (self.replicas, rest, None)
         if move.step:
-            return self._finish() if self._may_finish(advance) else None
+            return self._finish(advance) if self._may_finish(advance) else None
         return self._start(advance, budget)
 
     def _start(self, advance: Advance, budget: _Budget) -> Outcome | None:
@@ -252,7 +253,9 @@ class _Partition:
             return None
         grown = (*step, *(replica for replica in self.replicas if replica not in step))
         leader = self._leader_among(grown)
-        changed = elections.with_epoch(self.found, leader, self.found.isr, self.state.epoch)
+        changed = self._carried(
+            elections.with_epoch(self.found, leader, self.found.isr, self.state.epoch), grown, advance
+        )
         left = tuple(each for each in self._undropped() if each not in grown)
         return grown, dataclasses.replace(move, step=step, dropping=left, moves_leader=moves_leader), changed
 
@@ -291,10 +294,20 @@ class _Partition:
         # Replicas that were there before the move and are not in sync keep nobody from going who is not either.
         return all(each in self.move.origin for each in missing) and not any(each in in_sync for each in leaving)
 
-    def _finish(self) -> Outcome:
+    def _carried(self, changed: LeaderAndIsr, replicas: Replicas, advance: Advance) -> LeaderAndIsr:
+        """With the ELR: a step may take eligible replicas away, or raise the number of replicas that min.insync needs."""
+        known = Known(
+            min_insync=advance.min_insync.get(self.partition.topic, 1),
+            keeps_elr={id_ for id_, broker in self.state.registered() if broker.keeps_elr},
+        )
+        gone = self.state.offline_replicas.get(self.partition, frozenset())
+        return carried(self.found, changed, replicas, known, gone)
+
+    def _finish(self, advance: Advance) -> Outcome:
         step = self.move.step
         isr = [replica for replica in self.found.isr if replica in step]
-        changed = elections.with_epoch(self.found, self._leader_among(step), isr, self.state.epoch)
+        leader = self._leader_among(step)
+        changed = self._carried(elections.with_epoch(self.found, leader, isr, self.state.epoch), step, advance)
         gone = [each for each in self.replicas if each not in step]
         dropping = tuple(dict.fromkeys([*self._undropped(), *gone]))
         move: Move | None = dataclasses.replace(self.move, step=(), dropping=dropping)

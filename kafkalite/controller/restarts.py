@@ -66,7 +66,8 @@ def on_replicas_failed(state: ControllerState, event: ReplicasFailed) -> Decisio
     concerned = tuple(
         partition
         for partition in sorted(news)
-        if (known := state.partitions.get(partition)) is None or event.broker_id in (known.leader, *known.isr)
+        if (known := state.partitions.get(partition)) is None
+        or event.broker_id in (known.leader, *known.isr, *known.elr)
     )
     return state, [ReadStates(concerned, Restart({}))] if concerned else []
 

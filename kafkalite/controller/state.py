@@ -14,7 +14,16 @@ from dataclasses import field
 from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits
 from kafkalite.coordination.znodes import Move
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, LeaderAndIsr, TopicId, TopicPartition
+from kafkalite.model import (
+    BrokerEpoch,
+    BrokerId,
+    BrokerInfo,
+    ControllerEpoch,
+    LeaderAndIsr,
+    LeaderEpoch,
+    TopicId,
+    TopicPartition,
+)
 
 Replicas = tuple[BrokerId, ...]
 
@@ -121,6 +130,10 @@ class ControllerState:
     #: What /admin/reassign_partitions holds: its entries go when they are done.
     order: Mapping[TopicPartition, Replicas] = field(default_factory=dict)
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
+    #: Partition -> brokers that refused to lead it because they may lack committed records -> in which leader epoch.
+    doubts: Mapping[TopicPartition, Mapping[BrokerId, LeaderEpoch]] = field(default_factory=dict)
+    #: Partition -> the leader epoch whose leader was chosen though it may lack committed records.
+    accepted_loss: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
     #: What that order limits itself to, beside the cluster's limits.
     order_limits: OrderLimits = NO_LIMITS
     #: (partition, broker) whose files a step of a reassignment wanted gone, and which are.
@@ -159,6 +172,11 @@ class ControllerState:
         """The brokers that can serve this partition: alive, and not with a dead disk under it."""
         offline = self.offline_replicas.get(topic_partition)
         return self.brokers.keys() - offline if offline else self.brokers.keys()
+
+    def registered(self) -> Iterator[tuple[BrokerId, BrokerInfo]]:
+        """Everybody who is registered, silent or not."""
+        yield from self.brokers.items()
+        yield from self.suspects.items()
 
     def has_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> bool:
         """Whether this life of the broker is the live one."""

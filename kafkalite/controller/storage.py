@@ -373,4 +373,4 @@ def _size(op: Op) -> int:
 
 def _with_version(state: LeaderAndIsr, result: OpResult) -> LeaderAndIsr:
     version = result if isinstance(result, int) else 0  # a znode just made has version 0
-    return LeaderAndIsr(state.leader, state.leader_epoch, state.isr, state.controller_epoch, PartitionEpoch(version))
+    return dataclasses.replace(state, partition_epoch=PartitionEpoch(version))

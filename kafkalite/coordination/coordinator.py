@@ -149,8 +149,18 @@ class Coordinator(Protocol):
     def lease_left(self) -> float:
         """Seconds for which the server surely still holds our session; <= 0 means: act as fenced.
 
-        Counted from the SENDING of the last answered request, on a clock that runs while we are stopped.
+        Counted from the SENDING of a request whose answer proves that the ensemble, not just one server of it, holds the
+        session, on a clock that runs while we are stopped (ADR 15).
         """
+        ...
+
+    def silent_s(self) -> float:
+        """Seconds since a server last told us anything; while all is well never more than a sixth of the timeout."""
+        ...
+
+    @property
+    def timeout_s(self) -> float:
+        """The session's timeout, as the server has granted it."""
         ...
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:

@@ -25,6 +25,9 @@ _BACKOFF_MAX_S = 2.0
 #: A node acts as fenced when less than this share of the session timeout is left: what it decides now still has to
 #: reach others before the server may give its session away.
 _LEASE_MARGIN = 0.1
+#: ZooKeeper is away when it has said nothing for this share of the session timeout: twice as long as it ever is silent.
+_AWAY_SHARE = 1 / 3
+_LOOK_S = 0.5
 
 
 class SessionKeeper:
@@ -47,6 +50,10 @@ class SessionKeeper:
         self._ended = asyncio.Event()
         self._scope: asyncio.Timeout | None = None
         self._closed = False
+        #: When (monotonic) ZooKeeper was last heard in sessions that are over.
+        self._heard_at = env.clock.monotonic()
+        #: Since when (wall ms) ZooKeeper has not answered; None while it does. `watch` keeps it.
+        self.away_since_ms: int | None = None
 
     def on_session(self, callback: Callable[[Coordinator], Awaitable[None]]) -> None:
         """Await `callback` for every new session. It must be safe to repeat (it is, when an outcome is unknown)."""
@@ -66,6 +73,41 @@ class SessionKeeper:
         if current is None or current.state is SessionState.EXPIRED:
             return 0.0
         return current.lease_left()
+
+    @property
+    def connect(self) -> str:
+        """The connect string, for people."""
+        return self._connect
+
+    def silent_s(self) -> float:
+        """Seconds since ZooKeeper last answered, in whatever session."""
+        current = self.current
+        before = self._env.clock.monotonic() - self._heard_at
+        return before if current is None else min(before, current.silent_s())
+
+    async def watch(self) -> None:
+        """Until cancelled: one line when ZooKeeper goes away, one when it is back."""
+        was_away = False
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            timeout_s = self._timeout_ms / 1000 if self.current is None else self.current.timeout_s
+            silent_s = self.silent_s()
+            is_away = silent_s >= timeout_s * _AWAY_SHARE
+            if is_away and was_away and self.away_since_ms is None:  # twice: after a pause of ours its answers wait
+                self.away_since_ms = self._env.clock.wall_ms() - int(silent_s * 1000)
+                _log.warning(
+                    "zookeeper.away",
+                    connect=self._connect,
+                    silent_s=round(silent_s, 1),
+                    lease_s=round(max(self.lease_left(), 0.0), 1),
+                    then="leaders and ISRs cannot change, orders are refused, no broker can start; when the lease ends, a "
+                    "leader that is alone in sync, or that no replica follows, takes no records",
+                )
+            elif not is_away and self.away_since_ms is not None:
+                away_s = (self._env.clock.wall_ms() - self.away_since_ms) / 1000
+                self.away_since_ms = None
+                _log.info("zookeeper.back", connect=self._connect, away_s=round(away_s, 1))
+            was_away = is_away
 
     async def wait(self) -> Coordinator:
         """The current session, as soon as there is one. Its `on_session` callbacks may still be under way."""
@@ -152,6 +194,7 @@ class SessionKeeper:
         _log.info(f"session.{state.value}", session=f"{coordinator.session_id:x}")
         if state is not SessionState.EXPIRED:
             return
+        self._heard_at = max(self._heard_at, self._env.clock.monotonic() - coordinator.silent_s())
         self.current = None
         self._present.clear()
         for callback in list(self._on_lost):

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from kafkalite.config import FLUSH_BEFORE_ACK
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, Create, NoNodeError, Op, SetData
 from kafkalite.coordination.notifications import Notifications, children_of, follow, write_and_notify
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_config, decode_config_change, encode_config, encode_config_change
+from kafkalite.model import INTERNAL_TOPICS
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -43,6 +45,13 @@ class TopicConfigs:
         self._notifications = Notifications(paths.CONFIG_CHANGES, _CHANGE_NAME, monotonic)
         #: Path -> what is wrong there; the settings read before stay in force. For `admin health`.
         self.malformed: dict[str, str] = {}
+        #: Topics, other than internal ones, that have set log.flush.before.ack.
+        self._flushing: set[str] = set()
+
+    @property
+    def any_flushes(self) -> bool:
+        """Whether any topic, other than an internal one, has set log.flush.before.ack."""
+        return bool(self._flushing)
 
     def topic(self, name: str) -> dict[str, str]:
         """A topic's own settings (empty if it has none)."""
@@ -117,9 +126,18 @@ class TopicConfigs:
             self.malformed.pop(path, None)
             if settings != known.get(name, {}):
                 known[name] = settings
+                if entity_type == TOPICS:
+                    self._note_flushing(name, settings)
                 self._on_change(entity_type, name, dict(settings))
             if not settings:
                 known.pop(name, None)
+
+    def _note_flushing(self, topic: str, settings: Mapping[str, str]) -> None:
+        value = settings.get(FLUSH_BEFORE_ACK, "")
+        if topic not in INTERNAL_TOPICS and value.strip().lower() == "true":
+            self._flushing.add(topic)
+        else:
+            self._flushing.discard(topic)
 
     def _report(self, path: str, reason: str) -> None:
         if self.malformed.get(path) != reason:

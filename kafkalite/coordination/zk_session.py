@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.coordination import zk_codec as codec
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
+    Check,
     CoordinatorError,
     NoNodeError,
     NotSentError,
@@ -24,7 +25,8 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
     Watch,
 )
-from kafkalite.coordination.verbs import MAX_REQUEST_BYTES
+from kafkalite.coordination.quorum_lease import QuorumLease
+from kafkalite.coordination.verbs import MAX_REQUEST_BYTES, pass_over
 from kafkalite.coordination.watches import EventType, WatchKind, WatchTable
 from kafkalite.coordination.zk_connection import Pending, ZkConnection
 from kafkalite.env.seams import Clock, Network
@@ -85,8 +87,12 @@ class ZkSession:
         self._watches = WatchTable()
         self._seen_zxid = 0
         self._xid = 0
-        self._lease_until = float("-inf")
+        self._lease = QuorumLease()
+        #: Of the connected server, anything; of the ensemble behind it.
         self._last_heard = 0.0
+        self._last_confirmed = clock.monotonic()
+        #: When (boot clock) the confirmation was sent that is not answered yet.
+        self._confirming_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._opened: asyncio.Future[None] | None = None
         self._closing = False
@@ -129,7 +135,14 @@ class ZkSession:
     def lease_left(self) -> float:
         if self._state is SessionState.EXPIRED:
             return float("-inf")
-        return self._lease_until - self._clock.boottime()
+        return self._lease.until - self._clock.boottime()
+
+    def silent_s(self) -> float:
+        return self._clock.monotonic() - self._last_confirmed
+
+    @property
+    def timeout_s(self) -> float:
+        return self._timeout_s
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         self._callbacks.append(callback)
@@ -214,9 +227,15 @@ class ZkSession:
             connection.abort("no session")
             raise
         self._server = server
+        is_new = granted.session_id != self._session_id
         self._session_id, self._password = granted.session_id, granted.password
         self._timeout_s = granted.timeout_ms / 1000
-        self._heard(sent_at)
+        self._last_heard = self._clock.monotonic()
+        if is_new:
+            self._lease.opened(sent_at, self._timeout_s)
+            self._last_confirmed = self._last_heard
+        else:
+            self._lease.attached(sent_at, self._clock.boottime())
         for scheme, credentials in self._auth:
             connection.send_special(codec.auth(scheme, credentials))
         for frame in codec.set_watches(self._seen_zxid, self._watches.armed(), _SET_WATCHES_CHUNK_BYTES):
@@ -229,10 +248,12 @@ class ZkSession:
             connection.abort("session is over")
             return
         self._connection = connection
+        self._confirming_since = None
         self._timer = asyncio.get_running_loop().call_later(self._timeout_s / 6, self._beat, connection)
         if self._opened is not None and not self._opened.done():
             self._opened.set_result(None)
         self._become(SessionState.CONNECTED)
+        self._confirm(connection)
         reason = "closed"
         try:
             await connection.run()
@@ -256,9 +277,10 @@ class ZkSession:
         self._become(SessionState.SUSPENDED)
 
     def _beat(self, connection: ZkConnection) -> None:
-        """Every sixth of the timeout: a heartbeat if due, or the end of a connection silent for two thirds.
+        """Every sixth of the timeout: a confirmation, or the end of a connection silent for two thirds.
 
-        A third of the timeout is left then to reach another server.
+        A third of the timeout is left then to reach another server. Without a lease the connection ends at once: to attach
+        again is the fastest way to prove that the session is held, through a server that reaches its ensemble.
         """
         if connection is not self._connection or connection.closed:
             return
@@ -267,9 +289,33 @@ class ZkSession:
         if self._silence() >= self._timeout_s * 2 / 3 - slack:
             self._timer = loop.call_later(_SECOND_LOOK_S, self._second_look, connection)
             return
-        if self.lease_left() <= self._timeout_s * 2 / 3 + slack:
-            connection.ping(self._clock.boottime())
+        now = self._clock.boottime()
+        if self._confirming_since is None:
+            if self.lease_left() <= 0:
+                self._lose(connection, "the lease has run out")
+                return
+            self._confirm(connection)
+        elif now - self._confirming_since >= self._timeout_s * 2 / 3 - slack:
+            self._lose(connection, "the server answers, its ensemble has not for two thirds of the session timeout")
+            return
+        else:
+            connection.ping(now)
         self._timer = loop.call_later(self._timeout_s / 6, self._beat, connection)
+
+    def _confirm(self, connection: ZkConnection) -> None:
+        """Ask for what only a quorum can answer: a transaction that changes nothing."""
+        if connection is not self._connection or connection.closed or self._state is SessionState.EXPIRED:
+            return
+        sent_at = self._confirming_since = self._clock.boottime()
+
+        def answered(answer: Any) -> None:
+            if connection is self._connection and not isinstance(answer, SessionExpiredError):
+                self._confirming_since = None
+                self._last_confirmed = self._clock.monotonic()
+                self._lease.confirmed(sent_at, self._clock.boottime(), self._timeout_s)
+
+        check = (Check("/", -1),)
+        self._send(lambda xid: codec.multi(xid, check), codec.decode_multi, answered).add_done_callback(pass_over)
 
     def _second_look(self, connection: ZkConnection) -> None:
         if connection is not self._connection or connection.closed:
@@ -282,17 +328,15 @@ class ZkSession:
     def _silence(self) -> float:
         return self._clock.monotonic() - self._last_heard
 
-    def _heard(self, sent_at: float | None) -> None:
+    def _heard(self) -> None:
         self._last_heard = self._clock.monotonic()
-        if sent_at is not None:
-            self._lease_until = max(self._lease_until, sent_at + self._timeout_s)
 
     def _replied(self, zxid: int, sent_at: float | None) -> None:
-        self._heard(sent_at)
+        self._heard()
         self._seen_zxid = max(self._seen_zxid, zxid)
 
     def _notified(self, event: int, path: str) -> None:
-        self._heard(None)
+        self._heard()
         try:
             kind = EventType(event)
         except ValueError:
@@ -313,7 +357,7 @@ class ZkSession:
             raise SessionExpiredError(f"session {self._session_id:x} is over")
         connection = self._connection
         if connection is None or connection.closed:
-            raise NotSentError("not connected")
+            raise NotSentError("not connected to ZooKeeper")
         self._xid = 1 if self._xid >= 0x7FFFFFFF else self._xid + 1
         frame = encode(self._xid)
         if len(frame) > MAX_REQUEST_BYTES:

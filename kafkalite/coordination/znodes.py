@@ -23,6 +23,7 @@ from kafkalite.coordination.znode_json import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_TOPIC_ID,
+    TRANSACTION_FEATURE,
     BrokerEpoch,
     BrokerId,
     BrokerInfo,
@@ -37,6 +38,8 @@ from kafkalite.model import (
 
 #: Of the logs that a registration tells are missing.
 _MISSING_BYTES = 512 * 1024
+#: Of those that may lack committed records. Who is not told refuses to lead, which is slower.
+DOUBTFUL_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +66,30 @@ class BrokerZnode:
     is_empty: bool = False
     #: Ours: logs that are not there, of partitions that count it as in sync.
     missing: frozenset[TopicPartition] = frozenset()
+    #: Ours: partitions whose logs may lack committed records.
+    doubtful: frozenset[TopicPartition] = frozenset()
+    #: Ours: whether it knows eligible leader replicas (ADR 16).
+    keeps_elr: bool = False
+    #: The highest transaction.version that it knows (KIP-890), among the features that Kafka's registrations name.
+    transaction_version: int = 0
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it did not tell its RPC endpoint (a Kafka broker, not one of ours)."""
         if self.rpc is None:
             raise ZnodeError(f"/brokers/ids/{broker_id}", "no rpc_endpoint: not a kafkalite node")
         kafka = Endpoint(self.host, self.port)
-        return BrokerInfo(broker_id, broker_epoch, kafka, self.rpc, self.rack, self.is_empty, self.missing)
+        return BrokerInfo(
+            broker_id,
+            broker_epoch,
+            kafka,
+            self.rpc,
+            self.rack,
+            self.is_empty,
+            self.missing,
+            self.doubtful,
+            self.keeps_elr,
+            self.transaction_version,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,11 +204,21 @@ def encode_broker(broker: BrokerZnode) -> bytes:
     if broker.is_empty:
         value["empty"] = True
     if broker.missing:
-        topics: dict[str, list[int]] = {}
-        for partition in sorted(broker.missing):
-            topics.setdefault(partition.topic, []).append(partition.partition)
-        value["missing"] = topics
+        value["missing"] = _by_topic(broker.missing)
+    if broker.doubtful:
+        value["doubtful"] = _by_topic(broker.doubtful)
+    if broker.keeps_elr:
+        value["elr"] = True
+    if broker.transaction_version:
+        value["features"] = {TRANSACTION_FEATURE: {"min_version": 0, "max_version": broker.transaction_version}}
     return write(value)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for partition in sorted(partitions):
+        topics.setdefault(partition.topic, []).append(partition.partition)
+    return topics
 
 
 def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
@@ -210,16 +240,19 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         rpc=_endpoint(reader),
         rack=reader.optional_text("rack"),
         is_empty=is_empty,
-        missing=_missing(reader),
+        missing=_partitions(reader, "missing"),
+        doubtful=_partitions(reader, "doubtful"),
+        keeps_elr=reader.fields.get("elr") is True,
+        transaction_version=_transaction_version(reader),
     )
 
 
-def missing_with_room(missing: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
+def with_room(partitions: Iterable[TopicPartition], max_bytes: int = _MISSING_BYTES) -> frozenset[TopicPartition]:
     """As many of them as a registration has room for (ZooKeeper takes a megabyte)."""
-    left = _MISSING_BYTES
+    left = max_bytes
     told = []
     topic = ""
-    for partition in sorted(missing):
+    for partition in sorted(partitions):
         left -= len(str(partition.partition)) + 1 + (len(partition.topic) + 6 if partition.topic != topic else 0)
         if left < 0:
             break
@@ -228,11 +261,19 @@ def missing_with_room(missing: Iterable[TopicPartition]) -> frozenset[TopicParti
     return frozenset(told)
 
 
-def _missing(reader: JsonReader) -> frozenset[TopicPartition]:
-    if "missing" not in reader.fields:
+def _partitions(reader: JsonReader, field_name: str) -> frozenset[TopicPartition]:
+    if field_name not in reader.fields:
         return frozenset()
-    topics = JsonReader(reader.path, reader.fields["missing"], "missing.")
+    topics = JsonReader(reader.path, reader.fields[field_name], f"{field_name}.")
     return frozenset(TopicPartition(topic, number) for topic in topics.fields for number in topics.integers(topic))
+
+
+def _transaction_version(reader: JsonReader) -> int:
+    """0 for a writer that does not say; its features are nothing to refuse a broker for."""
+    features = reader.fields.get("features")
+    levels = features.get(TRANSACTION_FEATURE) if isinstance(features, dict) else None
+    highest = levels.get("max_version") if isinstance(levels, dict) else None
+    return highest if isinstance(highest, int) and not isinstance(highest, bool) and 0 <= highest < 2**15 else 0
 
 
 def _endpoint(reader: JsonReader) -> Endpoint | None:
@@ -333,16 +374,23 @@ def _moves(
 
 
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
-    """/brokers/topics/T/partitions/P/state. The partition epoch is the znode's version, hence not in the value."""
-    return write(
-        {
-            "version": 1,
-            "leader": state.leader,
-            "leader_epoch": state.leader_epoch,
-            "isr": list(state.isr),
-            "controller_epoch": state.controller_epoch,
-        }
-    )
+    """/brokers/topics/T/partitions/P/state. The partition epoch is the znode's version, hence not in the value.
+
+    The eligible leader replicas carry the version that this write makes, as they hold for this very value: what others
+    write over it (an older node, a hand) makes them void (ADR 16).
+    """
+    value: dict[str, object] = {
+        "version": 1,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+        "controller_epoch": state.controller_epoch,
+    }
+    if state.elr or state.last_known_elr:
+        value["elr"] = list(state.elr)
+        value["last_known_elr"] = list(state.last_known_elr)
+        value["elr_at"] = state.partition_epoch + 1
+    return write(value)
 
 
 def decode_partition_state(data: bytes, zk_version: int, path: str = "") -> LeaderAndIsr:
@@ -353,13 +401,29 @@ def decode_partition_state(data: bytes, zk_version: int, path: str = "") -> Lead
     leader = BrokerId(reader.integer("leader", -1, INT32_MAX))
     if leader != -1 and leader not in isr:
         raise reader.fail("leader", f"{leader} is not in the ISR")
+    elr, last_known_elr = _eligible(reader, isr, zk_version)
     return LeaderAndIsr(
         leader=leader,
         leader_epoch=LeaderEpoch(reader.integer("leader_epoch", 0, INT32_MAX)),
         isr=isr,
         controller_epoch=ControllerEpoch(reader.integer("controller_epoch", 0, INT32_MAX)),
         partition_epoch=PartitionEpoch(zk_version),
+        elr=elr,
+        last_known_elr=last_known_elr,
     )
+
+
+def _eligible(reader: JsonReader, isr: Replicas, zk_version: int) -> tuple[Replicas, Replicas]:
+    """The eligible leader replicas and the last known ones. What cannot be used is void: nobody is eligible by it."""
+    if reader.fields.get("elr_at") != zk_version:
+        return (), ()
+    found: list[Replicas] = []
+    for name in ("elr", "last_known_elr"):
+        members = reader.fields.get(name, [])
+        if not isinstance(members, list) or any(type(each) is not int or each < 0 for each in members):
+            return (), ()
+        found.append(tuple(dict.fromkeys(BrokerId(each) for each in members if each not in isr)))
+    return found[0], tuple(each for each in found[1] if each not in found[0])
 
 
 def encode_vanished_topic(topic: str, states: Mapping[int, LeaderAndIsr], since: BrokerEpoch) -> bytes:

@@ -12,8 +12,10 @@ import shutil
 import socket
 import threading
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
+from itertools import count
 from typing import TYPE_CHECKING
 
 from kafkalite.env import open_files
@@ -256,6 +258,9 @@ class RealDisk:
         #: Directory -> where the kernel counts what its device completes.
         self._counters: dict[str, str] = {}
         self._reserve = Reserve()
+        #: File -> the numbers of those who write it just now.
+        self._writing: dict[str, set[int]] = {}
+        self._writing_lock = threading.Lock()
 
     def _new_lane(self, name: str) -> Lane:
         return Lane(name, sync_threads=_SYNC_THREADS, work_threads=_BLOCKING_THREADS)
@@ -299,19 +304,34 @@ class RealDisk:
         self._reserve.run(lambda: self._replace(path, data, durable=durable))
 
     def _replace(self, path: str, data: bytes, *, durable: bool) -> None:
-        beside = path + ".tmp"
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            view = memoryview(data)
-            while view:
-                view = view[os.write(descriptor, view) :]
-            if durable:
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        os.replace(beside, path)
+        with self._beside(path) as beside:
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(descriptor, view) :]
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            os.replace(beside, path)
         if durable:
             self.sync_dir(os.path.dirname(path))
+
+    @contextmanager
+    def _beside(self, path: str) -> Iterator[str]:
+        """The name of a file to write beside `path`, which nobody else writes at the same time."""
+        with self._writing_lock:
+            taken = self._writing.setdefault(path, set())
+            number = next(n for n in count() if n not in taken)
+            taken.add(number)
+        try:
+            yield f"{path}.{number}.tmp" if number else f"{path}.tmp"
+        finally:
+            with self._writing_lock:
+                taken.discard(number)
+                if not taken:
+                    self._writing.pop(path, None)
 
     def listdir(self, path: str) -> list[str]:
         return sorted(self._reserve.run(lambda: os.listdir(path)))
@@ -347,6 +367,13 @@ class RealDisk:
     def free_bytes(self, path: str) -> int:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
+
+    def boot_id(self) -> str:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
 
     def total_bytes(self, path: str) -> int:
         stat = os.statvfs(path)

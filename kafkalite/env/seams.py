@@ -145,6 +145,10 @@ class Disk(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
+    def boot_id(self) -> str:
+        """Another one after each boot of the host: what was not synced before is lost. Empty: nobody can say."""
+        ...
+
     def lock(self, path: str) -> Callable[[], None]:
         """Take an exclusive lock on the file, creating it; returns the release. Raises BlockingIOError if taken."""
         ...

@@ -22,6 +22,7 @@ from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka.transactions.groups import TransactionGroups
 from kafkalite.kafka.transactions.markers import LocalMarkers, MarkerChannels
+from kafkalite.kafka.transactions.verifier import TransactionVerifier
 from kafkalite.model import Endpoint, TopicPartition
 
 
@@ -31,23 +32,24 @@ class KafkaSide:
     def __init__(self, services: Services) -> None:
         self._services = services
         self.groups = GroupCoordinator(services)
-        local = LocalMarkers(services, self.groups)
-        self._channels = MarkerChannels(services, local)
+        self.markers = LocalMarkers(services, self.groups)
+        self._channels = MarkerChannels(services, self.markers)
         self.transactions = TransactionCoordinator(services, self._channels)
         self.transaction_groups = TransactionGroups(services, self.transactions)
+        self.verifier = TransactionVerifier(services, self.transactions)
         #: Whether this node coordinates what it leads.
         self.is_coordinating = False
         handlers = {
             **ClusterHandlers(services).table(),
-            **DataHandlers(services).table(),
+            **DataHandlers(services, self.verifier).table(),
             **TopicHandlers(services).table(),
             **PartitionHandlers(services).table(),
             **LogDirHandlers(services).table(),
             **ConfigHandlers(services).table(),
             **SecurityHandlers(services).table(),
-            **GroupHandlers(services, self.groups).table(),
+            **GroupHandlers(services, self.groups, self.verifier).table(),
             **SaslHandlers(services).table(),
-            **TransactionHandlers(services, self.groups, self.transactions, local).table(),
+            **TransactionHandlers(services, self.groups, self.transactions, self.markers).table(),
         }
         self.apis: dict[int, Api] = make_apis(handlers)
         self.listener = KafkaListener(services, self.apis)
@@ -71,3 +73,4 @@ class KafkaSide:
     async def close(self) -> None:
         await self.listener.close()
         self._channels.close()
+        self.verifier.close()

@@ -514,7 +514,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def refuse(self, what: str, detail: str, *, at_once: bool = False) -> None:
         """The peer broke the protocol: one log line, and the connection closes. `at_once` drops what it has not read."""
         if not self.is_closed:
-            _log.warning("kafka.connection_refused", reason=what, detail=detail, peer=self.peer)
+            self.listener.warn("kafka.connection_refused", self, what, detail=detail)
             if at_once:
                 self.abort()
             else:
@@ -526,7 +526,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Take nothing more, and close when what was asked is answered, or has not been for RETIRED_S."""
         if self.is_closed or self._is_retiring:
             return
-        _log.warning("kafka.connection_retired", reason=reason, peer=self.peer)
+        self.listener.warn("kafka.connection_retired", self, reason)
         self._is_retiring = True
         self._pause_reading()
         if not self._waiting:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
-from kafkalite.kafka.internal_topics import internal_topic
+from kafkalite.kafka.internal_topics import broker_count, internal_topic
 from kafkalite.kafka.services import Services
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
@@ -21,6 +21,7 @@ from kafkalite.record.reader import EndTransactionMarker, Record, end_transactio
 from kafkalite.rpc.messages.data import ProducedPartition
 from kafkalite.rpc.messages.topics import CreateTopicsRequest
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -69,6 +70,7 @@ class InternalLog(Generic[State]):
         self._replay = replay
         self._loaded = loaded
         self._unloaded = unloaded
+        self._repeats = Repeats(services.clock.monotonic)
         self._ready: dict[int, State] = {}
         #: Partition -> the epoch in which it is loaded or being loaded.
         self._epochs: dict[int, LeaderEpoch] = {}
@@ -125,10 +127,10 @@ class InternalLog(Generic[State]):
         raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def _create(self) -> None:
-        alive = len(self._services.metadata([]).brokers)
-        if not alive:
+        known = self._services.metadata(None)
+        if not known.brokers:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        order = internal_topic(self.topic, self._services.config, alive)
+        order = internal_topic(self.topic, self._services.config, broker_count(known))
         await self._services.create_topics(CreateTopicsRequest((order,)))
 
     # --- leadership ---
@@ -158,19 +160,27 @@ class InternalLog(Generic[State]):
             self._unloaded(state)
 
     async def _load(self, partition: int, epoch: LeaderEpoch) -> None:
-        """Replay the partition's log from its start to where it ends now."""
+        """Replay the partition's log from its start to its end.
+
+        Nothing is awaited between the last look at its end and the moment from which on the state is told of what is
+        appended: a marker that came in between would never end its transaction here.
+        """
         target = TopicPartition(self.topic, partition)
         state = self._make(partition, epoch)
         clock = self._services.clock
         began = clock.monotonic()
         try:
-            offset, end = self._services.partitions.local_bounds(target)
-            while offset < end and self._epochs.get(partition) == epoch:
+            offset = self._services.partitions.local_bounds(target)[0]
+            while self._epochs.get(partition) == epoch:
+                if offset >= self._services.partitions.local_bounds(target)[1]:
+                    break
                 offset = self._replay_piece(state, target, offset)
                 await asyncio.sleep(0)  # a long log must not hold everybody up
         except KafkaliteError as error:
             # The disk, or leadership went: forget the attempt, the next comparison tries again.
-            _log.warning("coordinator.load_failed", partition=str(target), error=str(error))
+            untold = self._repeats.told(partition)
+            if untold is not None:
+                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), untold=untold)
             if self._epochs.get(partition) == epoch:
                 del self._epochs[partition]
             return
@@ -178,7 +188,10 @@ class InternalLog(Generic[State]):
             self._ready[partition] = state
             self._loaded(state)
             _log.info(
-                "coordinator.loaded", partition=str(target), end_offset=end, seconds=round(clock.monotonic() - began, 3)
+                "coordinator.loaded",
+                partition=str(target),
+                end_offset=offset,
+                seconds=round(clock.monotonic() - began, 3),
             )
 
     def _replay_piece(self, state: State, target: TopicPartition, offset: Offset) -> Offset:
@@ -206,8 +219,12 @@ class InternalLog(Generic[State]):
         *,
         producer_id: int = -1,
         producer_epoch: int = -1,
+        guard: int | None = None,
     ) -> None:
-        """Append with acks=all; `done(error, base offset)` is called once. Errors are a coordinator's, not a leader's."""
+        """Append with acks=all; `done(error, base offset)` is called once. Errors are a coordinator's, not a leader's.
+
+        `guard`: with which the producer's transaction was verified; None: it was not.
+        """
         builder = RecordBatchBuilder(
             producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer_id >= 0
         )
@@ -219,8 +236,12 @@ class InternalLog(Generic[State]):
             result = results[0]
             done(_coordinator_error(ErrorCode(result.error)), result.base_offset)
 
+        target = TopicPartition(self.topic, partition)
         self._services.partitions.append_internal(
-            APPEND_TIMEOUT_MS, [(TopicPartition(self.topic, partition), bytearray(builder.build()))], finished
+            APPEND_TIMEOUT_MS,
+            [(target, bytearray(builder.build()))],
+            finished,
+            guards=None if guard is None else {target: guard},
         )
 
 

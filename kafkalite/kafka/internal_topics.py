@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from kafkalite.config import BrokerConfig
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC
+from kafkalite.rpc.messages.data import MetadataResponse
 from kafkalite.rpc.messages.topics import NewTopic
 
 
-def internal_topic(name: str, config: BrokerConfig, alive: int) -> NewTopic:
-    """The order for an internal topic. With fewer brokers than replicas wanted, all brokers have one."""
+def broker_count(known: MetadataResponse) -> int:
+    """The brokers of the cluster: those that are alive, and those that have replicas.
+
+    Args:
+        known: the metadata of all topics.
+    A broker that is away for a moment must not cost an internal topic a replica for good.
+    """
+    alive = {broker.broker_id for broker in known.brokers}
+    return len(alive.union(*(part.replicas for topic in known.topics for part in topic.partitions)))
+
+
+def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
+    """The order for an internal topic. With fewer brokers than replicas wanted, all brokers have one.
+
+    Args:
+        brokers: see `broker_count`. While too few of them are alive, the topic cannot be created.
+
+    With three replicas what a coordinator has acknowledged is on two nodes at least. With two replicas that would mean that
+    neither may be missing, so one is enough, unless `min.insync.replicas` of the broker says otherwise.
+    """
     if name == GROUP_TOPIC:
         partitions, replicas = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor
     else:
@@ -17,9 +36,19 @@ def internal_topic(name: str, config: BrokerConfig, alive: int) -> NewTopic:
             config.transaction_state_log_num_partitions,
             config.transaction_state_log_replication_factor,
         )
+    replicas = max(1, min(replicas, brokers))
+    min_isr = max(
+        1,
+        min(config.transaction_state_log_min_isr, replicas - 1),
+        min(config.topic.min_insync_replicas, replicas),
+    )
     return NewTopic(
         name,
         partitions=partitions,
-        replication_factor=max(1, min(replicas, alive)),
-        configs={"cleanup.policy": "compact", "segment.bytes": "104857600"},
+        replication_factor=replicas,
+        configs={
+            "cleanup.policy": "compact",
+            "segment.bytes": "104857600",
+            "min.insync.replicas": str(min_isr),
+        },
     )

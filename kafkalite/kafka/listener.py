@@ -28,6 +28,7 @@ from kafkalite.kafka.services import Services
 from kafkalite.model import Endpoint
 from kafkalite.telemetry.counters import Requests
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -65,6 +66,7 @@ class KafkaListener:
         self._per_ip = services.rights.connection_limits()
         self.connections: dict[KafkaConnection, None] = {}
         self.monotonic = services.clock.monotonic
+        self._repeats = Repeats(services.clock.monotonic)
         self.requests = Requests()
         #: Bytes in buffers of half received requests.
         self.memory_bytes = 0
@@ -107,15 +109,21 @@ class KafkaListener:
     def now(self) -> float:
         return self.services.clock.monotonic()
 
+    def warn(self, event: str, connection: KafkaConnection, reason: str, **details: object) -> None:
+        """One line about a connection; of many alike from one host only some."""
+        untold = self._repeats.told((event, reason, connection.peer_host))
+        if untold is not None:
+            _log.warning(event, reason=reason, peer=connection.peer, **details, untold=untold)
+
     # --- connections ---
 
     def opened(self, connection: KafkaConnection, transport: asyncio.BaseTransport) -> bool:
         """A connection was accepted; False: there are too many, or its certificate is nobody's."""
         if self._is_closing or len(self.connections) >= self.services.config.max_connections:
-            _log.warning("kafka.connection_refused", reason="connections.max", peer=connection.peer)
+            self.warn("kafka.connection_refused", connection, "connections.max")
             return False
         if self._per_ip is not None and not self._per_ip.opened(connection.peer_host):
-            _log.warning("kafka.connection_refused", reason="max.connections.per.ip", peer=connection.peer)
+            self.warn("kafka.connection_refused", connection, "max.connections.per.ip")
             return False
         connection.last_active = self.now()
         if self.security is not None and not self._identify(connection, self.security, transport):

@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
@@ -93,15 +93,43 @@ class Partitions(Protocol):
     """Partitions on this node (ReplicaManager and its logs). Everything here is synchronous and answers per partition."""
 
     def produce(
-        self, acks: int, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+        self,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        guards: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        """Append in call order; buffers are not used after the return. `done` is called exactly once, maybe at once."""
+        """Append in call order; buffers are not used after the return. `done` is called exactly once, maybe at once.
+
+        `guards`: of partitions where a transaction may begin, from `begin_verification`; None: nothing is verified.
+        """
+        ...
+
+    def begin_verification(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+    ) -> int:
+        """The guard to append with once the coordinator has confirmed the transaction; 0: there is no need to ask."""
+        ...
+
+    def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
+        """The coordinator has said no: nothing will come with `guard`."""
         ...
 
     def append_internal(
-        self, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+        self,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        guards: Mapping[TopicPartition, int] | None = None,
+        transaction_version: int = 0,
     ) -> None:
-        """Like `produce` with acks=all, by a coordinator of this node: control batches and internal topics are allowed."""
+        """Like `produce` with acks=all, by a coordinator of this node: control batches and internal topics are allowed.
+
+        `transaction_version`: of markers; from 2 on their epoch must be above that of the transaction (KIP-1228).
+        """
         ...
 
     def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
@@ -246,6 +274,10 @@ class Services(Protocol):
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         """The topic's own settings. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION."""
+        ...
+
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """What these settings of a topic come to on this node."""
         ...
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:

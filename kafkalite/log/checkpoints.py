@@ -23,6 +23,9 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 #: Ours: logs that this node had may be missing: the directory was empty when it came, or a log in it was given up (F28).
 INCOMPLETE = ".kafkalite-incomplete"
+#: Ours: the boot id of the host that used the directory last; logs that may lack what was committed (as offsets, all 0).
+BOOT = ".kafkalite-boot"
+DOUBTFUL = ".kafkalite-doubtful"
 
 
 class MalformedCheckpoint(ValueError):

@@ -5,18 +5,22 @@ Who decides whether it is the log or the disk: kafkalite.log.judge; by what: kaf
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import errno
+from collections.abc import Callable
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Clock, Disk
-from kafkalite.errors import StorageError
+from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log.failures import Blame, blame
-from kafkalite.log.judge import MIN_ROOM_BYTES
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error, partition_of
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
-from kafkalite.model import TopicPartition
+from kafkalite.log.reopening import FailedLog, Reopening
+from kafkalite.log.room import MIN_ROOM_BYTES
+from kafkalite.log.strays import Stray, look_into
+from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -43,6 +47,7 @@ class DirFailures:
         on_log_failed: Callable[[TopicPartition, StorageError], None],
         on_judged: Callable[[str], None],
         end_moves: Callable[[str], None],
+        reopening: Reopening,
     ) -> None:
         self._pool = pool
         self._config = config
@@ -54,17 +59,28 @@ class DirFailures:
         self._on_log_failed = on_log_failed
         self._on_judged = on_judged
         self._end_moves = end_moves
+        self._reopening = reopening
+        self._repeats = Repeats(clock.monotonic)
 
-    def log_failed(self, error: StorageError) -> None:
-        """A log cannot be used: it is out of the pools when this returns; what else that means is found out. Idempotent."""
+    def log_failed(self, error: StorageError, *, is_certain: bool = True) -> None:
+        """A log cannot be used: it is out of the pools when this returns; what else that means is found out. Idempotent.
+
+        Args:
+            is_certain: False: a log that is as it was stays in service where only descriptors or memory were missing.
+        """
         log_dir = self._pool.dirs.get(error.directory)
         if log_dir is None or not log_dir.online:
             return
         tp = partition_of(error.path.rpartition("/")[2])
         log = self._pool.logs.get(tp) if tp is not None else None
         if log is not None and tp is not None and log.path == error.path:
+            if not is_certain and blame(error) is Blame.NOBODY and not log.is_failed:
+                untold = self._repeats.told(log_dir.path)
+                if untold is not None:
+                    _log.warning("log.operation_failed", partition=str(tp), error=str(error), untold=untold)
+                return
             self._pool.lose(tp, log_dir)
-            log_dir.failed[tp] = log.path
+            self._reopening.failed(log_dir, log, error)
             _log.error("log.offline", partition=str(tp), path=log.path, error=str(error))
             self._on_log_failed(tp, error)
         self._suspect(log_dir, error)
@@ -79,6 +95,9 @@ class DirFailures:
         for tp in lost:
             self._pool.lose(tp, log_dir)
         log_dir.go_offline(str(error), self._clock.wall_ms())
+        if blame(error) is Blame.ROOM:
+            log_dir.waits_for_room = True
+            log_dir.room.note(self._clock.monotonic())
         self._end_moves(log_dir.path)
         self._removals.forget(log_dir)
         log_dir.handles.close()
@@ -88,35 +107,106 @@ class DirFailures:
         return lost
 
     def file_failed(self, log_dir: LogDir, what: str, error: OSError) -> None:
-        """A file of the directory itself: without it nothing in the directory is safe."""
+        """A file of the directory itself cannot be written: without it nothing in the directory is safe.
+
+        A failure of the process says nothing of the disk; a file that is not there may have been somebody's mistake.
+        """
         failure = dir_error(log_dir, what, error)
         failure.__cause__ = error
         if blame(failure) is Blame.NOBODY:
             _log.error("log_dir.file_failed", directory=log_dir.path, error=str(failure))
+        elif error.errno == errno.ENOENT:
+            self._suspect(log_dir, failure)
         else:
             self.dir_failed(failure)
 
-    def set_failed_aside(self, log_dir: LogDir, failed: Sequence[str]) -> None:
-        """Raises OSError. In a thread."""
-        if failed:
+    async def look_again(self, log_dir: LogDir) -> None:
+        """Open the failed logs of a sound directory again, if they are sound. Raises OSError."""
+        await self._reopening.look(log_dir)
+        if log_dir.online and log_dir.failed:
+            await log_dir.off_loop(log_dir.mark_incomplete)
+
+    def failed_log(self, topic_partition: TopicPartition) -> tuple[LogDir, FailedLog] | None:
+        """A log of this partition that is out of service while its directory is online."""
+        for log_dir in self._pool.online():
+            failed = log_dir.failed.get(topic_partition)
+            if failed is not None:
+                return log_dir, failed
+        return None
+
+    def take_failed_away(self, topic_partition: TopicPartition, suffix: str, delay_ms: int = 0) -> TopicId | None:
+        """The failed log's directory gets out of the way, under another name; the id of its topic, None if there is no such log.
+
+        The replica is about to be made again (or its partition is deleted), on a command that says it may. Raises StorageError.
+        """
+        found = self.failed_log(topic_partition)
+        if found is None:
+            return None
+        log_dir, failed = found
+        aside = self._removals.name_aside(log_dir.path, topic_partition, suffix)
+        try:
+            if failed.is_looked_at:
+                raise BlockingIOError(errno.EWOULDBLOCK, "it is being checked", failed.path)
             log_dir.mark_incomplete()
-        for path in failed:
-            tp = partition_of(path.rpartition("/")[2])
-            assert tp is not None
-            aside = self._removals.name_aside(log_dir.path, tp, STRAY_SUFFIX)
-            try:
-                self._disk.rename(path, aside)
-            except FileNotFoundError:
-                continue  # somebody has removed it: that is what it failed of
-            self._removals.later(aside, self._config.stray_delete_delay_ms, is_dir=True)
+            self._disk.rename(failed.path, aside)
+        except FileNotFoundError:
+            aside = ""  # somebody has removed it
+        except OSError as error:
+            failure = dir_error(log_dir, f"setting {failed.path} aside", error)
+            failure.__cause__ = error
+            self._suspect(log_dir, failure)
+            raise failure from error
+        del log_dir.failed[topic_partition]
+        topic_id = NO_TOPIC_ID if failed.log is None else failed.log.topic_id
+        size = failed.size_bytes
+        if aside and failed.log is None:
+            topic_id, size = look_into(self._disk, aside)
+        if aside and suffix == STRAY_SUFFIX:
+            self._removals.keep(aside, topic_id, size)
+        elif aside:
+            self._removals.later(aside, delay_ms, is_dir=True)
+        return topic_id
+
+    async def restore(self, stray: Stray, topic_partition: TopicPartition, config: TopicConfig) -> None:
+        """See `LogManager.restore_stray`."""
+        log_dir = self._pool.dirs[stray.directory]
+        known = self.failed_log(topic_partition)
+        path = f"{log_dir.path}/{topic_partition}"
+        if topic_partition in self._pool.logs or known is not None or self._disk.exists(path):
+            text = f"{topic_partition} has a log here" if known is None else f"its own log is in {known[1].path}"
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, text)
+        try:
+            self._disk.rename(stray.path, path)
+        except OSError as error:
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{stray.path}: {error}") from error
+        self._removals.forget_stray(stray)
+        cause = FileNotFoundError(errno.ENOENT, "restored, not opened yet", path)
+        self._reopening.not_loaded(log_dir, topic_partition, path, config, cause)
+        self._pool.offline_partitions[topic_partition] = log_dir.path
+        _log.warning("stray.restored", path=stray.path, partition=str(topic_partition))
+        if topic_partition not in await self._reopening.look(log_dir, is_ordered=True, only=topic_partition):
+            failed = log_dir.failed.get(topic_partition)
+            reason = "the directory went offline" if failed is None else failed.reason
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in place, but cannot be opened: {reason}")
+
+    def set_leftover_aside(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
+        """What lies where a log is about to be: nobody knows what it is, so it is kept. Raises OSError."""
+        path = f"{log_dir.path}/{topic_partition}"
+        if self._disk.exists(path):
+            aside = self._removals.name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)
+            self._disk.rename(path, aside)
+            self._removals.keep(aside, *look_into(self._disk, aside))
 
     def restart_refusal(self, topic_partition: TopicPartition) -> str:
         """See `LogManager.restart_refusal`."""
         path = self._pool.offline_partitions.get(topic_partition, "")
         lost = self._pool.dirs.get(path)
         if lost is not None:
-            if topic_partition in lost.failed or not lost.is_judged:
+            failed = lost.failed.get(topic_partition)
+            if not lost.is_judged or (failed is not None and (failed.is_looked_at or not failed.is_judged)):
                 return f"{path} is being checked"
+            if failed is not None and failed.is_shortage:
+                return f"{failed.path} is opened again when there are descriptors and memory for it ({failed.reason})"
             now = self._clock.monotonic()
             pause = lost.failures.not_before(now) - now
             if pause > 0:

@@ -29,12 +29,12 @@ class LeaderEpochFile:
 
         Raises OSError.
         """
-        self.unsaved = False
         local = self._local
         path = f"{local.path}/{checkpoints.LEADER_EPOCHS}"
         data = checkpoints.encode_epochs(self.cache.entries())
         if not _extend(local.handles, path, data):
             local.disk.write_file_atomic(path, data, durable=False)
+        self.unsaved = False
         self.dirty = True
 
 

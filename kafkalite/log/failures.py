@@ -30,7 +30,7 @@ _PAUSE_MAX_S = 300.0
 class Blame(Enum):
     """Who is at fault, as far as the error number tells."""
 
-    #: This process or the host ran out of something: the log is opened anew, no disk is suspected.
+    #: This process or the host ran out of something: the log stays in service, the operation is tried again later.
     NOBODY = "nobody"
     #: No room. What waits for its removal is removed at once; if that does not help, the disk goes offline.
     ROOM = "room"
@@ -45,6 +45,11 @@ _BLAME = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), Blame.ROOM),
     **dict.fromkeys((errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EUCLEAN), Blame.DISK),
 }
+
+
+def is_shortage(error: BaseException | None) -> bool:
+    """Whether the process or the host has run out of something, which says nothing of any file."""
+    return isinstance(error, OSError) and _BLAME.get(error.errno or 0) is Blame.NOBODY
 
 
 def blame(error: StorageError) -> Blame:

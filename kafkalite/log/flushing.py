@@ -6,9 +6,12 @@ A flush makes partition.metadata, the epoch file, the snapshots and the director
 from __future__ import annotations
 
 import asyncio
+import errno
 
+from kafkalite.env.seams import File
 from kafkalite.log import checkpoints
 from kafkalite.log.epoch_file import LeaderEpochFile
+from kafkalite.log.failures import is_shortage
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.segment import SNAPSHOT, Segment, file_name
 from kafkalite.log.snapshots import ProducerSnapshots
@@ -127,8 +130,10 @@ class Flusher:
         except OSError as error:
             if local.closed:
                 return
-            # After a failed fsync the kernel may call the lost pages clean: trying again would prove nothing.
-            local.failed = True
+            if is_shortage(error) and not local.failed:
+                self.unflushed_since_ms = since  # a file could not be opened: nothing was tried, the next flush does it
+            else:
+                local.failed = True
             raise local.storage_error("flush", error) from error
         except BaseException:
             self.unflushed_since_ms = since
@@ -147,7 +152,7 @@ class Flusher:
         file = segment.log_file()
         local.handles.pin(file)
         try:
-            await file.sync()
+            await self._sync(file)
         finally:
             local.handles.unpin(file)
         if with_indexes and segment in local.segments:
@@ -160,9 +165,26 @@ class Flusher:
         if local.disk.exists(path):
             file = local.handles.open_apart(path)
             try:
-                await file.sync()
+                await self._sync(file)
             finally:
                 file.close()
+
+    async def _sync(self, file: File) -> None:
+        try:
+            await file.sync()
+        except OSError:
+            # After a failed fsync the kernel may call the lost pages clean: trying again would prove nothing.
+            self.local.failed = self.local.sync_failed = True
+            raise
+
+    async def _sync_dir(self, path: str) -> None:
+        disk = self.local.disk
+        try:
+            await disk.run_blocking(lambda: disk.sync_dir(path), self.local.path)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EMFILE, errno.ENFILE):  # else it could not be opened
+                self.local.failed = self.local.sync_failed = True
+            raise
 
     async def sync_metadata(self) -> None:
         """See `PartitionLog.sync_metadata`."""
@@ -179,9 +201,9 @@ class Flusher:
         try:
             for name in names:
                 await self._sync_path(f"{local.path}/{name}")
-            await local.disk.run_blocking(lambda: local.disk.sync_dir(local.path), local.path)
+            await self._sync_dir(local.path)
             if metadata_dirty:
-                await local.disk.run_blocking(lambda: local.disk.sync_dir(local.directory), local.path)
+                await self._sync_dir(local.directory)
         except BaseException:
             epochs.dirty, local.metadata_dirty = epochs_dirty or epochs.dirty, metadata_dirty
             snapshots.dirty = snapshots_dirty + snapshots.dirty

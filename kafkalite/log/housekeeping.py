@@ -90,7 +90,7 @@ class Housekeeping:
                 try:
                     job(log)
                 except StorageError as error:
-                    self._failures.log_failed(error)
+                    self._failures.log_failed(error, is_certain=False)
 
     async def retention_pass(self) -> int:
         """Delete old segments and forget silent producers; returns the number of files taken out of service."""
@@ -121,7 +121,7 @@ class Housekeeping:
                 else:
                     await log_dir.unless_gone(log.flush_rolled())
             except StorageError as error:
-                self._failures.log_failed(error)
+                self._failures.log_failed(error, is_certain=False)
             except TimeoutError:
                 continue  # the directory went offline meanwhile
 
@@ -152,7 +152,7 @@ class Housekeeping:
                     )
                 )
             except StorageError as error:
-                self._failures.log_failed(error)
+                self._failures.log_failed(error, is_certain=False)
                 continue
             except TimeoutError:
                 continue

@@ -11,13 +11,11 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.failures import Blame, blame, probe
-from kafkalite.log.log_dir import LogDir
+from kafkalite.log.log_dir import LogDir, partition_of
+from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
-
-#: A disk with less room than this has none, whatever was removed from it.
-MIN_ROOM_BYTES = 16 * 1024 * 1024
 
 
 class Judge:
@@ -27,8 +25,7 @@ class Judge:
         busy_s: the watch gives a disk so long that is slow to answer but at work.
         dir_failed: take the whole directory offline.
         make_room: remove at once what waits for its removal in the directory.
-        set_aside: rename the directory of a log that has failed, so that neither a new replica nor the next start
-            meets it; raises OSError.
+        look_again: open the failed logs of a sound directory again, if they are sound; raises OSError.
         on_judged: a verdict stands: what the directory lost can be made anew.
     """
 
@@ -42,7 +39,7 @@ class Judge:
         busy_s: float,
         dir_failed: Callable[[StorageError], object],
         make_room: Callable[[LogDir], Awaitable[None]],
-        set_aside: Callable[[LogDir, Sequence[str]], None],
+        look_again: Callable[[LogDir], Awaitable[None]],
         on_judged: Callable[[str], None],
     ) -> None:
         self._disk = disk
@@ -52,7 +49,7 @@ class Judge:
         self._busy_s = busy_s
         self._dir_failed = dir_failed
         self._make_room = make_room
-        self._set_aside = set_aside
+        self._look_again = look_again
         self._on_judged = on_judged
 
     def suspect(self, log_dir: LogDir, error: StorageError) -> None:
@@ -86,23 +83,31 @@ class Judge:
             reason = "no room is left"
         else:
             reason = await self.check(log_dir)
-        now = self._clock.monotonic()
-        log_dir.failures.note(now)
-        if not reason and kinds != {Blame.NOBODY} and log_dir.failures.is_exhausted(now):
-            reason = "its logs have failed too often within an hour"
         if not log_dir.online:
             return
+        now = self._clock.monotonic()
+        if kinds != {Blame.NOBODY} and not (self._are_known(log_dir, errors) and not reason):
+            log_dir.failures.note(now)
+            if not reason and log_dir.failures.is_exhausted(now):
+                reason = "its logs have failed too often within an hour"
         if not reason:
-            failed, log_dir.failed = log_dir.failed, {}
-            paths = [failed[tp] for tp in sorted(failed)]
             try:
-                await log_dir.off_loop(lambda: self._set_aside(log_dir, paths))
+                await self._look_again(log_dir)
             except OSError as error:
-                reason = f"a failed log cannot be renamed: {error}"
+                reason = f"a failed log cannot be put down as missing: {error}"
+        if not log_dir.online:
+            return
         if reason:
-            self._condemn(log_dir, f"{reason} (first: {first})", first)
+            full = next((error.__cause__ for error in errors if blame(error) is Blame.ROOM), None)
+            self._condemn(log_dir, f"{reason} (first: {first})", full or first)
         else:
-            _log.warning("log_dir.sound", directory=log_dir.path, logs=paths, error=str(first))
+            kept = [failed.path for failed in log_dir.failed.values()]
+            _log.warning("log_dir.sound", directory=log_dir.path, kept_offline=kept, error=str(first))
+
+    def _are_known(self, log_dir: LogDir, errors: Sequence[StorageError]) -> bool:
+        """Whether all errors are of logs that have failed before within the hour: one bad place says nothing new of the disk."""
+        names = [partition_of(error.path.rpartition("/")[2]) for error in errors if error.path != log_dir.path]
+        return len(names) == len(errors) and all(tp in log_dir.reopened for tp in names)
 
     async def _found_room(self, log_dir: LogDir) -> bool:
         try:

@@ -14,7 +14,7 @@ from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
-from kafkalite.log.recovery import LogParts, load_snapshot, recover, replay
+from kafkalite.log.recovery import NOTHING_CUT, LogParts, load_snapshot, recover, replay
 from kafkalite.log.segment import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
@@ -59,7 +59,7 @@ def load_log(
         segments.pop(0).remove()  # retention had taken it; its removal was lost with the power
     file_epochs = _read_epochs(disk, path, names)
     checked_from = len(segments)
-    lowered = False
+    lowered = was_cut = False
     if segments:
         if clean and not segments[-1].find_end():
             _log.warning("log.end_unclear", partition=str(topic_partition))
@@ -72,6 +72,7 @@ def load_log(
             cut = recover(segments, checked_from, file_epochs, gaps=gaps, interval=config.index_interval_bytes)
             # What was cut may be back after a power loss until it is flushed: check that segment again next time.
             recovery_point = min(recovery_point, cut)
+            was_cut = cut < NOTHING_CUT
             lowered = recovery_point < known_point
     recovered = segments[checked_from:]
     if not segments or segments[-1].next_offset < log_start_offset:
@@ -91,9 +92,10 @@ def load_log(
         snapshots=snapshots,
         log_start_offset=max(log_start_offset, segments[0].base_offset),
         recovery_point=end if clean else min(recovery_point, end),
-        topic_id=read_topic_id(disk, path, names),
+        topic_id=_read_topic_id(disk, path, names),
         clean=clean,
         recovery_point_lowered=lowered,
+        was_cut=was_cut,
     )
     return PartitionLog(
         topic_partition, config, disk=disk, handles=handles, directory=directory, path=path, parts=parts, now_ms=now_ms
@@ -247,7 +249,7 @@ def _producers(
     return states
 
 
-def read_topic_id(disk: Disk, path: str, names: list[str]) -> TopicId:
+def _read_topic_id(disk: Disk, path: str, names: list[str]) -> TopicId:
     if checkpoints.PARTITION_METADATA not in names:
         return NO_TOPIC_ID
     try:

@@ -26,7 +26,7 @@ class LocalLog:
     """
 
     __slots__ = (
-        "closed", "dir_dirty", "directory", "disk", "failed", "handles", "metadata_dirty", "next_offset", "path", "segments",
+        "closed", "dir_dirty", "directory", "disk", "failed", "handles", "metadata_dirty", "next_offset", "path", "segments", "sync_failed",
         "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -55,6 +55,8 @@ class LocalLog:
         self.next_offset = segments[-1].next_offset
         #: A write or an fsync failed: what the disk holds is not known any more, so nothing more is written.
         self.failed = False
+        #: An fsync failed: the page cache may show what the disk does not have.
+        self.sync_failed = False
         self.closed = False
         #: partition.metadata and the directory itself are not durable yet.
         self.metadata_dirty = metadata_dirty
@@ -64,11 +66,16 @@ class LocalLog:
     # --- errors -----------------------------------------------------------------------------------
 
     @contextmanager
-    def io(self, what: str) -> Iterator[None]:
-        """Raises StorageError for an OSError within."""
+    def io(self, what: str, *, changes: bool = False) -> Iterator[None]:
+        """Raises StorageError for an OSError within.
+
+        Args:
+            changes: what is done within cannot be done by halves: after an error the log takes no writes.
+        """
         try:
             yield
         except OSError as error:
+            self.failed = self.failed or changes
             raise self.storage_error(what, error) from error
 
     def storage_error(self, what: str, error: OSError) -> StorageError:
@@ -112,6 +119,7 @@ class LocalLog:
         segment = self.segments[-1]
         if not segment.exists:
             self.dir_dirty = True
+        segment.log_file()  # if it cannot be opened, nothing is written, and nothing has to be cut off
         try:
             if isinstance(buffers, memoryview):
                 position, header = batches[after - 1]
@@ -121,7 +129,11 @@ class LocalLog:
             else:
                 segment.append([buffer for parts in buffers[first:after] for buffer in parts])
         except OSError:
-            segment.cut()
+            try:
+                segment.cut()
+            except OSError:
+                self.failed = True
+                raise
             raise
         newest = segment.appended(batches, bases, first, after, append_time, interval)
         self.next_offset = segment.next_offset
@@ -177,8 +189,12 @@ class LocalLog:
         """Take so many segments out of service: their files are renamed to *.deleted; the paths of those."""
         self.dir_dirty = True
         removed: list[str] = []
-        for segment in self.segments[:count]:
-            removed += segment.mark_deleted()
+        try:
+            for segment in self.segments[:count]:
+                removed += segment.mark_deleted()
+        except OSError:
+            self.failed = True
+            raise
         del self.segments[:count]
         return removed
 
@@ -193,7 +209,7 @@ class LocalLog:
         assert first is not None
         aborted = [entry for s in sources for entry in s.aborted() if entry.last_offset not in dropped_markers]
         swap = f"{cleaned.log_path}.swap"
-        with self.io("compaction"):
+        with self.io("compaction", changes=True):
             self.disk.rename(cleaned_path, swap)
             self.disk.sync_dir(self.path)
             for source in sources:
@@ -217,6 +233,13 @@ class LocalLog:
         for segment in self.segments:
             segment.relocate(path)
         self.metadata_dirty = self.dir_dirty = True
+
+    def use_handles(self, handles: HandleCache) -> None:
+        """Close what is open, and open files through this cache from now on."""
+        self.close_files()
+        self.handles = handles
+        for segment in self.segments:
+            segment.use_handles(handles)
 
     def close_files(self) -> None:
         """Let go of the handles; they are opened again when they are needed."""

@@ -5,25 +5,27 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.env.seams import Disk
 from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.log import checkpoints
+from kafkalite.log.doubts import Doubts
 from kafkalite.log.failures import FailureBudget
 from kafkalite.log.handles import HandleCache
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.log.room import RoomPauses
+from kafkalite.model import TopicPartition
 from kafkalite.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from kafkalite.log.reopening import FailedLog
 
 _log = get_logger(__name__)
 T = TypeVar("T")
 
 DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX = "-delete", "-stray", "-future"
-#: Of a topic that nobody has ordered to delete: no version removes such a directory, only a person does (ADR 19).
-KEPT_SUFFIX = "-kept"
 _PARTITION = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,9})$")
-_SET_ASIDE = re.compile(r"^([A-Za-z0-9._-]{1,249})-(\d{1,9})\.[0-9a-f]{32}-[a-z]+$")
-_NAME_MAX = 255
+NAME_MAX = 255
 
 
 def partition_of(name: str) -> TopicPartition | None:
@@ -35,18 +37,14 @@ def partition_of(name: str) -> TopicPartition | None:
 def set_aside_name(topic_partition: TopicPartition, unique: str, suffix: str) -> str:
     """Kafka's name for a directory on its way out or in: <topic>-<partition>.<32 hex digits>-delete, not over 255 bytes."""
     tail = f"-{topic_partition.partition}.{unique}{suffix}"
-    return topic_partition.topic[: _NAME_MAX - len(tail)] + tail
-
-
-def partition_set_aside(name: str) -> TopicPartition | None:
-    """The partition of a directory that has a name of `set_aside_name` (a very long topic's name is cut there)."""
-    found = _SET_ASIDE.match(name)
-    return TopicPartition(found[1], int(found[2])) if found else None
+    return topic_partition.topic[: NAME_MAX - len(tail)] + tail
 
 
 def dir_error(log_dir: LogDir, what: str, error: Exception) -> StorageError:
     """An error of the directory itself."""
-    return StorageError(f"{log_dir.path}: {what} failed: {error}", directory=log_dir.path, path=log_dir.path)
+    failure = StorageError(f"{log_dir.path}: {what} failed: {error}", directory=log_dir.path, path=log_dir.path)
+    failure.__cause__ = error
+    return failure
 
 
 class LogDir:
@@ -67,23 +65,33 @@ class LogDir:
         #: Why, and since when (wall ms), it is offline.
         self.offline_reason = ""
         self.offline_since_ms = 0
-        #: Logs that have failed while the directory is online -> their paths, until they are out of the way.
-        self.failed: dict[TopicPartition, str] = {}
+        #: Logs that have failed while the directory is online, until they are opened again or set aside.
+        self.failed: dict[TopicPartition, FailedLog] = {}
+        #: When (monotonic seconds) such logs were opened again, within the last hour.
+        self.reopened: dict[TopicPartition, list[float]] = {}
         #: Errors that the judge has yet to look at, and whether it is at work.
         self.suspicions: list[StorageError] = []
         self.is_judged = True
         self.failures = FailureBudget()
         #: The last probe found no room; what is there can be read.
         self.is_full = False
+        #: It is offline because it was full, and comes back when there is room.
+        self.waits_for_room = False
+        self.room = RoomPauses()
         #: Who waits for the disk; cut short when the directory goes offline.
         self._waiting: dict[asyncio.Timeout, None] = {}
-        #: Directories that are kept for a person to decide about -> the partition's and the topic's name and id.
-        self.kept: dict[str, tuple[TopicPartition, TopicId]] = {}
         #: Logs in it that are in service.
         self.log_count = 0
         #: Logs may be missing: it was empty when it came, or a log was given up. Until all that the node should have is
         #: there (again).
         self.is_incomplete = False
+        #: Grows when the loop itself writes the recovery points.
+        self.recovery_points_version = 0
+        #: One save of offsets at a time; how many were asked for, and how many of these are served.
+        self.saving = asyncio.Lock()
+        self.saves_wanted = self.saves_done = 0
+        #: Logs in it that may lack what was committed.
+        self.doubts = Doubts(disk, path)
         self._release: Callable[[], None] | None = None
 
     async def unless_gone(self, work: Awaitable[T]) -> T:
@@ -131,6 +139,7 @@ class LogDir:
         except BlockingIOError:
             raise StartupRefused(f"log.dirs: {self.path} is in use by another process") from None
         meta = self._file(checkpoints.META_PROPERTIES)
+        is_new = not self._disk.exists(meta)
         if self._disk.exists(meta):
             try:
                 found_cluster, found_broker = checkpoints.decode_meta_properties(self._disk.read_file(meta))
@@ -151,6 +160,7 @@ class LogDir:
             self._disk.write_file_atomic(meta, checkpoints.encode_meta_properties(cluster_id, broker_id))
         self.is_incomplete = self._disk.exists(self._file(checkpoints.INCOMPLETE))
         self.clean = self._disk.exists(self._file(checkpoints.CLEAN_SHUTDOWN))
+        self.doubts.open(clean=self.clean, is_new=is_new)
         self.high_watermarks = self._read_offsets(checkpoints.HIGH_WATERMARKS)
         self.recovery_points = self._read_offsets(checkpoints.RECOVERY_POINTS)
         self.log_starts = self._read_offsets(checkpoints.LOG_STARTS)
@@ -169,6 +179,14 @@ class LogDir:
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int], *, durable: bool) -> None:
         """Raises OSError."""
         self._disk.write_file_atomic(self._file(name), checkpoints.encode_offsets(offsets), durable=durable)
+
+    def publish(self, name: str, final: str) -> None:
+        """A checkpoint that was written under another name takes the place of its file; `sync` makes that durable. Raises OSError."""
+        self._disk.rename(self._file(name), self._file(final))
+
+    def sync(self) -> None:
+        """Make the directory's names durable. Raises OSError."""
+        self._disk.sync_dir(self.path)
 
     def unmark_clean(self) -> None:
         """From here on only a clean shutdown makes it clean again. Raises OSError."""

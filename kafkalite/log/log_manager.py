@@ -25,7 +25,7 @@ from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.housekeeping import Housekeeping
 from kafkalite.log.judge import Judge
 from kafkalite.log.loader import no_log
-from kafkalite.log.log_dir import DELETE_SUFFIX, KEPT_SUFFIX, STRAY_SUFFIX, LogDir, dir_error
+from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.opening import Opening
@@ -33,6 +33,9 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.placing import Placing
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
+from kafkalite.log.reopening import FailedLog, Reopening
+from kafkalite.log.room import has_room
+from kafkalite.log.strays import Stray
 from kafkalite.model import Offset, TopicId, TopicPartition
 
 #: fsyncs in flight at a clean shutdown.
@@ -71,7 +74,7 @@ class LogManager:
         #: Told when a log has taken the place of another one; may be set later.
         self.on_exchanged: Callable[[PartitionLog, PartitionLog], None] = lambda old, new: None
         self._closed = False
-        own_time = own_time or OwnTime(clock)
+        own_time = self._own_time = own_time or OwnTime(clock)
         capacity = max(16, handle_capacity // len(config.log_dirs))
         self._pool = LogPool([LogDir(disk, path, capacity) for path in config.log_dirs])
         for path in config.log_dirs:
@@ -80,10 +83,17 @@ class LogManager:
         self.moves = DiskMoves(self, config, disk, clock, supervisor)
         self._pool.on_taken = self.moves.forget
         self._pool.on_lost = self.moves.lost
-        self._removals = Removals(self._pool, disk, clock, suspect=self._suspect)
+        self._on_judged = on_judged
+        self._removals = Removals(
+            self._pool, disk, clock, stray_delay_ms=config.stray_delete_delay_ms, suspect=self._suspect
+        )
+        self._reopening = Reopening(
+            self._pool, disk, clock, on_recovery_point_lowered=lambda log: self._offsets.save_recovery_points_of(log)
+        )
         self._failures = DirFailures(
             self._pool, config, disk, clock, self._removals, suspect=self._suspect, on_dir_failed=on_dir_failed,
             on_log_failed=on_log_failed, on_judged=on_judged, end_moves=self.moves.dir_failed,
+            reopening=self._reopening,
         )  # fmt: skip
         self._judge = Judge(
             disk,
@@ -93,14 +103,14 @@ class LogManager:
             busy_s=config.log_dir_probe_timeout_ms / 1000,
             dir_failed=self._failures.dir_failed,
             make_room=self._removals.make_room,
-            set_aside=self._failures.set_failed_aside,
+            look_again=self._failures.look_again,
             on_judged=on_judged,
         )
         self._offsets = OffsetCheckpoints(self._pool, file_failed=self._failures.file_failed)
-        self._placing = Placing(self._pool, config, disk, clock, self._judge, self._removals, self._offsets)
+        self._placing = Placing(self._pool, config, disk, clock, self._judge, self._failures, self._offsets)
         self._opening = Opening(
             self._pool, config, disk, clock, own_time, supervisor, self._judge, self._removals, self._offsets,
-            self._failures, self.moves,
+            self._failures, self.moves, self._reopening,
         )  # fmt: skip
         self._housekeeping = Housekeeping(
             self._pool, config, disk, clock, self._removals, self._offsets, self._failures, self.moves,
@@ -131,6 +141,21 @@ class LogManager:
             ApiError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR when it still cannot be used, or is somebody else's.
         """
         return await self._opening.bring_online(directory, cluster_id, broker_id, topic_configs)
+
+    async def with_room_again(self) -> list[str]:
+        """Directories that went offline because they were full, and have room again; each is looked at now and then."""
+        found = []
+        for log_dir in list(self._pool.dirs.values()):
+            now = self._clock.monotonic()
+            if log_dir.online or not log_dir.waits_for_room or now < log_dir.room.next_look:
+                continue
+            log_dir.room.looked(now)
+            try:
+                if await has_room(self._disk, log_dir.path, self._own_time):
+                    found.append(log_dir.path)
+            except TimeoutError:
+                log_dir.waits_for_room = False  # it is not full but dead
+        return found
 
     def may_miss_logs(self) -> str:
         """A directory on which logs of this node may have been that are not to be had now; "" if there is none."""
@@ -167,6 +192,29 @@ class LogManager:
         return self._offsets.lost_committed(topic_partition)
 
     @property
+    def lost_power(self) -> bool:
+        """Whether the host may have been without power since these directories were last in use."""
+        return any(log_dir.doubts.lost_power for log_dir in self._pool.dirs.values())
+
+    def doubtful(self) -> list[TopicPartition]:
+        """Logs that may lack what was committed (kafkalite.log.doubts), sorted."""
+        return sorted(tp for tp in self._pool.logs if self.is_doubtful(tp))
+
+    def is_doubtful(self, topic_partition: TopicPartition) -> bool:
+        log = self._pool.logs.get(topic_partition)
+        return log is not None and topic_partition in self._pool.dirs[log.directory].doubts.logs
+
+    def doubt(self, topic_partition: TopicPartition, *, is_doubtful: bool) -> None:
+        """Take note that a log may lack what was committed; or that it has caught up. Saved with the high watermarks."""
+        log = self._pool.logs.get(topic_partition)
+        if log is not None:
+            known = self._pool.dirs[log.directory].doubts.logs
+            if is_doubtful:
+                known.add(topic_partition)
+            else:
+                known.discard(topic_partition)
+
+    @property
     def unclean_start(self) -> bool:
         """Whether any log was opened after an unclean shutdown (F14)."""
         return any(not log.clean_start for log in self._pool.logs.values())
@@ -200,6 +248,8 @@ class LogManager:
         Raises:
             ApiError: KAFKA_STORAGE_ERROR when no directory is healthy. StorageError.
         """
+        for log_dir in self._pool.dirs.values():
+            log_dir.doubts.logs.discard(topic_partition)
         return self._placing.create(topic_partition, topic_id, config, directory=directory)
 
     def unusable(self, topic_partition: TopicPartition, topic_id: TopicId, config: TopicConfig) -> PartitionLog:
@@ -214,34 +264,32 @@ class LogManager:
             path=f"{directory}/{topic_partition}", now_ms=self._clock.wall_ms,
         )  # fmt: skip
 
-    def delete(self, topic_partition: TopicPartition) -> None:
-        """Take the log out of service at once; its files go after file.delete.delay.ms. Raises StorageError."""
+    def delete(self, topic_partition: TopicPartition, topic_id: TopicId | None = None) -> None:
+        """Take the log out of service at once; its files go after file.delete.delay.ms. Raises StorageError.
+
+        Args:
+            topic_id: of the partition that is deleted, where its log may not be to be had; what was set aside of it goes, too.
+        """
         log = self._pool.take(topic_partition)
         self._pool.forget_offline(topic_partition)
+        if topic_id is not None:
+            self._removals.ordered(topic_partition, topic_id)
         if log is not None:
             self._removals.set_aside(log, DELETE_SUFFIX, log.config.file_delete_delay_ms)
+        else:
+            self._failures.take_failed_away(topic_partition, DELETE_SUFFIX, self._config.topic.file_delete_delay_ms)
+
+    def removal_ordered(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """The partition is deleted here, and has no log: what was set aside of it goes when its time has come."""
+        self._removals.ordered(topic_partition, topic_id)
 
     def set_stray(self, topic_partition: TopicPartition) -> None:
-        """As `delete`, but keep the files for stray.delete.delay.ms under a name that says so (F19). Raises StorageError."""
+        """As `delete`, but keep the files under a name that says so (F19); see `removals`. Raises StorageError."""
         log = self._pool.take(topic_partition)
         if log is not None:
-            self._removals.set_aside(log, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
-
-    def keep(self, topic_partition: TopicPartition) -> None:
-        """Take the log out of service and out of the way; its files stay until a person removes them, or the deletion of its
-        topic is ordered (`drop_kept`). Raises StorageError."""
-        log = self._pool.take(topic_partition)
-        if log is not None:
-            self._removals.set_aside(log, KEPT_SUFFIX, None)
-
-    def drop_kept(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
-        """Remove what was kept of a partition of the topic with this id; None: of every topic of the name."""
-        self._removals.drop_kept(topic_partition, topic_id)
-
-    def kept(self) -> dict[str, TopicPartition]:
-        """Directories that only a person removes -> the partition that was in them; sorted."""
-        found = {path: of[0] for log_dir in self._pool.online() for path, of in log_dir.kept.items()}
-        return dict(sorted(found.items()))
+            self._removals.set_aside(log, STRAY_SUFFIX, 0)
+        else:
+            self._failures.take_failed_away(topic_partition, STRAY_SUFFIX)
 
     async def sync_removals(self) -> bool:
         """Wait until what was deleted or set aside stays so through a loss of power; False if a directory cannot do it."""
@@ -258,7 +306,7 @@ class LogManager:
 
     def keep_aside(self, log: PartitionLog) -> None:
         """As `discard`, but as a stray: it may have what is lost elsewhere."""
-        self._removals.discard(log, self._config.stray_delete_delay_ms, STRAY_SUFFIX)
+        self._removals.discard(log, 0, STRAY_SUFFIX)
 
     def discard_path(self, path: str) -> None:
         """Remove a directory soon."""
@@ -275,16 +323,15 @@ class LogManager:
         before, after = self._pool.dirs[old.directory], self._pool.dirs[new.directory]
         path = f"{after.path}/{tp}"
         try:
-            if self._disk.exists(path):  # left over: an earlier replica's
-                aside = self._removals.name_aside(after.path, tp, STRAY_SUFFIX)
-                self._disk.rename(path, aside)
-                self._removals.later(aside, self._config.stray_delete_delay_ms, is_dir=True)
+            self._failures.set_leftover_aside(after, tp)  # an earlier replica's
         except OSError as error:
             raise new.storage_error("making room for the log", error) from error
         for known in (after.high_watermarks, after.recovery_points, after.log_starts, after.cleaned_to):
             known.pop(tp, None)
         if tp in before.high_watermarks:
             after.high_watermarks[tp] = before.high_watermarks[tp]
+        if tp in before.doubts.logs:
+            after.doubts.logs.add(tp)
         # While `old` is in service: what fails here may take the disk of `new` offline, and nothing must have changed then.
         self._offsets.write(after, checkpoints.HIGH_WATERMARKS, after.high_watermarks, durable=False)
         if not after.online:
@@ -304,6 +351,52 @@ class LogManager:
     def dir_failed(self, error: StorageError) -> list[TopicPartition]:
         """Take the error's directory offline; the partitions that were in it. Idempotent."""
         return self._failures.dir_failed(error)
+
+    def look_again(self) -> None:
+        """Look again at failed logs whose time has come, in a task of its own (kafkalite.log.reopening)."""
+        if self._reopening.is_due():
+            self._supervisor.spawn("logs.look_again", self._look_again(), Policy.ISOLATED)
+
+    async def _look_again(self) -> None:
+        for log_dir in self._pool.online():
+            if log_dir.failed and await self._reopening.look(log_dir):
+                self._on_judged(log_dir.path)
+
+    def failed_log(self, topic_partition: TopicPartition) -> FailedLog | None:
+        """A log that is out of service, whose files are kept where they are."""
+        found = self._failures.failed_log(topic_partition)
+        return None if found is None else found[1]
+
+    def failed_logs(self) -> list[FailedLog]:
+        """All of them, sorted."""
+        found = [failed for log_dir in self._pool.online() for failed in log_dir.failed.values()]
+        return sorted(found, key=lambda failed: failed.topic_partition)
+
+    # --- what was set aside (kafkalite.log.removals) ---------------------------------------------------
+
+    def on_elsewhere(self, is_elsewhere: Callable[[Stray], bool]) -> None:
+        """Who knows whether the records of what was set aside are in sync elsewhere."""
+        self._removals.is_elsewhere = is_elsewhere
+
+    def strays(self) -> list[Stray]:
+        """All that was set aside, in directories that are online; sorted."""
+        return self._removals.strays()
+
+    def overdue_strays(self) -> list[Stray]:
+        """Those whose time is over, and that are kept, since nobody knows of another copy."""
+        return self._removals.overdue()
+
+    def remove_stray(self, stray: Stray) -> None:
+        """By order of an operator."""
+        self._removals.remove_stray(stray)
+
+    async def restore_stray(self, stray: Stray, topic_partition: TopicPartition, config: TopicConfig) -> None:
+        """What was set aside is the partition's log again, as it is.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR; the partition has a log, or this one cannot be opened.
+        """
+        await self._failures.restore(stray, topic_partition, config)
 
     def restart_refusal(self, topic_partition: TopicPartition) -> str:
         """Why a replica that went offline cannot be made anew now; "" if it can."""

@@ -33,10 +33,10 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.failures import Blame, blame
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.judge import MIN_ROOM_BYTES
 from kafkalite.log.loader import load_log, new_log
 from kafkalite.log.log_dir import FUTURE_SUFFIX, LogDir, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import parse_header
 from kafkalite.telemetry.logs import get_logger
@@ -296,10 +296,10 @@ class DiskMoves:
     def _failed(self, move: Move, error: StorageError) -> None:
         if self._moves.get(move.topic_partition) is move:
             self._end(move, "failed", str(error))
-        if (
-            error.path != move.path or blame(error) is not Blame.ROOM
-        ):  # a copy that finds no room is no fault of the disk
-            self._home.log_failed(error)
+        # A copy that finds no room is no fault of the disk, and one that finds no descriptor is nobody's.
+        if blame(error) is Blame.NOBODY or (error.path == move.path and blame(error) is Blame.ROOM):
+            return
+        self._home.log_failed(error)
 
     async def _open(self, move: Move) -> PartitionLog:
         """The future log: what an earlier life has copied, or a new one. Raises StorageError, OSError."""

@@ -10,6 +10,11 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.model import Offset, TopicPartition
 
+#: What a thread has written, until it takes the place of the file.
+_NEXT = ".next"
+#: A save that came too late is made again so often at once.
+_ATTEMPTS = 3
+
 
 class OffsetCheckpoints:
     """The formats are in kafkalite.log.checkpoints.
@@ -46,53 +51,87 @@ class OffsetCheckpoints:
         for log_dir in self._pool.online():
             self.drop_foreign(log_dir, log_dir.high_watermarks)
             self.write(log_dir, checkpoints.HIGH_WATERMARKS, log_dir.high_watermarks, durable=False)
+            try:
+                log_dir.doubts.save(durable=False)
+            except OSError as error:
+                self._file_failed(log_dir, checkpoints.DOUBTFUL, error)
 
     def drop_foreign(self, log_dir: LogDir, offsets: dict[TopicPartition, int]) -> None:
+        """Forget what is not in this directory. Logs that have failed are: they may be opened again."""
         for tp in [tp for tp in offsets if (log := self._pool.logs.get(tp)) is None or log.directory != log_dir.path]:
-            del offsets[tp]
+            if tp not in log_dir.failed:
+                del offsets[tp]
 
     def write(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int], *, durable: bool) -> None:
+        """Write a checkpoint that only the loop writes."""
         try:
             log_dir.write_offsets(name, offsets, durable=durable)
         except OSError as error:
             self._file_failed(log_dir, name, error)
 
     def save_recovery_points_of(self, log: PartitionLog) -> None:
-        """A recovery point went down and new records are about to be trusted: say so on disk first."""
-        self._save_recovery_points(self._pool.dirs[log.directory])
-
-    def _save_recovery_points(self, log_dir: LogDir) -> None:
+        """A recovery point went down and new records are about to be trusted: say so on disk first. Raises OSError."""
+        log_dir = self._pool.dirs[log.directory]
         logs = self._pool.logs_in(log_dir)
-        self.write(
-            log_dir,
-            checkpoints.RECOVERY_POINTS,
-            {log.topic_partition: log.recovery_point for log in logs},
-            durable=True,
-        )
+        # A save under way in a thread has older points: it must not put them in the place of these.
+        log_dir.recovery_points_version += 1
+        points: dict[TopicPartition, int] = {log.topic_partition: log.recovery_point for log in logs}
+        try:
+            log_dir.write_offsets(checkpoints.RECOVERY_POINTS, points, durable=True)
+        except OSError as error:
+            self._file_failed(log_dir, checkpoints.RECOVERY_POINTS, error)
+            raise
+        log_dir.recovery_points = points
         for log in logs:
             log.needs_checkpoint = False
 
     async def save_offsets(self) -> None:
-        """Save recovery points and log starts, off the loop."""
+        """Save recovery points and log starts, off the loop. Whoever comes while a save waits for its turn shares it."""
         for log_dir in self._pool.online():
-            logs = self._pool.logs_in(log_dir)
-            points = {log.topic_partition: log.recovery_point for log in logs}
-            starts = {
-                log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_offset
-            }
-            lowered = [log for log in logs if log.needs_checkpoint]
-            for log in lowered:
+            log_dir.saves_wanted += 1
+            wanted = log_dir.saves_wanted
+            async with log_dir.saving:
+                if log_dir.saves_done < wanted and log_dir.online:
+                    number = log_dir.saves_wanted
+                    try:
+                        for _ in range(_ATTEMPTS):
+                            if await self._save(log_dir):
+                                break
+                        log_dir.saves_done = number
+                    except OSError as error:
+                        self._file_failed(log_dir, "saving offsets", error)
+
+    async def _save(self, log_dir: LogDir) -> bool:
+        """One directory, one save at a time. Raises OSError.
+
+        The recovery points are written beside their file. They take its place within a turn of the loop, and only if the
+        loop has not written lower ones meanwhile, and no log has begun under the name of another one (False).
+        """
+        logs = self._pool.logs_in(log_dir)
+        version = log_dir.recovery_points_version
+        points: dict[TopicPartition, int] = {log.topic_partition: log.recovery_point for log in logs}
+        starts: dict[TopicPartition, int] = {
+            log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_offset
+        }
+        for failed in log_dir.failed.values():
+            # No recovery point: all of it is checked when it is opened. What was deleted of it stays so.
+            tp = failed.topic_partition
+            start: int = log_dir.log_starts.get(tp, 0) if failed.log is None else failed.log.log_start_offset
+            if start and tp not in self._pool.logs:
+                starts[tp] = start
+        lowered = [log for log in logs if log.needs_checkpoint]
+
+        def save() -> None:
+            log_dir.write_offsets(checkpoints.RECOVERY_POINTS + _NEXT, points, durable=True)
+            log_dir.write_offsets(checkpoints.LOG_STARTS, starts, durable=True)
+
+        await log_dir.off_loop(save)
+        if log_dir.recovery_points_version != version:
+            return False
+        log_dir.publish(checkpoints.RECOVERY_POINTS + _NEXT, checkpoints.RECOVERY_POINTS)
+        log_dir.recovery_points = dict(points)
+        await log_dir.off_loop(log_dir.sync)
+        for log in lowered:
+            if log.recovery_point >= points[log.topic_partition]:
                 log.needs_checkpoint = False
-
-            def save(
-                log_dir: LogDir = log_dir,
-                points: Mapping[TopicPartition, int] = points,
-                starts: Mapping[TopicPartition, int] = starts,
-            ) -> None:
-                log_dir.write_offsets(checkpoints.RECOVERY_POINTS, points, durable=True)
-                log_dir.write_offsets(checkpoints.LOG_STARTS, starts, durable=True)
-
-            try:
-                await log_dir.off_loop(save)
-            except OSError as error:
-                self._file_failed(log_dir, "saving offsets", error)
+        return True

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from kafkalite.config import BrokerConfig, usable_topic_config
+from kafkalite.config import BrokerConfig, TopicConfig, usable_topic_config
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
@@ -15,23 +15,22 @@ from kafkalite.errors import ErrorCode, StartupRefused, StorageError, api_error
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import probe
 from kafkalite.log.judge import Judge
-from kafkalite.log.loader import load_log, read_topic_id
+from kafkalite.log.loader import load_log
 from kafkalite.log.log_dir import (
     DELETE_SUFFIX,
     FUTURE_SUFFIX,
-    KEPT_SUFFIX,
     STRAY_SUFFIX,
     LogDir,
     dir_error,
     partition_of,
-    partition_set_aside,
 )
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
-from kafkalite.model import TopicPartition
+from kafkalite.log.reopening import Reopening
+from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -59,6 +58,7 @@ class Opening:
         offsets: OffsetCheckpoints,
         failures: DirFailures,
         moves: DiskMoves,
+        reopening: Reopening,
     ) -> None:
         self._pool = pool
         self._config = config
@@ -71,6 +71,7 @@ class Opening:
         self._offsets = offsets
         self._failures = failures
         self._moves = moves
+        self._reopening = reopening
         self._probe_interval_s = config.log_dir_probe_interval_ms / 1000
         #: Directories of futures that were found -> their names.
         self._found_futures: dict[str, list[str]] = {}
@@ -153,11 +154,12 @@ class Opening:
         for name in names:
             if name.endswith(DELETE_SUFFIX):
                 self._removals.later(f"{log_dir.path}/{name}", 0, is_dir=True)
-            elif name.endswith(STRAY_SUFFIX):
-                self._removals.later(f"{log_dir.path}/{name}", self._config.stray_delete_delay_ms, is_dir=True)
-            elif name.endswith(KEPT_SUFFIX) and (of := partition_set_aside(name)) is not None:
-                path = f"{log_dir.path}/{name}"
-                log_dir.kept[path] = (of, read_topic_id(self._disk, path, self._disk.listdir(path)))
+        strays: list[tuple[str, TopicId, int]] = []
+        await self._disk.run_blocking(
+            lambda: strays.extend(self._removals.find_strays(log_dir.path, names)), log_dir.path
+        )
+        for stray in strays:
+            self._removals.keep(*stray)
         self._found_futures[log_dir.path] = [name for name in names if name.endswith(FUTURE_SUFFIX)]
         configs = {topic: usable_topic_config(self._config.topic, own) for topic, own in topic_configs.items()}
         logs: list[PartitionLog] = []
@@ -179,7 +181,8 @@ class Opening:
                         now_ms=self._clock.wall_ms,
                         recovery_point=log_dir.recovery_points.get(tp, 0),
                         log_start_offset=log_dir.log_starts.get(tp, 0),
-                        clean=log_dir.clean,
+                        # One that the last shutdown did not know had failed, or was put there by hand since.
+                        clean=log_dir.clean and tp in log_dir.recovery_points,
                     )
                 except OSError as error:
                     failed[tp] = error
@@ -190,20 +193,26 @@ class Opening:
             chunk = found[first : first + _LOAD_CHUNK]
             await self._disk.run_blocking(lambda chunk=chunk: load(chunk), log_dir.path)  # type: ignore[misc]
         if failed:
-            await self._give_up(log_dir, failed)
+            await self._give_up(log_dir, failed, configs)
+        await self._disk.run_blocking(
+            lambda: log_dir.doubts.take(logs, log_dir.high_watermarks, clean=log_dir.clean), log_dir.path
+        )
         log_dir.unmark_clean()
         return logs
 
-    async def _give_up(self, log_dir: LogDir, failed: Mapping[TopicPartition, OSError]) -> None:
-        """Some logs cannot be opened. If the disk is sound, only these are lost. Raises OSError if it is not."""
+    async def _give_up(
+        self, log_dir: LogDir, failed: Mapping[TopicPartition, OSError], configs: Mapping[str, TopicConfig]
+    ) -> None:
+        """Some logs cannot be opened. If the disk is sound, only these stay out of service. Raises OSError if it is not."""
         first = next(iter(failed.values()))
         if await self._judge.check(log_dir):
             raise first
         for tp, error in failed.items():
             _log.error("log.not_loaded", partition=str(tp), directory=log_dir.path, error=str(error))
             self._pool.offline_partitions[tp] = log_dir.path
-        paths = [f"{log_dir.path}/{tp}" for tp in sorted(failed)]
-        await log_dir.off_loop(lambda: self._failures.set_failed_aside(log_dir, paths))
+            config = configs.get(tp.topic, self._config.topic)
+            self._reopening.not_loaded(log_dir, tp, f"{log_dir.path}/{tp}", config, error)
+        await log_dir.off_loop(log_dir.mark_incomplete)
 
     def _admit(self, log: PartitionLog) -> None:
         """Take a loaded log in. Of two copies (one disk was away for a while) the one that got further stays."""
@@ -219,7 +228,7 @@ class Opening:
         self._pool.take(log.topic_partition)
         self._pool.put(stays)
         try:
-            self._removals.set_aside(goes, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
+            self._removals.set_aside(goes, STRAY_SUFFIX, 0)
         except StorageError as error:
             self._failures.dir_failed(error)
 
@@ -233,13 +242,14 @@ class Opening:
         if before is None:
             raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
         if before.online:
+            await self._reopening.look(before, is_ordered=True)
             return before.log_count
         if directory in self._returning:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is being opened already")
         self._returning.add(directory)
         self._disk.separate(directory)
         log_dir = LogDir(self._disk, directory, before.handles.capacity)
-        log_dir.failures = before.failures
+        log_dir.failures, log_dir.room = before.failures, before.room
         try:
             found = await self._open_again(before, log_dir, cluster_id, broker_id, topic_configs)
         except (OSError, StorageError, StartupRefused) as error:
@@ -254,7 +264,7 @@ class Opening:
             log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
             if log.topic_partition in self._pool.logs:
                 try:
-                    self._removals.set_aside(log, STRAY_SUFFIX, self._config.stray_delete_delay_ms)
+                    self._removals.set_aside(log, STRAY_SUFFIX, 0)
                 except StorageError as error:
                     _log.error("log.not_set_aside", path=log.path, error=str(error))
             else:
@@ -285,7 +295,7 @@ class Opening:
     def may_miss_logs(self) -> str:
         """See `LogManager.may_miss_logs`."""
         for log_dir in self._pool.dirs.values():
-            if not log_dir.online or log_dir.is_incomplete:
+            if not log_dir.online or log_dir.is_incomplete or log_dir.failed:
                 return log_dir.path
         return ""
 

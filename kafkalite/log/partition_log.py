@@ -14,6 +14,7 @@ from kafkalite.env.seams import Buffer, Disk
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.appending import AppendInfo, duplicate_of, place_for, with_new_heads
 from kafkalite.log.epoch_file import LeaderEpochFile
+from kafkalite.log.failures import is_shortage
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import AbortedTransaction
@@ -40,7 +41,7 @@ class PartitionLog:
     __slots__ = (
         "_epochs", "_flusher", "_local", "_now_ms", "_producers", "_snapshots", "clean_start", "config", "damaged_at",
         "directory", "disk", "log_end_offset", "log_start_offset", "lowest_cut", "on_recovery_point_lowered",
-        "topic_partition",
+        "topic_partition", "was_cut",
     )  # fmt: skip
 
     def __init__(
@@ -85,6 +86,8 @@ class PartitionLog:
         )
         #: Whether the last shutdown was clean: nothing that was written can have been lost (F14).
         self.clean_start = parts.clean
+        #: Whether opening it found bytes that were no records.
+        self.was_cut = parts.was_cut
         #: Offset at which a read met damaged bytes; None while there was no such read.
         self.damaged_at: int | None = None
         #: The lowest end that a truncation has left since somebody who copies this log took note (see kafkalite.log.moving).
@@ -136,6 +139,11 @@ class PartitionLog:
         return self._local.failed
 
     @property
+    def sync_failed(self) -> bool:
+        """An fsync failed: the page cache may show what the disk does not have."""
+        return self._local.sync_failed
+
+    @property
     def is_closed(self) -> bool:
         return self._local.closed
 
@@ -147,10 +155,22 @@ class PartitionLog:
 
     # --- append -----------------------------------------------------------------------------------
 
-    def append_as_leader(self, records: Buffer, leader_epoch: int, *, origin: Origin = "client") -> AppendInfo:
+    def append_as_leader(
+        self,
+        records: Buffer,
+        leader_epoch: int,
+        *,
+        origin: Origin = "client",
+        guard: int | None = None,
+        transaction_version: int = 0,
+    ) -> AppendInfo:
         """Check every batch, give offsets, write. All or nothing.
 
         A writable buffer gets base offset and leader epoch written into it; otherwise new heads go out beside it.
+
+        Args:
+            guard: as `begin_verification` gave it; None: a transaction may begin here unverified.
+            transaction_version: of a marker; see ProducerStates.prepare.
 
         Raises:
             ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
@@ -171,9 +191,11 @@ class PartitionLog:
                     if origin == "client" and (known := duplicate_of(batches, self._producers, config)) is not None:
                         return known
                     prepared = PreparedAppend()
+                if guard is not None:
+                    self._producers.check_verified(header, guard)
                 self._producers.prepare(
                     prepared, header, offset, marker_in(view, position, header),
-                    from_client=origin == "client", replicated=False,
+                    from_client=origin == "client", replicated=False, transaction_version=transaction_version,
                 )  # fmt: skip
             offset = Offset(offset + header.last_offset_delta + 1)
         append_time = self._now_ms() if config.message_timestamp_type == "LogAppendTime" else -1
@@ -186,6 +208,14 @@ class PartitionLog:
             buffers = with_new_heads(view, batches, bases, leader_epoch, append_time)
         epochs = ((leader_epoch, bases[0]),)
         return self._write(batches, bases, buffers, prepared, epochs, append_time)
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> int:
+        """See ProducerStates.begin_verification."""
+        return self._producers.begin_verification(producer_id, producer_epoch, sequence)
+
+    def end_verification(self, producer_id: int, guard: int) -> None:
+        """See ProducerStates.end_verification."""
+        self._producers.end_verification(producer_id, guard)
 
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Take a leader's batches as they are; they must continue at `log_end_offset`. All or nothing.
@@ -236,14 +266,17 @@ class PartitionLog:
             for epoch, offset in epochs:
                 changed = epoch_file.cache.assign(epoch, offset) or changed
             if changed:
+                epoch_file.unsaved = True
                 with local.io("writing the leader epochs"):
                     epoch_file.save()
         interval = config.index_interval_bytes
         first = 0
+        is_begun = False
         try:
             while first < len(batches):
                 segment = local.segments[-1]
                 is_new, count = place_for(config, segment, batches, bases, first, append_time)
+                is_begun = is_begun or is_new
                 if is_new:
                     if first and prepared is not None:  # the snapshot at the segment's end has what the segment has
                         self._note_ended(self._producers.apply_until(prepared, bases[first]))
@@ -253,9 +286,11 @@ class PartitionLog:
                 max_timestamp = max(max_timestamp, newest)
                 total += segment.size - before
                 self.log_end_offset = Offset(local.next_offset)
+                is_begun = True
                 first += count
         except OSError as error:
-            local.failed = True
+            # Where one write was refused for want of descriptors or memory, and cut off again, the log is as it was.
+            local.failed = local.failed or is_begun or not is_shortage(error)
             if self.log_end_offset > start:  # an earlier segment took its part: all or nothing
                 with local.io("undoing an append"):
                     self._cut_to(start)
@@ -288,7 +323,7 @@ class PartitionLog:
         local.check_usable()
         if not local.segments[-1].size:
             return False
-        with local.io("roll"):
+        with local.io("roll", changes=True):
             self._roll(self.log_end_offset).create()
             local.dir_dirty = True
         return True
@@ -381,7 +416,7 @@ class PartitionLog:
         if offset < self._local.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
             return
-        with self._local.io("truncation"):
+        with self._local.io("truncation", changes=True):
             self._cut_to(offset)
             if self._epochs.cache.truncate_from_end(self.log_end_offset):
                 self._epochs.save()
@@ -405,7 +440,7 @@ class PartitionLog:
         local, flusher = self._local, self._flusher
         local.check_usable()
         local.dir_dirty = True
-        with local.io("truncation"):
+        with local.io("truncation", changes=True):
             for segment in local.segments:
                 segment.remove()
             start = min(offset, self.log_start_offset)
@@ -605,6 +640,10 @@ class PartitionLog:
                 self._snapshots.take(self._producers, self.log_end_offset)
             for segment in self._local.segments:
                 segment.save_indexes()
+
+    def use_handles(self, handles: HandleCache) -> None:
+        """Open files through this cache from now on."""
+        self._local.use_handles(handles)
 
     def close(self) -> None:
         """Let go of the files. What was not flushed stays in the page cache."""

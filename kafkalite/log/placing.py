@@ -8,13 +8,13 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log import checkpoints
+from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.judge import Judge
 from kafkalite.log.loader import new_log
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
-from kafkalite.log.removals import Removals
 from kafkalite.model import TopicId, TopicPartition
 
 
@@ -28,7 +28,7 @@ class Placing:
         disk: Disk,
         clock: Clock,
         judge: Judge,
-        removals: Removals,
+        failures: DirFailures,
         offsets: OffsetCheckpoints,
     ) -> None:
         self._pool = pool
@@ -36,7 +36,7 @@ class Placing:
         self._disk = disk
         self._clock = clock
         self._judge = judge
-        self._removals = removals
+        self._failures = failures
         self._offsets = offsets
 
     def create(
@@ -44,6 +44,7 @@ class Placing:
     ) -> PartitionLog:
         """See `LogManager.create`."""
         assert topic_partition not in self._pool.logs
+        self._failures.take_failed_away(topic_partition, STRAY_SUFFIX)
         refusal: StorageError | None = None
         for log_dir in self._by_preference(topic_partition):
             if directory is not None and log_dir.path != directory:
@@ -75,15 +76,18 @@ class Placing:
             # Not to be made again: it may be the empty place where the disk was mounted.
             raise FileNotFoundError(errno.ENOENT, "the log directory has gone", log_dir.path)
         path = f"{log_dir.path}/{topic_partition}"
-        if self._disk.exists(path):  # left over, whatever it is: a new log must not take its segments for its own
-            aside = self._removals.name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)
-            self._disk.rename(path, aside)
-            self._removals.later(aside, self._config.stray_delete_delay_ms, is_dir=True)
+        self._failures.set_leftover_aside(log_dir, topic_partition)  # a new log must not take its segments for its own
         log = new_log(
             topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=log_dir.path,
             path=path, now_ms=self._clock.wall_ms,
         )  # fmt: skip
         log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
+        if topic_partition in log_dir.recovery_points:
+            # An earlier replica's: the first roll writes what is true of this one before anything relies on it.
+            log.needs_checkpoint = True
+            log_dir.recovery_points_version += 1
+        elif log_dir.saving.locked():
+            log_dir.recovery_points_version += 1
         self._pool.put(log)
         self._pool.forget_offline(topic_partition)
         for known in (log_dir.high_watermarks, log_dir.recovery_points, log_dir.log_starts, log_dir.cleaned_to):

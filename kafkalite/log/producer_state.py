@@ -13,6 +13,7 @@ from crc32c import crc32c
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.verification import NO_GUARD, Verifications
 from kafkalite.model import NO_OFFSET
 from kafkalite.record.batch import MAX_SEQUENCE, BatchHeader
 from kafkalite.record.reader import EndTransactionMarker
@@ -113,7 +114,7 @@ class PreparedAppend:
 class ProducerStates:
     """All producers of one partition."""
 
-    __slots__ = ("_completed", "_entries", "_open")
+    __slots__ = ("_completed", "_entries", "_open", "_verifications")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
@@ -121,6 +122,7 @@ class ProducerStates:
         self._open: dict[int, int] = {}
         #: Ended transactions whose marker may be above the high watermark: first offset -> marker's offset.
         self._completed: dict[int, int] = {}
+        self._verifications = Verifications()
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -130,6 +132,34 @@ class ProducerStates:
         return self._entries
 
     # --- before an append -----------------------------------------------------------------------
+
+    def begin_verification(self, producer_id: int, producer_epoch: int, sequence: int) -> int:
+        """The guard with which to append once the coordinator has answered; NO_GUARD: the transaction is open, no need."""
+        if self._has_open(producer_id, producer_epoch):
+            return NO_GUARD
+        return self._verifications.begin(producer_id, producer_epoch, sequence)
+
+    def end_verification(self, producer_id: int, guard: int) -> None:
+        """The coordinator has said no."""
+        self._verifications.refuse(producer_id, guard)
+
+    def _has_open(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self._entries.get(producer_id)
+        return (
+            entry is not None and entry.transaction_first_offset != NO_OFFSET and entry.producer_epoch == producer_epoch
+        )
+
+    def check_verified(self, header: BatchHeader, guard: int) -> None:
+        """Raises ApiError INVALID_TXN_STATE for a batch that would begin a transaction that the coordinator may not know."""
+        if not header.is_transactional or header.is_control:
+            return
+        if self._has_open(header.producer_id, header.producer_epoch):
+            return
+        if guard == NO_GUARD or not self._verifications.holds(header.producer_id, guard):
+            raise api_error(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} epoch {header.producer_epoch} has no transaction that goes on here",
+            )
 
     def find_duplicate(self, header: BatchHeader) -> KeptBatch | None:
         """The kept batch that `header` repeats: same producer, epoch and sequences."""
@@ -151,12 +181,14 @@ class ProducerStates:
         *,
         from_client: bool,
         replicated: bool,
+        transaction_version: int = 0,
     ) -> None:
         """Check a batch of a producer and put its effects into `prepared`; nothing here changes.
 
         Args:
             from_client: check sequences (a leader does; what a leader accepted, followers and recovery take).
             replicated: take it whatever epochs say.
+            transaction_version: of a marker. From version 2 on its epoch is above that of the transaction (KIP-1228).
 
         Raises:
             ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
@@ -172,14 +204,36 @@ class ProducerStates:
                 f"producer {header.producer_id} epoch {header.producer_epoch}, current is {entry.producer_epoch}",
             )
         if header.is_control:
+            if (
+                transaction_version >= 2
+                and header.producer_epoch == entry.producer_epoch
+                and entry.transaction_first_offset != NO_OFFSET
+            ):
+                # It ended the transaction before this one, and comes again.
+                raise api_error(
+                    ErrorCode.INVALID_PRODUCER_EPOCH,
+                    f"producer {header.producer_id}: a marker of epoch {header.producer_epoch} for a transaction of this epoch",
+                )
             if marker is not None:
                 self._end_transaction(prepared, entry, header, base_offset, marker, replicated=replicated)
         else:
             if from_client:
+                self._check_first(header)
                 _check_sequence(entry, header)
             self._add_batch(prepared, entry, header, base_offset, replicated=replicated)
         prepared.entries[header.producer_id] = entry
         prepared.batches.append((header, base_offset, marker))
+
+    def _check_first(self, header: BatchHeader) -> None:
+        """While a lower sequence waits to be verified, a higher one may not open the transaction before it."""
+        if not self._verifications:
+            return
+        lowest = self._verifications.lowest_sequence(header.producer_id, header.producer_epoch)
+        if lowest is not None and header.base_sequence > lowest:
+            raise api_error(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {header.producer_id}: sequence {header.base_sequence} before {lowest}",
+            )
 
     @staticmethod
     def _add_batch(
@@ -230,6 +284,9 @@ class ProducerStates:
     def apply(self, prepared: PreparedAppend) -> list[tuple[CompletedTransaction, int]]:
         """The append is in the log. Returns each aborted transaction with the last stable offset at its end."""
         self._entries.update(prepared.entries)
+        if self._verifications:
+            for producer_id in prepared.entries:
+                self._verifications.end(producer_id)
         for first_offset, producer_id in prepared.started:
             self._open[first_offset] = producer_id
         aborted: list[tuple[CompletedTransaction, int]] = []

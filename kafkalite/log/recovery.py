@@ -40,12 +40,18 @@ class LogParts:
     clean: bool
     #: The recovery point in the checkpoint file is too high (recovery cut below it).
     recovery_point_lowered: bool = False
+    #: Recovery found bytes that are no records, and cut them off.
+    was_cut: bool = False
+
+
+#: Beyond every offset.
+NOTHING_CUT = 2**63 - 1
 
 
 def recover(segments: list[Segment], first: int, epochs: LeaderEpochCache | None, *, gaps: bool, interval: int) -> int:
     """Check `segments` from number `first` on; cut and drop what is not sound.
 
-    Returns the base offset of the segment that was cut (or behind which some were dropped); 2**63 - 1 if none was.
+    Returns the base offset of the segment that was cut (or behind which some were dropped); NOTHING_CUT if none was.
     Raises OSError.
     """
     expected = segments[first].base_offset
@@ -73,7 +79,7 @@ def recover(segments: list[Segment], first: int, epochs: LeaderEpochCache | None
         if not whole:
             _drop(segments, number + 1)
             return segment.base_offset
-    return 2**63 - 1
+    return NOTHING_CUT
 
 
 def _epoch_fits(epochs: LeaderEpochCache | None, header: BatchHeader, floor_epoch: int) -> bool:

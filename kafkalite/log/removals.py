@@ -1,14 +1,19 @@
-"""Logs on their way out: renamed at once (-delete, -stray), their files removed later, or now when room is short (F19)."""
+"""Logs on their way out: renamed at once (-delete, -stray), their files removed later, or now when room is short (F19).
+
+What was ordered to be deleted (-delete) goes after a delay. What was set aside (-stray) goes after a delay, too, but never
+before its records are known to be in sync elsewhere, or somebody orders it: it may be the last copy.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import StorageError
-from kafkalite.log.log_dir import DELETE_SUFFIX, LogDir, dir_error, set_aside_name
+from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
+from kafkalite.log.strays import Stray, look_into, parse_name
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -19,12 +24,24 @@ class Removals:
     """What is to be removed and when.
 
     Args:
+        stray_delay_ms: what was set aside is kept at least so long.
         suspect: told when a directory refuses.
     """
 
     def __init__(
-        self, pool: LogPool, disk: Disk, clock: Clock, *, suspect: Callable[[LogDir, StorageError], None]
+        self,
+        pool: LogPool,
+        disk: Disk,
+        clock: Clock,
+        *,
+        stray_delay_ms: int,
+        suspect: Callable[[LogDir, StorageError], None],
     ) -> None:
+        self._stray_delay_ms = stray_delay_ms
+        #: Whether the records of what was set aside are known to be in sync elsewhere; set later. Until then nothing is.
+        self.is_elsewhere: Callable[[Stray], bool] = lambda stray: False
+        #: By path.
+        self._strays: dict[str, Stray] = {}
         self._pool = pool
         self._disk = disk
         self._clock = clock
@@ -35,8 +52,12 @@ class Removals:
         #: Directories in which logs were set aside: a loss of power may still bring them back under their names.
         self._unsynced: dict[str, None] = {}
 
-    def set_aside(self, log: PartitionLog, suffix: str, delay_ms: int | None) -> None:
-        """Rename the log's directory; its files go after the delay, without one never. Raises StorageError."""
+    def set_aside(self, log: PartitionLog, suffix: str, delay_ms: int) -> None:
+        """Rename the log's directory. Raises StorageError.
+
+        Args:
+            delay_ms: until its files go; a stray has its own rules.
+        """
         log.close()
         path = self.name_aside(log.directory, log.topic_partition, suffix)
         try:
@@ -47,19 +68,10 @@ class Removals:
             self._suspect(self._pool.dirs[log.directory], failure)
             raise failure from error
         self._unsynced[log.directory] = None
-        if delay_ms is None:
-            self._pool.dirs[log.directory].kept[path] = (log.topic_partition, log.topic_id)
+        if suffix == STRAY_SUFFIX:
+            self.keep(path, log.topic_id, log.size_bytes)
         else:
             self.later(path, delay_ms, is_dir=True)
-
-    def drop_kept(self, topic_partition: TopicPartition, topic_id: TopicId | None) -> None:
-        """What is kept of this topic's partition is not wanted any more: its deletion was ordered. None: of any id."""
-        for log_dir in self._pool.online():
-            for path in [
-                path for path, of in log_dir.kept.items() if of[0] == topic_partition and topic_id in (None, of[1])
-            ]:
-                del log_dir.kept[path]
-                self.later(path, 0, is_dir=True)
 
     async def sync(self) -> bool:
         """What was set aside stays so through a loss of power; False if that cannot be said of a directory in service."""
@@ -106,6 +118,8 @@ class Removals:
     async def run_due(self) -> None:
         """Remove files and directories that were taken out of service long enough ago."""
         now = self._clock.monotonic()
+        for stray in [stray for stray in self._strays.values() if stray.due <= now and self._may_go(stray)]:
+            self._let_go(stray)
         due = [entry for entry in self._removals if entry[0] <= now]
         self._removals = [entry for entry in self._removals if entry[0] > now]
         for _, path, is_dir in due:
@@ -121,7 +135,9 @@ class Removals:
                 self._suspect(log_dir, failure)
 
     async def make_room(self, log_dir: LogDir) -> None:
-        """Remove at once what was to be removed later. Raises OSError."""
+        """Remove at once what was to be removed later, and strays whose records are elsewhere. Raises OSError."""
+        for stray in [one for one in self._strays.values() if one.directory == log_dir.path and self._may_go(one)]:
+            self._let_go(stray)
         mine = [entry for entry in self._removals if entry[1].startswith(log_dir.path + "/")]
         self._removals = [entry for entry in self._removals if entry not in mine]
         for _, path, is_dir in mine:
@@ -131,3 +147,52 @@ class Removals:
     def forget(self, log_dir: LogDir) -> None:
         """Nothing more is removed there: the directory is offline."""
         self._removals = [entry for entry in self._removals if not entry[1].startswith(log_dir.path + "/")]
+        self._strays = {path: stray for path, stray in self._strays.items() if stray.directory != log_dir.path}
+
+    # --- strays ---------------------------------------------------------------------------------
+
+    def strays(self) -> list[Stray]:
+        """All that were set aside, in directories that are online; sorted by path."""
+        return [self._strays[path] for path in sorted(self._strays)]
+
+    def overdue(self) -> list[Stray]:
+        """Those that are kept although their time is over: nobody knows of another copy."""
+        now = self._clock.monotonic()
+        return [stray for stray in self.strays() if stray.due <= now and not self._may_go(stray)]
+
+    def keep(self, path: str, topic_id: TopicId, size_bytes: int) -> None:
+        """A directory has been set aside, or was found so."""
+        directory, _, name = path.rpartition("/")
+        found = parse_name(name)
+        now_ms, now = self._clock.wall_ms(), self._clock.monotonic()
+        tp, since_ms = found if found is not None else (TopicPartition(name, -1), now_ms)
+        since_ms = min(since_ms, now_ms)  # a name of Kafka's has no time in it
+        due = now + max(0, since_ms + self._stray_delay_ms - now_ms) / 1000
+        self._strays[path] = Stray(directory, name, tp, topic_id, since_ms, size_bytes, due)
+
+    def find_strays(self, directory: str, names: Sequence[str]) -> list[tuple[str, TopicId, int]]:
+        """What `keep` needs to know of the strays among `names`. In a thread."""
+        paths = [f"{directory}/{name}" for name in names if name.endswith(STRAY_SUFFIX)]
+        return [(path, *look_into(self._disk, path)) for path in paths]
+
+    def ordered(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """The partition is deleted here by order: what was set aside of it goes when its time has come."""
+        for stray in self._strays.values():
+            if stray.is_of(topic_partition, topic_id):
+                stray.is_ordered = True
+
+    def remove_stray(self, stray: Stray) -> None:
+        """By order of an operator, soon."""
+        self._let_go(stray)
+
+    def forget_stray(self, stray: Stray) -> None:
+        """It is none any more."""
+        self._strays.pop(stray.path, None)
+
+    def _may_go(self, stray: Stray) -> bool:
+        return stray.is_ordered or self.is_elsewhere(stray)
+
+    def _let_go(self, stray: Stray) -> None:
+        del self._strays[stray.path]
+        _log.warning("stray.removed", path=stray.path, bytes=stray.size_bytes, ordered=stray.is_ordered)
+        self.later(stray.path, 0, is_dir=True)

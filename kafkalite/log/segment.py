@@ -532,6 +532,10 @@ class Segment:
         self.directory = directory
         self.log_path = self.path(LOG)
 
+    def use_handles(self, handles: HandleCache) -> None:
+        """Open the file through this cache from now on; it was closed before."""
+        self._handles = handles
+
     def close(self) -> None:
         self._handles.forget(self.path(LOG))
 

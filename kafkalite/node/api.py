@@ -18,6 +18,7 @@ from kafkalite.node.disk_orders import DiskOrders
 from kafkalite.node.draining import Draining
 from kafkalite.node.group_api import GroupApi
 from kafkalite.node.metadata_answers import MetadataAnswers
+from kafkalite.node.open_transactions_api import OpenTransactionsApi
 from kafkalite.node.overview import Overview
 from kafkalite.node.rights import NodeRights
 from kafkalite.node.rights_api import RightsApi
@@ -35,7 +36,12 @@ from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsR
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, MetadataResponse
-from kafkalite.rpc.messages.disks import DescribeDisksRequest, DiskOnlineRequest, MoveReplicasRequest
+from kafkalite.rpc.messages.disks import (
+    DescribeDisksRequest,
+    DiskOnlineRequest,
+    MoveReplicasRequest,
+    StrayOrderRequest,
+)
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
 from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, ElectLeadersRequest, ListReassignmentsRequest
 from kafkalite.rpc.messages.security import AlterUserRequest, DescribeUsersRequest
@@ -121,10 +127,11 @@ class Api:
         """By class of request, unguarded."""
         host = self._host
         return {
-            **rpc_handlers.handlers(host.replicas),
+            **rpc_handlers.handlers(host.replicas, lambda: host.kafka.verifier.produce),
             **self._transactions.handlers(),
             **RightsApi(host.rights).handlers(),
             **self._groups.handlers(),
+            **OpenTransactionsApi(lambda: host.kafka, host.replicas).handlers(),
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             MetadataRequest: self._metadata,
@@ -146,6 +153,7 @@ class Api:
             StatusRequest: _answer(host.overview.answer),
             DescribeDisksRequest: _answer(host.disks.describe),
             DiskOnlineRequest: _answer(host.disks.online),
+            StrayOrderRequest: _answer(host.disks.stray_order),
             MoveReplicasRequest: _answer(host.disks.move),
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),

@@ -7,13 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from kafkalite.config import (
     BROKER_KEYS,
-    BrokerConfig,
     TopicConfig,
     check_dynamic,
     is_limit,
     parse_limit,
     topic_config,
-    usable_topic_config,
 )
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
@@ -31,9 +29,14 @@ from kafkalite.rpc.messages.configs import (
 class ConfigOrders:
     """One per node."""
 
-    def __init__(self, session: Callable[[], Awaitable[Coordinator]], config: Callable[[], BrokerConfig]) -> None:
+    def __init__(
+        self,
+        session: Callable[[], Awaitable[Coordinator]],
+        effective: Callable[[str, Mapping[str, str]], TopicConfig],
+    ) -> None:
+        """`effective`: what a topic's own settings come to."""
         self._session = session
-        self._config = config
+        self._effective = effective
 
     async def describe(self, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
         """An entity's own settings, and for topics all that holds for them."""
@@ -43,7 +46,7 @@ class ConfigOrders:
             settings = await read_config(zk, request.entity_type, request.entity_name)
             effective = None
             if request.entity_type == TOPICS:
-                effective = _as_text(usable_topic_config(self._config().topic, settings))
+                effective = _as_text(self._effective(request.entity_name, settings))
         except ApiError as refusal:
             return DescribeConfigsResponse(refusal.code, str(refusal))
         except (CoordinatorError, ZnodeError) as error:

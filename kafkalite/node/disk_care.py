@@ -7,12 +7,13 @@ crash of the controller. A request whose outcome is unknown is made again: a sec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.log.log_manager import LogManager
+from kafkalite.log.strays import Stray
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.messages.watching import HealthProblem
@@ -43,9 +44,11 @@ class DiskCare:
         self,
         session: SessionKeeper,
         broker_id: BrokerId,
+        logs: Callable[[], LogManager],
         replicas: Callable[[], ReplicaManager],
         now: Callable[[], float],
     ) -> None:
+        self._logs = logs
         self._session = session
         self._broker_id = broker_id
         self._replicas = replicas
@@ -111,6 +114,22 @@ class DiskCare:
         partition = self._replicas().partition(topic_partition)
         return partition is not None and (partition.storage_error is None) is online
 
+    # --- full disks -----------------------------------------------------------------------------
+
+    async def run_returns(self, bring_online: Callable[[str], Awaitable[str]]) -> None:
+        """Take directories that were full into service again when there is room; for ever.
+
+        Args:
+            bring_online: as an operator would; returns why it could not, or "".
+        """
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for path in await self._logs().with_room_again():
+                _log.warning("log_dir.room_again", directory=path)
+                refusal = await bring_online(path)
+                if refusal:
+                    _log.error("log_dir.still_offline", directory=path, error=refusal)
+
     # --- making anew ----------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -124,6 +143,7 @@ class DiskCare:
             self._look.clear()
             offline = self._replicas().offline()
             if offline:
+                self._logs().look_again()
                 await self._replicas().retry_offline()
             if self._is_back or self._replicas().needs_judging:
                 await self._judge_logs()
@@ -157,13 +177,40 @@ class DiskCare:
 
 
 def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
-    """Dead and full disks: which, since when, why."""
+    """Dead and full disks: which, since when, why; what was set aside on them and does not go."""
     problems = []
+    held = _held_by_strays(logs)
     for log_dir in logs.dirs():
-        if not log_dir.online:
+        if not log_dir.online and log_dir.waits_for_room:
+            detail = f"full; returns when there is room: {log_dir.offline_reason}"
+            problems.append(HealthProblem("disk.full", log_dir.offline_since_ms, detail, log_dir.path))
+        elif not log_dir.online:
             problems.append(
                 HealthProblem("disk.offline", log_dir.offline_since_ms, log_dir.offline_reason, log_dir.path)
             )
         elif log_dir.is_full:
-            problems.append(HealthProblem("disk.full", 0, f"{log_dir.path}: no room is left", log_dir.path))
+            detail = f"{log_dir.path}: no room is left"
+            if log_dir.path in held:
+                count, size = held[log_dir.path]
+                detail += f"; {count} directories that were set aside (-stray) hold {size:,} bytes"
+            problems.append(HealthProblem("disk.full", 0, detail, log_dir.path))
+    overdue: dict[str, list[Stray]] = {}
+    for stray in logs.overdue_strays():
+        overdue.setdefault(stray.directory, []).append(stray)
+    for path, kept in sorted(overdue.items()):
+        size = sum(stray.size_bytes for stray in kept)
+        detail = (
+            f"{path}: {len(kept)} directories that were set aside hold {size:,} bytes; no other copy of their records is "
+            f"known, the first is {kept[0].name}"
+        )
+        problems.append(HealthProblem("disk.strays", min(stray.since_ms for stray in kept), detail, path))
     return tuple(problems)
+
+
+def _held_by_strays(logs: LogManager) -> dict[str, tuple[int, int]]:
+    """Directory -> how many were set aside in it, and their bytes."""
+    held: dict[str, tuple[int, int]] = {}
+    for stray in logs.strays():
+        count, size = held.get(stray.directory, (0, 0))
+        held[stray.directory] = (count + 1, size + stray.size_bytes)
+    return held

@@ -11,6 +11,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.log.moving import Move
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.node.disk_care import DiskCare
+from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
@@ -21,7 +22,13 @@ from kafkalite.rpc.messages.disks import (
     DiskOnlineResponse,
     MoveReplicasRequest,
     MoveReplicasResponse,
+    StrayDescription,
+    StrayOrderRequest,
+    StrayOrderResponse,
 )
+
+#: Told to who asks for the disks.
+_MAX_STRAYS = 1_000
 
 
 class DiskOrders:
@@ -32,6 +39,7 @@ class DiskOrders:
         logs: LogManager,
         disk: Disk,
         care: DiskCare,
+        replicas: Callable[[], ReplicaManager],
         *,
         broker_id: BrokerId,
         cluster_id: Callable[[], str],
@@ -40,6 +48,7 @@ class DiskOrders:
         self._logs = logs
         self._disk = disk
         self._care = care
+        self._replicas = replicas
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._topic_configs = topic_configs
@@ -56,7 +65,14 @@ class DiskOrders:
             self._one(log_dir, sizes.get(log_dir.path, 0), lost.get(log_dir.path, 0)) for log_dir in self._logs.dirs()
         ]
         moves = tuple(_told(move) for move in self._logs.moves.all())
-        return DescribeDisksResponse(self._broker_id, tuple(disks), moves)
+        strays = tuple(
+            StrayDescription(
+                stray.path, *stray.topic_partition, stray.size_bytes, stray.since_ms,
+                stray.is_ordered or self._replicas().is_elsewhere(stray),
+            )
+            for stray in self._logs.strays()[:_MAX_STRAYS]
+        )  # fmt: skip
+        return DescribeDisksResponse(self._broker_id, tuple(disks), moves, strays)
 
     def _one(self, log_dir: LogDir, size_bytes: int, lost: int) -> DiskDescription:
         total = free = -1
@@ -66,6 +82,7 @@ class DiskOrders:
             except OSError:
                 total = free = -1
         state = "offline" if not log_dir.online else "full" if log_dir.is_full else "online"
+        strays = [stray.size_bytes for stray in self._logs.strays() if stray.directory == log_dir.path]
         return DiskDescription(
             path=log_dir.path,
             state=state,
@@ -74,21 +91,61 @@ class DiskOrders:
             partitions=log_dir.log_count,
             size_bytes=size_bytes,
             since_ms=log_dir.offline_since_ms,
-            reason=log_dir.offline_reason,
+            reason=f"full; returns when there is room: {log_dir.offline_reason}"
+            if log_dir.waits_for_room and not log_dir.online
+            else log_dir.offline_reason,
             failures=len(log_dir.failures.at),
             offline_replicas=lost,
+            strays=len(strays),
+            stray_bytes=sum(strays),
         )
 
     async def online(self, request: DiskOnlineRequest) -> DiskOnlineResponse:
         """Take a directory into service again; its replicas follow by themselves."""
         try:
-            found = await self._logs.bring_online(
-                request.path, self._cluster_id(), self._broker_id, self._topic_configs()
-            )
+            found = await self._bring_online(request.path)
         except ApiError as error:
             return DiskOnlineResponse(error.code, str(error))
-        self._care.disk_is_back()
         return DiskOnlineResponse(ErrorCode.NONE, logs=found)
+
+    async def take_back(self, path: str) -> str:
+        """The same for a disk that was full and has room again; why it could not be done, or ""."""
+        try:
+            await self._bring_online(path)
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    async def _bring_online(self, path: str) -> int:
+        found = await self._logs.bring_online(path, self._cluster_id(), self._broker_id, self._topic_configs())
+        self._care.disk_is_back()
+        return found
+
+    async def stray_order(self, request: StrayOrderRequest) -> StrayOrderResponse:
+        """Remove a directory that was set aside, or let it be the log of an offline replica again."""
+        stray = next((each for each in self._logs.strays() if each.path == request.path), None)
+        if stray is None:
+            return StrayOrderResponse(
+                ErrorCode.INVALID_REQUEST, f"{request.path} is nothing that this node has set aside"
+            )
+        if request.action == "remove":
+            self._logs.remove_stray(stray)
+            return StrayOrderResponse(ErrorCode.NONE)
+        if request.action != "restore":
+            return StrayOrderResponse(ErrorCode.INVALID_REQUEST, f"{request.action!r}: neither remove nor restore")
+        partition = self._replicas().replica_of(stray)
+        if partition is None:
+            text = f"this node has no replica that {request.path} was a log of"
+            return StrayOrderResponse(ErrorCode.REPLICA_NOT_AVAILABLE, text)
+        refusal = self._replicas().restarting.restore_refusal(partition)
+        if refusal:
+            return StrayOrderResponse(ErrorCode.INVALID_REQUEST, refusal)
+        try:
+            await self._logs.restore_stray(stray, partition.topic_partition, partition.config)
+        except ApiError as error:
+            return StrayOrderResponse(error.code, str(error))
+        self._care.look()
+        return StrayOrderResponse(ErrorCode.NONE)
 
     async def move(self, request: MoveReplicasRequest) -> MoveReplicasResponse:
         """Begin to move replicas between disks; see kafkalite.log.moving."""

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from kafkalite.config import BrokerConfig
+from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
-from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
@@ -62,14 +61,42 @@ class NodePartitions:
         self._metadata = metadata
 
     def produce(
-        self, acks: int, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+        self,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        guards: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        self._replicas.produce(acks, timeout_ms, partitions, done)
+        self._replicas.produce(acks, timeout_ms, partitions, done, guards=guards)
+
+    def begin_verification(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+    ) -> int:
+        return self._replicas.begin_verification(partition, producer_id, producer_epoch, sequence)
+
+    def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
+        self._replicas.end_verification(partition, producer_id, guard)
 
     def append_internal(
-        self, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+        self,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        guards: Mapping[TopicPartition, int] | None = None,
+        transaction_version: int = 0,
     ) -> None:
-        self._replicas.produce(-1, timeout_ms, partitions, done, origin="coordinator")
+        self._replicas.produce(
+            -1,
+            timeout_ms,
+            partitions,
+            done,
+            origin="coordinator",
+            guards=guards,
+            transaction_version=transaction_version,
+        )
 
     def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
         self._replicas.fetch(request, done, room)
@@ -190,18 +217,12 @@ class NodeServices:
     async def scram_users(self, names: Sequence[str] | None) -> Mapping[str, Mapping[str, int]]:
         from kafkalite.coordination.scram_users import list_users
 
-        return await list_users(self._session(), names)
+        return await list_users(await self._node.zookeeper.ordering(), names)
 
     async def alter_scram_user(self, name: str, changes: Mapping[str, str | None]) -> None:
         from kafkalite.coordination.scram_users import alter_user
 
-        await alter_user(self._session(), name, changes)
-
-    def _session(self) -> Coordinator:
-        current = self._node.session.current
-        if current is None:
-            raise NotSentError("no session with ZooKeeper")
-        return current
+        await alter_user(await self._node.zookeeper.ordering(), name, changes)
 
     @property
     def broker_id(self) -> BrokerId:
@@ -254,23 +275,24 @@ class NodeServices:
         return self._node.static_config
 
     async def broker_overrides(self, broker_id: BrokerId | None) -> Mapping[str, str]:
-        return await read_config(await self._node.session.wait(), BROKERS, _entity(broker_id))
+        return await read_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id))
 
     async def set_broker_overrides(self, broker_id: BrokerId | None, overrides: Mapping[str, str]) -> None:
-        await write_config(await self._node.session.wait(), BROKERS, _entity(broker_id), overrides, replace=True)
+        await write_config(await self._node.zookeeper.ordering(), BROKERS, _entity(broker_id), overrides, replace=True)
 
     async def topic_overrides(self, topic: str) -> Mapping[str, str]:
         if self._node.metadata.topic(topic) is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
         current = self._node.session.current
-        if current is None:
+        if current is None or self._node.zookeeper.away():
             return self._node.configs.topic(topic)
         return await read_config(current, TOPICS, topic)
 
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        return self._node.effective_topic_config(topic, overrides)
+
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
-        current = self._node.session.current
-        if current is None:
-            raise NotSentError("no session with ZooKeeper")
+        current = await self._node.zookeeper.ordering()
         await write_config(current, TOPICS, topic, overrides, replace=True)
 
     def log_dirs(self) -> list[LogDir]:
@@ -310,7 +332,7 @@ class NodeServices:
         return await self._node.disks.alter_replica_log_dirs(moves)
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:
-        first, count = await self._node.reserve_producer_ids()
+        first, count = await self._node.producer_ids.block()
         return ProducerId(first), count
 
 

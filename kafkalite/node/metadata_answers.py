@@ -56,5 +56,7 @@ class MetadataAnswers:
             state.leader_epoch,
             state.replicas,
             state.isr,
+            state.elr,
+            state.last_known_elr,
             state.adding_replicas,
         )

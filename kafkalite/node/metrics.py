@@ -53,6 +53,7 @@ METRICS = (
     Spec(_RM + "underminisrpartitioncount", GAUGE, "Led here, with fewer in sync than min.insync.replicas: acks=all is refused"),
     Spec(_RM + "atminisrpartitioncount", GAUGE, "Led here, with exactly min.insync.replicas in sync"),
     Spec(_RM + "offlinereplicacount", GAUGE, "Replicas here whose disk has failed"),
+    Spec(_RM + "partitionswithlatetransactionscount", GAUGE, "Led here, with a transaction open for longer than any timeout: readers of committed records wait"),
     Spec(_RM + "isrshrinks", COUNTER, "Members that left an ISR of a partition led here"),
     Spec(_RM + "isrexpands", COUNTER, "Members that joined"),
     Spec(_RM + "failedisrupdates", COUNTER, "Changes of an ISR that ZooKeeper refused"),
@@ -103,7 +104,9 @@ METRICS = (
     Spec("kafka_server_sessionexpirelistener_zookeeperdisconnects", COUNTER, "Connections to ZooKeeper lost"),
     Spec("kafka_server_sessionexpirelistener_zookeeperexpires", COUNTER, "Sessions that ended"),
     Spec("kafka_server_sessionexpirelistener_sessionstate", GAUGE, "1 for the state the session is in", ("state",)),
-    Spec("kafkalite_session_lease_seconds", GAUGE, "How long ZooKeeper surely still holds our session"),
+    Spec("kafkalite_session_lease_seconds", GAUGE, "How long ZooKeeper surely still holds our session; negative: ended so long ago"),
+    Spec("kafkalite_zookeeper_silent_seconds", GAUGE, "How long ago ZooKeeper was last heard"),
+    Spec("kafkalite_zookeeper_away", GAUGE, "1 while ZooKeeper does not answer: `admin health` says zookeeper.away"),
     Spec(_AUTHORIZER + "allowed", COUNTER, "Requests allowed by ACLs"),
     Spec(_AUTHORIZER + "denied", COUNTER, "Requests refused by ACLs", ("operation", "resource")),
     Spec("kafka_server_produce_throttled", COUNTER, "Answers that told a producer to wait"),
@@ -315,6 +318,8 @@ class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has n
             (((state.value,), float(state is present)) for state in SessionState),
         )
         yield single("kafkalite_session_lease_seconds", session.lease_left())
+        yield single("kafkalite_zookeeper_silent_seconds", max(session.silent_s(), 0.0))
+        yield single("kafkalite_zookeeper_away", float(session.away_since_ms is not None))
 
 
 def _by_label(values: Mapping[str, float]) -> Iterator[tuple[tuple[str, ...], float]]:

@@ -11,11 +11,18 @@ import asyncio
 import dataclasses
 import json
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.config import BrokerConfig, TopicConfig, is_secured, usable_topic_config, with_dynamic
+from kafkalite.config import (
+    BrokerConfig,
+    TopicConfig,
+    internal_topic_config,
+    is_secured,
+    usable_topic_config,
+    with_dynamic,
+)
 from kafkalite.controller.controller import Controller
 from kafkalite.controller.orders import Orders
 from kafkalite.controller.partition_admin import PartitionAdmin
@@ -24,14 +31,23 @@ from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
-from kafkalite.coordination.znodes import BrokerZnode
+from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
 from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
-from kafkalite.model import NO_BROKER_EPOCH, BrokerEpoch, BrokerId, Endpoint, ProducerId, TopicPartition
+from kafkalite.model import (
+    INTERNAL_TOPICS,
+    NO_BROKER_EPOCH,
+    TRANSACTION_VERSION,
+    BrokerEpoch,
+    BrokerId,
+    Endpoint,
+    ProducerId,
+    TopicPartition,
+)
 from kafkalite.node.api import Api
 from kafkalite.node.config_orders import ConfigOrders, unusable_setting
 from kafkalite.node.controller_link import ControllerLink
@@ -49,6 +65,7 @@ from kafkalite.node.rights import NodeRights
 from kafkalite.node.status import StatusPages
 from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.user_orders import UserOrders
+from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.client import RpcConnection
@@ -108,6 +125,8 @@ class Node:
         self._dead_sessions: frozenset[int] = frozenset()
         #: Path of settings -> which of them cannot be used. For `admin health`.
         self._unusable: dict[str, str] = {}
+        #: Whether internal topics flush before they acknowledge because another topic does.
+        self._internal_topics_flush = False
         self._introducing = asyncio.Lock()
         self._introduced: Coordinator | None = None
         self._candidacy: asyncio.Task[None] | None = None
@@ -149,11 +168,14 @@ class Node:
         self.supervisor = Supervisor(self._on_fatal)
         self._own_time = OwnTime(env.clock)
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
+        self.zookeeper = ZooKeeperHealth(self.session, env.clock)
         nodes = self.security.principals if self.security is not None else ()
-        self.rights = NodeRights(config, env.clock, self.session.wait, nodes)
+        self.rights = NodeRights(config, env.clock, self.zookeeper.ordering, nodes)
         self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
         self.metadata = MetadataCache()
-        self.disk_care = DiskCare(self.session, self.broker_id, lambda: self.replicas, env.clock.monotonic)
+        self.disk_care = DiskCare(
+            self.session, self.broker_id, lambda: self.logs, lambda: self.replicas, env.clock.monotonic
+        )
         self.logs = LogManager(
             config,
             env.disk,
@@ -181,6 +203,7 @@ class Node:
             request_restart=self.disk_care.report,
         )
         self.logs.hw_of = self.replicas.high_watermark
+        self.logs.on_elsewhere(self.replicas.is_elsewhere)
         self.logs.on_exchanged = self.replicas.hosted.exchanged
         self.controller = Controller(
             config=config,
@@ -204,16 +227,17 @@ class Node:
             self.logs,
             env.disk,
             self.disk_care,
+            lambda: self.replicas,
             broker_id=self.broker_id,
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
         )
-        orders = Orders(self.session.wait, lambda: self.config, env.random)
+        orders = Orders(self.zookeeper.ordering, lambda: self.config, env.random)
         self.orders = TopicOrders(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
-        self.config_orders = ConfigOrders(self.session.wait, lambda: self.config)
-        self.user_orders = UserOrders(self.session.wait)
+        self.config_orders = ConfigOrders(self.zookeeper.ordering, self.effective_topic_config)
+        self.user_orders = UserOrders(self.zookeeper.ordering)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.overview = Overview(self, env.clock, self.peer_client)
 
@@ -255,7 +279,13 @@ class Node:
 
     def topic_config(self, topic: str) -> TopicConfig:
         """A topic's configuration: the broker's defaults with the topic's own settings on top, as far as they can be used."""
-        return usable_topic_config(self.config.topic, self.configs.topic(topic))
+        return self.effective_topic_config(topic, self.configs.topic(topic))
+
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        """What a topic's own settings come to on this node."""
+        if topic in INTERNAL_TOPICS:
+            return internal_topic_config(self.config.topic, overrides, others_flush=self.configs.any_flushes)
+        return usable_topic_config(self.config.topic, overrides)
 
     def problems(self) -> tuple[HealthProblem, ...]:
         """What this node can see to be wrong."""
@@ -264,6 +294,7 @@ class Node:
             for path, reason in sorted({**self.configs.malformed, **self.rights.malformed, **self._unusable}.items())
         )
         return (
+            *self.zookeeper.problems(),
             *self.replicas.problems(),
             *self.controller.problems(),
             *disk_problems(self.logs),
@@ -301,6 +332,8 @@ class Node:
         current = self.session.current
         if current is None:
             raise NotSentError("no session with ZooKeeper")
+        if away := self.zookeeper.away():
+            raise NotSentError(away)
         block = await registration.allocate_producer_ids(current, self.broker_id)
         return block.first, block.last - block.first + 1
 
@@ -337,6 +370,7 @@ class Node:
     async def _start(self) -> None:
         self.supervisor.spawn("own_time", self._own_time.run())
         self.supervisor.spawn("session.keeper", self.session.run())
+        self.supervisor.spawn("session.watch", self.session.watch())
         await self._in_session(registration.ensure_layout)
         self.cluster_id = await self._in_session(lambda session: registration.cluster_id(session, self.env.random))
         await self._in_session(self.configs.load)
@@ -350,12 +384,14 @@ class Node:
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
         self.supervisor.spawn("disks.requests", self.disk_care.run_requests())
         self.supervisor.spawn("disks.care", self.disk_care.run())
+        self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self.link.run())
         self.supervisor.spawn("controller.watch", self._incumbent_watch().run())
         self.session.on_lost(self.replicas.on_session_lost)
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
+        self.supervisor.spawn("producer.ids", self.producer_ids.run())
 
     async def _in_session(self, action: Callable[[Coordinator], Awaitable[T]]) -> T:
         """Run `action` in the present session, and again in the next one if that ends meanwhile."""
@@ -391,6 +427,7 @@ class Node:
         async with self._introducing:
             if self._introduced is coordinator:
                 return
+            await self.zookeeper.until_ours(coordinator, self.cluster_id, holds_data=not self.logs.holds_nothing())
             await self.configs.load(coordinator)
             await self.rights.load(coordinator)
             missing = await self.replicas.look_for_missing(coordinator, is_start=self._introduced is None)
@@ -448,6 +485,9 @@ class Node:
             timestamp_ms=self.env.clock.wall_ms(),
             is_empty=self.logs.holds_nothing(),
             missing=frozenset() if self.logs.holds_nothing() else missing,
+            doubtful=with_room(self.logs.doubtful(), DOUBTFUL_BYTES),
+            keeps_elr=True,
+            transaction_version=TRANSACTION_VERSION,
         )
 
     def _told(self, bound: Endpoint) -> Endpoint:
@@ -508,6 +548,10 @@ class Node:
                 _log.error("config.unusable", path=path, reason=reason)
         if entity_type == TOPICS:
             self.replicas.topic_config_changed(name)
+            if self._internal_topics_flush != self.configs.any_flushes:
+                self._internal_topics_flush = self.configs.any_flushes
+                for internal in sorted(INTERNAL_TOPICS):
+                    self.replicas.topic_config_changed(internal)
         elif entity_type in (USERS, CLIENTS):
             self.rights.config_changed(entity_type, name, settings)
             if self.security is not None and entity_type == USERS:

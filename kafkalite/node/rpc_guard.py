@@ -47,6 +47,14 @@ from kafkalite.rpc.messages.groups import (
     ListGroupsResponse,
     SyncGroupRequest,
 )
+from kafkalite.rpc.messages.open_transactions import (
+    DescribeTransactionRequest,
+    DescribeTransactionResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    OpenTransactionsRequest,
+    OpenTransactionsResponse,
+)
 from kafkalite.rpc.messages.topics import (
     AddPartitionsRequest,
     AddPartitionsResponse,
@@ -117,6 +125,7 @@ _WHOLE: Mapping[tuple[type[Message], ResourceType], Names] = {
     (AddPartitionsToTxnRequest, _TRANSACTION): lambda message: (message.transactional_id,),
     (AddPartitionsToTxnRequest, _TOPIC): lambda message: [topic for topic, _ in message.partitions],
     (EndTxnGroupRequest, _TRANSACTION): _transaction_of_group,
+    (DescribeTransactionRequest, _TRANSACTION): lambda message: (message.transactional_id,),
     (RemovePartitionsRequest, _TOPIC): lambda message: (message.topic,),
     (DescribeConfigsRequest, _TOPIC): _topic_of_config,
     (DescribeConfigsRequest, _CLUSTER): _cluster_of_config,
@@ -289,6 +298,8 @@ class RpcGuard:
                 return then(handler(request), lambda reply: self._visible_replicas(request.peer, row[0], reply))
             if cls in (ListGroupsRequest, DescribeGroupRequest):
                 return then(handler(request), lambda reply: self._visible_groups(request.peer, row[-1], reply))
+            if cls in (ListTransactionsRequest, DescribeTransactionRequest, OpenTransactionsRequest):
+                return then(handler(request), lambda reply: self._visible_transactions(request.peer, row[-1], reply))
             split = _SPLITS.get(cls)
             return handler(request) if split is None else self._split(request, row[-1], split, handler)
 
@@ -375,6 +386,21 @@ class RpcGuard:
             return Reply(replace(answer, groups=tuple(each for each in answer.groups if is_visible(each.group))))
         assert isinstance(answer, DescribeGroupResponse)
         return Reply(replace(answer, offsets=tuple(each for each in answer.offsets if is_visible(each.topic))))
+
+    def _visible_transactions(self, peer: Peer, need: Need, reply: Reply) -> Reply:
+        """Transactional ids, or partitions by topic."""
+        answer = reply.message
+        is_visible = self._access.visible(peer, need)
+        if isinstance(answer, ListTransactionsResponse):
+            shown = tuple(each for each in answer.transactions if is_visible(each.transactional_id))
+            is_partial = len(shown) < len(answer.transactions)
+            return Reply(replace(answer, transactions=shown, is_partial=is_partial))
+        if isinstance(answer, DescribeTransactionResponse):
+            return Reply(replace(answer, partitions=tuple(each for each in answer.partitions if is_visible(each[0]))))
+        assert isinstance(answer, OpenTransactionsResponse)
+        return Reply(
+            replace(answer, transactions=tuple(each for each in answer.transactions if is_visible(each.topic)))
+        )
 
 
 def then(outcome: Outcome, change: Callable[[Reply], Reply]) -> Outcome:

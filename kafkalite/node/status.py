@@ -69,8 +69,13 @@ class StatusPages:
         return _json({"id": self._node.broker_id, "problems": problems})
 
     def _readyz(self, asked: Asked) -> Page:
-        serves = self._node.ready.is_set() and not self._node.stopping and self._node.session.usable()
-        return Page(b"ready\n" if serves else b"not ready\n", status=200 if serves else 503)
+        """Whether clients should be sent here. Not for ZooKeeper's sake alone: it is away for all nodes at once, and each goes
+        on serving (ADR 15). `/healthz` is what a liveness probe asks: a restart would only end what still works."""
+        node = self._node
+        serves = node.ready.is_set() and not node.stopping and node.replicas.hosted.serves()
+        text = "ready" if serves else "not ready"
+        away = node.zookeeper.away()
+        return Page(f"{text}; {away}\n".encode() if away else f"{text}\n".encode(), status=200 if serves else 503)
 
     async def _status(self, asked: Asked) -> Page:
         known = {f.name: int if isinstance(f.default, int) else str for f in dataclasses.fields(StatusRequest)}

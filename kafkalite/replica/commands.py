@@ -17,7 +17,6 @@ from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
     NO_LEADER,
     NO_LEADER_EPOCH,
-    NO_TOPIC_ID,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
@@ -26,7 +25,8 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.replica import strays
+from kafkalite.replica import doubts, strays
+from kafkalite.replica.doubts import Doubts
 from kafkalite.replica.fetcher import Fetchers
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import new_leader
@@ -78,9 +78,11 @@ class Commands:
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         on_brokers_changed: Callable[[], None],
         restarting: Restarting,
+        doubtful: Doubts,
         on_read_only: Callable[[], None] = lambda: None,
     ) -> None:
         self._restarting = restarting
+        self._doubts = doubtful
         self._config = config
         self._hosted = hosted
         self._logs = logs
@@ -207,6 +209,8 @@ class Commands:
         if self.count != since:
             is_complete = False
             own = [s for s in own if self._hosted.get(TopicPartition(s.topic, s.partition)) is not None]
+        else:
+            self._resign_unconfirmed(own)
         refusals = await self._apply_all(own, "read from ZooKeeper")
         if is_complete:
             self._left_out_by(assigned | {partition.topic_partition for partition in self._hosted.all()})
@@ -214,11 +218,25 @@ class Commands:
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)
 
+    def _resign_unconfirmed(self, states: Sequence[PartitionState]) -> None:
+        """Leaderships that have outlived a session, and that ZooKeeper does not have (any more), end."""
+        broker_id = self._identity()[0]
+        confirmed = {
+            TopicPartition(state.topic, state.partition): state.leader_epoch
+            for state in states
+            if state.leader == broker_id
+        }
+        for partition in self._hosted.all():
+            if partition.leader is not None and confirmed.get(partition.topic_partition) != partition.leader_epoch:
+                self._hosted.resign(partition, "ZooKeeper does not have this node as its leader")
+
     def _may_lead_unasked(self, state: PartitionState) -> bool:
         """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
         has to choose (F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole."""
         key = TopicPartition(state.topic, state.partition)
         partition = self._hosted.get(key)
+        if self._logs.is_doubtful(key):
+            return False
         if partition is not None and partition.leader_epoch != NO_LEADER_EPOCH:
             return True
         log = self._logs.get(key)
@@ -248,7 +266,7 @@ class Commands:
             if partition is not None and strays.is_other(partition.topic_id, state.topic_id):
                 _log.warning("replica.other_topic", partition=str(key), own=partition.topic_id, new=state.topic_id)
                 self._stop(partition)
-                self._logs.keep(key)
+                self._logs.set_stray(key)
                 partition = None
             if partition is not None and state.leader_epoch < partition.leader_epoch:
                 return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -276,7 +294,7 @@ class Commands:
                 _log.error("replica.not_started", partition=str(key), directory=error.directory, error=str(error))
                 partition = self._host_offline(key, state, error)
             else:
-                self._hosted.fail_storage(partition, error)
+                self._hosted.fail_storage(partition, error, is_certain=True)
             self._restarting.note(partition, state)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except ApiError as error:
@@ -297,11 +315,18 @@ class Commands:
         if self._restarting.refusal(partition, state):
             return partition
         key = partition.topic_partition
-        _log.warning(
-            "replica.restarted", partition=str(key), lost=partition.log.directory, leader_epoch=state.leader_epoch
-        )
-        self._hosted.history.note(str(key), "replica.restarted", f"{partition.log.directory} is lost; made anew, empty")
+        log = self._logs.get(key)
+        if log is not None:
+            _log.warning("replica.back", partition=str(key), path=log.path, leader_epoch=state.leader_epoch)
+            self._hosted.history.note(str(key), "replica.back", f"{log.path} is in service again")
+        else:
+            lost = partition.log.directory
+            _log.warning("replica.restarted", partition=str(key), lost=lost, leader_epoch=state.leader_epoch)
+            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; made anew, empty")
         self._stop(partition)
+        if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
+            self.stopped_marks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
+            return None
         self._restarting.restarts += 1
         return None
 
@@ -310,7 +335,7 @@ class Commands:
         log = self._logs.unusable(key, state.topic_id, self._topic_configs(key.topic))
         partition = Partition(key, state.topic_id, log, log.config, Offset(0))
         self._hosted.add(partition)
-        self._hosted.fail_storage(partition, error)
+        self._hosted.fail_storage(partition, error, is_certain=True)
         return partition
 
     def retry_offline(self) -> Awaitable[None]:
@@ -334,12 +359,13 @@ class Commands:
         if log is not None and strays.is_other(log.topic_id, state.topic_id):
             # Left over from a topic of the same name (F18). If that was deleted while this node was away, the controller says so.
             _log.warning("replica.other_topic", partition=str(key), own=log.topic_id, new=state.topic_id)
-            self._logs.keep(key)
+            self._logs.set_stray(key)
             log = None
         mark = Offset(0)
         lost = self._restarting.may_have_lost(key, state) if log is None else None
         if lost is not None:
             return self._host_offline(key, state, lost)
+        is_new_log = log is None
         if log is None:
             self.stopped_marks.pop(key, None)
             log = self._logs.create(key, state.topic_id, config)
@@ -351,6 +377,15 @@ class Commands:
         partition = Partition(key, state.topic_id, log, config, mark)
         self._hosted.add(partition)
         self._restarting.forget(key)
+        if (
+            is_new_log
+            and not state.is_new
+            and self._logs.lost_power
+            and doubts.should_have_had(state, self._identity()[0])
+        ):
+            self._doubts.begin(partition)
+        else:
+            self._doubts.look(partition)
         return partition
 
     def _take_state(self, partition: Partition, state: PartitionState) -> None:
@@ -360,6 +395,8 @@ class Commands:
         partition.leader_id = state.leader
         partition.replicas = state.replicas
         partition.isr = state.isr
+        partition.elr = state.elr
+        partition.last_known_elr = state.last_known_elr
         partition.is_settled = True
         self._take_move(partition, state)
 
@@ -377,10 +414,15 @@ class Commands:
             _log.error("replica.leader_outside_isr", partition=str(partition.topic_partition), isr=list(state.isr))
             return ErrorCode.INVALID_REQUEST
         self._fetchers.stop(partition.topic_partition)
+        if doubts.must_refuse(partition, state):
+            return self._refuse_to_lead(partition, state)
         log = partition.log
         end = log.log_end_offset
-        if self._logs.lost_committed(partition.topic_partition) and partition.leader_epoch == NO_LEADER_EPOCH:
+        if partition.is_doubtful:
             _log.error("replica.leads_after_loss", partition=str(partition.topic_partition), log_end_offset=end)
+            detail = f"its log, which ends at {end}, may lack committed records; nobody with more is expected"
+            self._hosted.history.note(str(partition.topic_partition), "replica.leads_after_loss", detail)
+            self._doubts.end(partition, "it leads")
         log.assign_epoch_start(state.leader_epoch, end)
         mark = partition.high_watermark
         leader = new_leader(
@@ -395,6 +437,8 @@ class Commands:
             counted_end_offset=min(log.synced_offset, end) if partition.config.log_flush_before_ack else end,
             high_watermark=mark,
             at_ms=self._hosted.now_ms(),
+            elr=state.elr,
+            last_known_elr=state.last_known_elr,
         )
         # Followers listed it under the epoch before; they are told of this one and list it again.
         self._hosted.drop_entries(partition, ErrorCode.NONE)
@@ -406,6 +450,16 @@ class Commands:
             self._hosted.fail_produce_waiters(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         self._hosted.advance(partition)
         return ErrorCode.NONE
+
+    def _refuse_to_lead(self, partition: Partition, state: PartitionState) -> ErrorCode:
+        """Until somebody else leads, or the controller knows that there is nobody better."""
+        self._hosted.demote(partition)
+        self._take_state(partition, state)
+        partition.leader_id = NO_LEADER
+        partition.is_settled = False
+        _log.error("replica.refuses_to_lead", partition=str(partition.topic_partition), epoch=state.leader_epoch)
+        self._hosted.history.note(str(partition.topic_partition), "replica.refuses_to_lead", doubts.lasting(partition))
+        return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     def _become_follower(self, partition: Partition, state: PartitionState) -> None:
         self._hosted.demote(partition)
@@ -457,9 +511,9 @@ class Commands:
         key = TopicPartition(wanted.topic, wanted.partition)
         partition = self._hosted.get(key)
         log = partition.log if partition is not None else self._logs.get(key)
-        if wanted.delete_files and wanted.topic_id != NO_TOPIC_ID:
-            self._logs.drop_kept(key, wanted.topic_id)
         if log is not None and strays.is_other(log.topic_id, wanted.topic_id):
+            if wanted.delete_files:
+                self._logs.removal_ordered(key, wanted.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
             if wanted.leader_epoch != DELETED_TOPIC_EPOCH and wanted.leader_epoch < partition.leader_epoch:
@@ -471,11 +525,14 @@ class Commands:
             self._is_judged = False  # its topic has vanished, says the controller
         detail = "its files are deleted" if wanted.delete_files else "its files stay"
         self._hosted.history.note(str(key), "replica.stopped", detail)
-        if not wanted.delete_files or log is None:
+        if not wanted.delete_files:
+            return ErrorCode.NONE
+        if log is None:
+            self._logs.removal_ordered(key, wanted.topic_id)
             return ErrorCode.NONE
         self.stopped_marks.pop(key, None)
         try:
-            self._logs.delete(key)
+            self._logs.delete(key, wanted.topic_id)
         except StorageError as error:
             _log.error("replica.not_deleted", partition=str(key), directory=error.directory, error=str(error))
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -522,7 +579,7 @@ class Commands:
         self.stray_refusal = refusal
         if not refusal:
             await self._put_away(judged.surplus, self._logs.set_stray, "replica.stray")
-        await self._put_away(judged.replaced, self._logs.keep, "replica.kept")
+        await self._put_away(judged.replaced, self._logs.set_stray, "replica.stray")
         self._note_orphans({key: suspects[key] for key in judged.orphans})
         await self._put_away(judged.orphans, lambda key: None, "")
         self._left_out.clear()
@@ -554,7 +611,7 @@ class Commands:
 
     def unserved(self) -> dict[TopicPartition, TopicId]:
         """Logs whose topic is not in the cluster's metadata: kept, until it is there again or a person decides."""
-        if self._metadata.is_empty:
+        if self._metadata.controller_epoch < 0:
             return {}
         found = [log for log in self._logs.all() if self._hosted.get(log.topic_partition) is None]
         return {
@@ -574,7 +631,7 @@ class Commands:
             except StorageError as failure:
                 _log.error("replica.not_deleted", partition=str(key), directory=failure.directory, error=str(failure))
                 error = ErrorCode.KAFKA_STORAGE_ERROR
-        for key in set(self._logs.kept().values()):
-            if key.topic == topic:
-                self._logs.drop_kept(key, None)
+        for stray in self._logs.strays():
+            if stray.topic_partition.topic == topic:
+                self._logs.removal_ordered(stray.topic_partition, stray.topic_id)
         return error

@@ -7,11 +7,21 @@ from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_LEADER, BrokerEpoch, BrokerId, TopicPartition, is_under_replicated
+from kafkalite.model import (
+    NO_LEADER,
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    TopicPartition,
+    is_under_replicated,
+)
+from kafkalite.replica import doubts
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.topics import DescribeReplicasResponse, ReplicaDescription, ReplicaProgress
@@ -34,6 +44,7 @@ class Describing:
         restarting: Restarting,
         logs: LogManager,
         metadata: MetadataCache,
+        open_transactions: OpenTransactions,
         clock: Clock,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
     ) -> None:
@@ -42,6 +53,7 @@ class Describing:
         self._hosted = hosted
         self._commands = commands
         self._restarting = restarting
+        self._open_transactions = open_transactions
         self._clock = clock
         self._identity = identity
         self._since: dict[tuple[str, str], int] = {}
@@ -63,6 +75,8 @@ class Describing:
         topic, number = partition.topic_partition
         leader = partition.leader
         log = partition.log
+        is_usable = partition.storage_error is None
+        transactions = self._open_transactions.of(partition)
         followers: list[ReplicaProgress] = []
         if leader is not None:
             now_ms = self._hosted.now_ms()
@@ -88,7 +102,11 @@ class Describing:
             size_bytes=log.size_bytes,
             directory=log.directory,
             followers=tuple(followers),
-            error=ErrorCode.NONE if partition.storage_error is None else ErrorCode.KAFKA_STORAGE_ERROR,
+            error=ErrorCode.NONE if is_usable else ErrorCode.KAFKA_STORAGE_ERROR,
+            last_stable_offset=log.last_stable_offset(partition.high_watermark) if is_usable else NO_OFFSET,
+            open_transaction_ms=transactions[0].open_ms if transactions else -1,
+            elr=partition.current_elr,
+            is_doubtful=partition.is_doubtful,
         )
 
     def counts(self) -> dict[str, int]:
@@ -101,6 +119,7 @@ class Describing:
                 "UnderMinIsrPartitionCount",
                 "AtMinIsrPartitionCount",
                 "OfflineReplicaCount",
+                "PartitionsWithLateTransactionsCount",
             ),
             0,
         )
@@ -112,6 +131,7 @@ class Describing:
                 in_sync = len(leader.committed_isr)
                 counts["LeaderCount"] += 1
                 counts["UnderReplicatedPartitions"] += self._is_short(partition, leader)
+                counts["PartitionsWithLateTransactionsCount"] += self._open_transactions.late(partition) is not None
                 counts["UnderMinIsrPartitionCount"] += leader.is_under_min_isr
                 counts["AtMinIsrPartitionCount"] += in_sync == leader.effective_min_insync_replicas
         counters = self._hosted.counters
@@ -129,15 +149,25 @@ class Describing:
         def tell(what: str, subject: str, detail: str) -> None:
             found.setdefault(what, []).append((subject, detail))
 
+        has_lease = self._hosted.usable()
         for partition in sorted(self._hosted.all(), key=lambda p: p.topic_partition):
             name = str(partition.topic_partition)
             leader = partition.leader
             if partition.storage_error is not None:
                 standing = self._restarting.standing(partition)
-                tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                if self._restarting.is_last_copy(partition):
+                    tell("replica.last_copy", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                else:
+                    tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
                 continue
             if partition.log.damaged_at is not None:
-                tell("replica.damaged", name, f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}")
+                damage = f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}"
+                if self._restarting.is_last_copy(partition):
+                    tell("replica.last_copy_damaged", name, f"{damage}; no other replica is in sync")
+                else:
+                    tell("replica.damaged", name, damage)
+            if leader is not None and not has_lease and (reason := self._hosted.refusal(partition, -1)):
+                tell("partition.fenced", name, f"{name} takes no records: ZooKeeper has not answered, and {reason}")
             if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
                 tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
@@ -147,6 +177,11 @@ class Describing:
                 tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
             elif leader is None and partition.leader_id == NO_LEADER:
                 tell("partition.offline", name, f"{name} has no leader")
+                if partition.is_doubtful:
+                    tell("replica.doubtful", name, f"{name}: {doubts.lasting(partition)}")
+            late = self._open_transactions.late(partition) if leader is not None else None
+            if late is not None:
+                tell("transaction.late", name, f"{name}: {late.text()}")
         self._tell_unserved(tell)
         if self._commands.stray_refusal:
             tell("replica.strays_refused", "", self._commands.stray_refusal)
@@ -162,10 +197,13 @@ class Describing:
             topic_id = unserved[keys[0]] or "none"
             detail = f"no topic {topic} in ZooKeeper: {len(keys)} replicas of it are kept here, not served (its id: {topic_id})"
             tell("topic.vanished", topic, detail)
-        for path, key in self._logs.kept().items():
-            tell(
-                "replica.kept", str(key), f"{path}: of an earlier topic {key.topic}, whose deletion nobody has ordered"
-            )
+        for stray in self._logs.strays():
+            key = stray.topic_partition
+            by_id, by_name = self._metadata.topic_name(stray.topic_id), self._metadata.topic(key.topic)
+            is_known = by_id is not None or (stray.topic_id == NO_TOPIC_ID and by_name is not None)
+            if not (stray.is_ordered or is_known) and self._metadata.controller_epoch >= 0:
+                detail = f"{stray.path}: of an earlier topic {key.topic}, whose deletion nobody has ordered"
+                tell("replica.kept", str(key), detail)
 
     def _adding(self, partition: Partition) -> tuple[BrokerId, ...]:
         """What a reassignment adds to it: the controller tells everybody at once when that is over."""

@@ -22,10 +22,15 @@ _log = get_logger(__name__)
 
 
 class Following:
-    """Appends, truncates, and moves followers' high watermarks."""
+    """Appends, truncates, and moves followers' high watermarks.
 
-    def __init__(self, hosted: HostedPartitions) -> None:
+    Args:
+        on_copied: told after each answer while the replica is in doubt.
+    """
+
+    def __init__(self, hosted: HostedPartitions, on_copied: Callable[[Partition], None]) -> None:
         self._hosted = hosted
+        self._on_copied = on_copied
 
     def take(
         self, partition: Partition, answer: ReplicaFetchedPartition, records: memoryview, go_on: Callable[[], None]
@@ -70,6 +75,8 @@ class Following:
             self._hosted.counters.replication_bytes_in += len(records)
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
         has_moved = self._advance(partition, answer)
+        if partition.is_doubtful:
+            self._on_copied(partition)
         if records or has_moved:
             go_on()  # also to say where the log begins now
         return ErrorCode.NONE

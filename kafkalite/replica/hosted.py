@@ -12,8 +12,10 @@ from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.failures import Blame, blame
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
+from kafkalite.replica import authority
 from kafkalite.replica.fetch_session import FetchSession
 from kafkalite.replica.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.partition import Partition
@@ -25,7 +27,9 @@ from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
-#: How soon a fenced node looks again whether it may commit.
+#: A flush that found no descriptor or no memory is tried again after so long.
+SHORTAGE_PAUSE_S = 0.5
+#: How soon a fenced node looks again whether it may commit what it withholds.
 FENCE_RECHECK_S = 0.05
 
 
@@ -53,7 +57,8 @@ class HostedPartitions:
     """Partition -> its replica here.
 
     Args:
-        usable: False while this node's session may have expired: then nothing is committed (fenced).
+        usable: False while this node's session may have expired: then only what `authority` allows is done (fenced).
+        trust_ms: how recent a follower's fetch must be to count there.
         on_storage_error: told once for each replica that goes offline.
         on_offline: takes the replica from the fetchers.
         on_synced: a follower's log is on the disk as far as it goes.
@@ -65,6 +70,7 @@ class HostedPartitions:
         clock: Clock,
         supervisor: Supervisor,
         usable: Callable[[], bool],
+        trust_ms: int,
         on_storage_error: Callable[[StorageError], None],
         on_offline: Callable[[Partition], None],
         on_synced: Callable[[Partition], None],
@@ -75,6 +81,7 @@ class HostedPartitions:
         self._on_offline = on_offline
         self._on_synced = on_synced
         self.usable = usable
+        self.trust_ms = trust_ms
         #: For lines that come for every partition, or with every request.
         self.repeats = Repeats(clock.monotonic)
         self.wheel = DeadlineWheel()
@@ -85,6 +92,7 @@ class HostedPartitions:
         #: Those whose high watermark may move as soon as the node is no longer fenced.
         self._withheld: dict[Partition, None] = {}
         self._recheck: asyncio.TimerHandle | None = None
+        self._repeats = Repeats(clock.monotonic)
 
     def now_ms(self) -> int:
         """The monotonic clock of all lag bookkeeping."""
@@ -167,10 +175,15 @@ class HostedPartitions:
                 log = partition.log
                 try:
                     synced = await log.flush()
-                except StorageError:
+                except StorageError as error:
                     if partition.log is not log:  # it has moved to another disk meanwhile
                         continue
-                    raise
+                    if blame(error) is not Blame.NOBODY or log.is_failed:
+                        raise
+                    await asyncio.sleep(SHORTAGE_PAUSE_S)
+                    if partition.storage_error is not None or self.get(partition.topic_partition) is not partition:
+                        return
+                    continue
                 if partition.log is not log:
                     continue
                 if partition.leader is not None:
@@ -194,7 +207,7 @@ class HostedPartitions:
         before = leader.high_watermark
         if mark == before:
             return
-        if not self.usable():
+        if not authority.may_commit(leader) and not self.usable():
             self._withhold(partition)
             return
         leader.high_watermark = mark
@@ -213,6 +226,17 @@ class HostedPartitions:
             waiters.popleft().settle()
         for fetch in partition.fetch_waiters:
             fetch.on_readable(grown)
+
+    def refusal(self, partition: Partition, acks: int) -> str:
+        """Why this node, whose lease has run out, takes no records for a partition that it leads; empty if it does."""
+        return authority.refusal(partition, acks=acks, at_ms=self.now_ms(), within_ms=self.trust_ms)
+
+    def serves(self) -> bool:
+        """Whether any partition led here takes records, or none is led here."""
+        if self.usable():
+            return True
+        led = [partition for partition in self._partitions.values() if partition.leader is not None]
+        return not led or any(not self.refusal(partition, -1) for partition in led)
 
     def _withhold(self, partition: Partition) -> None:
         """Fenced: remember to look again."""
@@ -304,6 +328,7 @@ class HostedPartitions:
             return
         partition.follower_high_watermark = leader.high_watermark
         partition.isr = leader.committed_isr
+        partition.elr = leader.elr
         partition.leader = None
         self._withheld.pop(partition, None)
         self.fail_produce_waiters(partition, error)
@@ -328,9 +353,21 @@ class HostedPartitions:
         if partition is not None and partition.log is old:
             partition.log = new
 
-    def fail_storage(self, partition: Partition, error: StorageError) -> None:
-        """The replica goes offline (KIP-18); the node decides what else that means."""
+    def fail_storage(self, partition: Partition, error: StorageError, *, is_certain: bool = False) -> None:
+        """The replica goes offline (KIP-18); the node decides what else that means.
+
+        Not for want of descriptors or memory where the log is as it was: then only this operation has failed.
+
+        Args:
+            is_certain: whatever the error is: the replica could not take its role.
+        """
         if partition.storage_error is not None:
+            return
+        if blame(error) is Blame.NOBODY and not partition.log.is_failed and not is_certain:
+            untold = self._repeats.told(partition.topic_partition)
+            if untold is not None:
+                name = str(partition.topic_partition)
+                _log.warning("replica.operation_refused", partition=name, error=str(error), untold=untold)
             return
         partition.storage_error = error
         # One of thousands that go with their disk says nothing more than the disk's own line, and holds up the others.

@@ -64,6 +64,24 @@ def propose_isr(
     return tuple(replica for replica in leader.replicas if replica in members)
 
 
+def eligible_after(
+    leader: PartitionLeader, isr: tuple[BrokerId, ...]
+) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
+    """(ELR, last known ELR) beside an ISR that this leader proposes (KIP-966, ADR 16): who leaves the ISR as it falls below
+    min.insync.replicas has all that is committed, and keeps it, as the high watermark stands still from then on."""
+    if len(isr) >= leader.effective_min_insync_replicas:
+        return (), ()
+    before = {*leader.committed_isr, *leader.elr}
+    elr = tuple(each for each in leader.replicas if each in before and each not in isr)
+    last_known_elr = tuple(each for each in leader.last_known_elr if each not in isr and each not in elr)
+    return elr, last_known_elr
+
+
+def must_clear(leader: PartitionLeader) -> bool:
+    """Whether the state znode names eligible replicas though the ISR is large enough: min.insync.replicas was lowered."""
+    return bool(leader.elr or leader.last_known_elr) and not leader.is_under_min_isr
+
+
 def begin_proposal(leader: PartitionLeader, isr: tuple[BrokerId, ...]) -> None:
     """From now on the high watermark waits for the proposed members too (F8)."""
     assert leader.proposed_isr is None, "one proposal at a time"
@@ -78,13 +96,21 @@ def withdraw_proposal(leader: PartitionLeader) -> None:
     update_maximal_isr(leader)
 
 
-def adopt(leader: PartitionLeader, isr: tuple[BrokerId, ...], partition_epoch: PartitionEpoch) -> None:
+def adopt(
+    leader: PartitionLeader,
+    isr: tuple[BrokerId, ...],
+    partition_epoch: PartitionEpoch,
+    elr: tuple[BrokerId, ...] = (),
+    last_known_elr: tuple[BrokerId, ...] = (),
+) -> None:
     """The state znode surely says `isr` with this version: it is the committed one."""
     assert partition_epoch >= leader.partition_epoch, f"zkVersion {leader.partition_epoch} -> {partition_epoch}"
     leader.committed_isr = tuple(
         replica for replica in isr if replica in leader.followers or replica == leader.broker_id
     )
     leader.partition_epoch = partition_epoch
+    leader.elr = elr
+    leader.last_known_elr = last_known_elr
     leader.proposed_isr = None
     update_maximal_isr(leader)
 
@@ -111,6 +137,8 @@ class Proposal:
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
     isr: tuple[BrokerId, ...]
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
     joining: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
 
 

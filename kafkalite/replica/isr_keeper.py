@@ -111,11 +111,14 @@ class IsrKeeper:
             at_ms=self._hosted.now_ms(),
             lag_time_max_ms=self._lag_ms,
         )
+        is_same = rules.must_clear(leader)
         if proposed is None:
-            return
-        if not may_shrink:
+            if not is_same:
+                return
+            proposed = leader.committed_isr
+        elif not may_shrink:
             proposed = tuple(m for m in leader.replicas if m in proposed or m in leader.committed_isr)
-            if set(proposed) == set(leader.committed_isr):
+            if set(proposed) == set(leader.committed_isr) and not is_same:
                 return
         coordinator = self._session.current
         if coordinator is None or coordinator.state is not SessionState.CONNECTED or not self._session.usable():
@@ -129,8 +132,11 @@ class IsrKeeper:
             committed=list(leader.committed_isr),
             partition_epoch=leader.partition_epoch,
         )
+        elr, last_known_elr = rules.eligible_after(leader, proposed)
         joining = {each: leader.followers[each].broker_epoch for each in proposed if each not in leader.committed_isr}
-        proposal = Proposal(leader.broker_id, leader.leader_epoch, leader.partition_epoch, proposed, joining)
+        proposal = Proposal(
+            leader.broker_id, leader.leader_epoch, leader.partition_epoch, proposed, elr, last_known_elr, joining
+        )
         self._writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
 
     def _note_proposal(self, partition: Partition, leader: PartitionLeader, proposed: tuple[BrokerId, ...]) -> None:
@@ -206,7 +212,8 @@ class IsrKeeper:
         if leader.broker_id not in one.isr:  # somebody wrote an ISR without its leader: not a state to lead with
             self._hosted.resign(partition, "the state znode has this leader outside of the ISR")
             return
-        rules.adopt(leader, tuple(BrokerId(member) for member in one.isr), one.partition_epoch)
+        members = tuple(BrokerId(member) for member in one.isr)
+        rules.adopt(leader, members, one.partition_epoch, one.elr, one.last_known_elr)
         partition.partition_epoch = one.partition_epoch
         partition.isr = leader.committed_isr
         self._hosted.settle_starts(partition)
@@ -221,13 +228,15 @@ class IsrKeeper:
         self._hosted.history.note(
             str(partition.topic_partition),
             "isr.changed",
-            f"{list(before)} -> {list(leader.committed_isr)}, high watermark {leader.high_watermark}",
+            f"{list(before)} -> {list(leader.committed_isr)}, high watermark {leader.high_watermark}"
+            + (f", eligible {list(leader.elr)}" if leader.elr else ""),
         )
         _log.info(
             "isr.changed",
             partition=str(partition.topic_partition),
             before=list(before),
             isr=list(leader.committed_isr),
+            elr=list(leader.elr),
             partition_epoch=leader.partition_epoch,
         )
         topic, number = partition.topic_partition

@@ -52,6 +52,8 @@ class Settled:
     verdict: Verdict
     isr: tuple[int, ...] = ()
     partition_epoch: PartitionEpoch = PartitionEpoch(-1)
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
 
 
 class IsrWriter:
@@ -165,7 +167,17 @@ class IsrWriter:
             else:
                 for task, isr, version in zip(chunk, written, result, strict=True):
                     assert isinstance(version, int)
-                    settled.append(Settled(task, Verdict.ADOPT, isr, PartitionEpoch(version)))
+                    proposal = task.proposal
+                    settled.append(
+                        Settled(
+                            task,
+                            Verdict.ADOPT,
+                            isr,
+                            PartitionEpoch(version),
+                            proposal.elr,
+                            proposal.last_known_elr,
+                        )
+                    )
         self._settle(settled)
         for task in in_doubt:
             self._in_doubt[task.topic_partition] = task
@@ -192,7 +204,9 @@ class IsrWriter:
                 again += 1
             elif verdict is Verdict.ADOPT:
                 assert current is not None
-                settled.append(Settled(task, verdict, current.isr, current.partition_epoch))
+                settled.append(
+                    Settled(task, verdict, current.isr, current.partition_epoch, current.elr, current.last_known_elr)
+                )
             else:
                 _log.warning("isr.superseded", partition=str(task.topic_partition), current=repr(current))
                 settled.append(Settled(task, verdict))
@@ -208,5 +222,7 @@ def _operation(task: Task, isr: tuple[BrokerId, ...]) -> SetData:
         isr=isr,
         controller_epoch=task.controller_epoch,
         partition_epoch=proposal.partition_epoch,
+        elr=proposal.elr,
+        last_known_elr=proposal.last_known_elr,
     )
     return SetData(paths.partition_state(task.topic_partition), encode_partition_state(state), proposal.partition_epoch)

@@ -71,6 +71,10 @@ class PartitionLeader:
     proposed_isr: tuple[BrokerId, ...] | None = None
     #: Derived; kept because it is read with every fetch.
     maximal_isr: tuple[BrokerId, ...] = ()
+    #: Eligible leader replicas, as the state znode has them: they have what is committed, so that nothing more may be.
+    elr: tuple[BrokerId, ...] = ()
+    #: The last known ones.
+    last_known_elr: tuple[BrokerId, ...] = ()
 
     def __post_init__(self) -> None:
         if self.counted_end_offset == NO_OFFSET:
@@ -90,6 +94,12 @@ class PartitionLeader:
         """Whether acks=all must be refused."""
         return len(self.committed_isr) < self.effective_min_insync_replicas
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the high watermark stands still: the ISR is too small, or somebody is eligible because it was, whatever
+        min.insync.replicas has become since (ADR 16)."""
+        return bool(self.elr) or self.is_under_min_isr
+
 
 def update_maximal_isr(leader: PartitionLeader) -> None:
     """Recompute `maximal_isr` after a change of the committed or the proposed ISR."""
@@ -108,7 +118,8 @@ def next_high_watermark(leader: PartitionLeader) -> Offset:
         leader: state after the latest append, fetch or ISR change. Offsets are exclusive ends, in records.
     Returns:
         The minimum LEO over the maximal ISR (committed plus proposed members, F8), never below the
-        current high watermark; unchanged while |committed ISR| < effective min.insync.replicas (F14).
+        current high watermark; unchanged while |committed ISR| < effective min.insync.replicas (F14), and
+        until nobody is eligible any more by the state znode (KIP-966).
     Raises:
         AssertionError: the state breaks an invariant of PartitionLeader.
     Source: KIP-497, KAFKA-15583; Kafka 3.7 Partition.maybeIncrementLeaderHW.
@@ -116,7 +127,7 @@ def next_high_watermark(leader: PartitionLeader) -> Offset:
     """
     mark = leader.high_watermark
     assert mark <= leader.log_end_offset, f"HW {mark} beyond LEO {leader.log_end_offset}"
-    if leader.is_under_min_isr:
+    if leader.is_frozen:
         return mark
     lowest = leader.counted_end_offset
     followers = leader.followers
@@ -202,13 +213,18 @@ def new_leader(
     counted_end_offset: Offset,
     high_watermark: Offset,
     at_ms: int,
+    elr: tuple[BrokerId, ...] = (),
+    last_known_elr: tuple[BrokerId, ...] = (),
 ) -> PartitionLeader:
     """The state on becoming leader, or leader again with a later epoch.
 
     Members of the ISR get a full lag period from now before they are judged. A leader that goes on (`previous`)
-    keeps what it knows of its followers' ends: they copied them from this very log.
+    keeps what it knows of its followers' ends: they copied them from this very log. Not if an epoch lies between of which
+    it has not heard: another one may have led in it, and followers may have cut what they had confirmed.
     Source: Kafka 3.7 Partition.makeLeader, Replica.resetReplicaState.
     """
+    if previous is not None and leader_epoch != previous.leader_epoch + 1:
+        previous = None
     leader = PartitionLeader(
         broker_id=broker_id,
         leader_epoch=leader_epoch,
@@ -220,6 +236,8 @@ def new_leader(
         log_end_offset=log_end_offset,
         counted_end_offset=counted_end_offset,
         high_watermark=min(high_watermark, log_end_offset),
+        elr=elr,
+        last_known_elr=last_known_elr,
     )
     for replica, follower in leader.followers.items():
         known = previous.followers.get(replica) if previous is not None else None

@@ -48,6 +48,11 @@ class Partition:
     leader_id: BrokerId = NO_LEADER
     replicas: tuple[BrokerId, ...] = ()
     isr: tuple[BrokerId, ...] = ()
+    #: Eligible leader replicas and the last known ones, as commanded.
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
+    #: The log may lack committed records (kafkalite.log.doubts), until it has caught up with a leader.
+    is_doubtful: bool = False
     #: What a reassignment adds, and how fast (bytes/s) that may copy while it is not in sync; 0: as fast as it can.
     adding_replicas: tuple[BrokerId, ...] = ()
     throttle: int = 0
@@ -80,6 +85,11 @@ class Partition:
     def current_isr(self) -> tuple[BrokerId, ...]:
         """The committed ISR as far as this node knows."""
         return self.leader.committed_isr if self.leader is not None else self.isr
+
+    @property
+    def current_elr(self) -> tuple[BrokerId, ...]:
+        """The committed ELR as far as this node knows."""
+        return self.leader.elr if self.leader is not None else self.elr
 
     @property
     def is_drained(self) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.validation import Origin
+from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import NO_OFFSET, Offset, TopicPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -32,6 +33,8 @@ class _Order:
     acks: int
     timeout_ms: int
     origin: Origin
+    guards: Mapping[TopicPartition, int] | None
+    transaction_version: int
     position: int = 0
 
 
@@ -53,8 +56,13 @@ class Producing:
         done: ProduceDone,
         *,
         origin: Origin = "client",
+        guards: Mapping[TopicPartition, int] | None = None,
+        transaction_version: int = 0,
     ) -> None:
         """Append, and call `done` once. The records' buffers may be used again when this returns.
+
+        `guards`: what `begin_verification` gave for partitions whose transactions are verified; in no other partition may
+        one begin then. None: nothing is verified. `transaction_version`: of markers, see ProducerStates.prepare.
 
         It is called at once for acks 0 and 1, or when all is refused; else when it is committed.
 
@@ -64,12 +72,27 @@ class Producing:
         delayed = DelayedProduce(self._hosted.wheel, len(partitions), done)
         # Held until all is appended: no partition settled meanwhile may answer for the request.
         delayed.pending = 1
-        order = _Order(delayed, partitions, acks, timeout_ms, origin)
+        order = _Order(delayed, partitions, acks, timeout_ms, origin, guards, transaction_version)
         if self._backlog and origin == "client":
             self._put_back(order)
         elif not self._carry_out(order, PIECE if origin == "client" else len(partitions)):
             self._put_back(order)
             self._go_on_soon()
+
+    def begin_verification(
+        self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+    ) -> int:
+        """The guard to append with once the coordinator has answered; NO_GUARD: there is nothing to ask it."""
+        partition = self._hosted.get(topic_partition)
+        if partition is None or partition.leader is None:
+            return NO_GUARD  # the append says why not
+        return partition.log.begin_verification(producer_id, producer_epoch, sequence)
+
+    def end_verification(self, topic_partition: TopicPartition, producer_id: int, guard: int) -> None:
+        """The coordinator has said no to what came with `guard`."""
+        partition = self._hosted.get(topic_partition)
+        if partition is not None:
+            partition.log.end_verification(producer_id, guard)
 
     def _put_back(self, order: _Order) -> None:
         """Its turn comes later: by then the buffer that it came in may hold something else (the Kafka listener's does)."""
@@ -99,6 +122,7 @@ class Producing:
         delayed, partitions, acks = order.delayed, order.partitions, order.acks
         results = delayed.results
         refusal = self._refusal(acks)
+        has_lease = self._hosted.usable()
         first, end = order.position, min(order.position + at_most, len(partitions))
         for index in range(first, end):
             topic_partition, records = partitions[index]
@@ -106,7 +130,7 @@ class Producing:
                 results[index] = refused(topic_partition, refusal)
                 continue
             try:
-                self._append(delayed, index, topic_partition, records, acks, order.origin)
+                self._append(order, index, topic_partition, records, has_lease=has_lease)
             except ApiError as error:
                 results[index] = refused(topic_partition, error.code, str(error))
         order.position = end
@@ -125,26 +149,25 @@ class Producing:
     def _refusal(self, acks: int) -> ErrorCode:
         if acks not in (-1, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS
-        if self._is_closed or not self._hosted.usable():  # somebody else may lead by now
+        if self._is_closed:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if acks == -1 and len(self._hosted.wheel) >= MAX_WAITING:
             return ErrorCode.THROTTLING_QUOTA_EXCEEDED
         return ErrorCode.NONE
 
     def _append(
-        self,
-        delayed: DelayedProduce,
-        index: int,
-        topic_partition: TopicPartition,
-        records: Buffer,
-        acks: int,
-        origin: Origin,
+        self, order: _Order, index: int, topic_partition: TopicPartition, records: Buffer, *, has_lease: bool
     ) -> None:
         hosted = self._hosted
+        delayed, acks, origin = order.delayed, order.acks, order.origin
         partition = hosted.get(topic_partition)
         leader = partition.leader if partition is not None else None
         if partition is None or leader is None:
             delayed.results[index] = refused(topic_partition, self.missing(topic_partition))
+            return
+        if not has_lease and (reason := hosted.refusal(partition, acks)):  # somebody else may lead by now
+            message = f"ZooKeeper has not answered for longer than this node's lease, and {reason}"
+            delayed.results[index] = refused(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
             return
         if partition.is_read_only and origin == "client":
             reason = "the partition is being drained: it is about to be removed"
@@ -159,7 +182,13 @@ class Producing:
             return
         log = partition.log
         try:
-            info = log.append_as_leader(records, leader.leader_epoch, origin=origin)
+            info = log.append_as_leader(
+                records,
+                leader.leader_epoch,
+                origin=origin,
+                guard=None if order.guards is None else order.guards.get(topic_partition, NO_GUARD),
+                transaction_version=order.transaction_version,
+            )
         except StorageError as error:
             hosted.fail_storage(partition, error)
             delayed.results[index] = refused(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -14,10 +15,12 @@ from kafkalite.env.seams import Buffer, Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.log.validation import Origin
-from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
+from kafkalite.replica import authority, strays
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consuming import Consuming, FetchDone, Room
 from kafkalite.replica.describing import Describing
+from kafkalite.replica.doubts import Doubts
 from kafkalite.replica.fetch_session import ReplicaFetchDone
 from kafkalite.replica.fetcher import FetcherContext, Fetchers
 from kafkalite.replica.following import Following
@@ -25,6 +28,7 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.isr_writer import IsrWriter
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.producing import Producing
 from kafkalite.replica.purgatory import ProduceDone
@@ -41,7 +45,13 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataResponse,
 )
 from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
-from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
+from kafkalite.rpc.messages.replication import (
+    LogEnd,
+    LogEndsRequest,
+    LogEndsResponse,
+    ReplicaFetchRequest,
+    ReplicaFetchWake,
+)
 from kafkalite.rpc.messages.topics import DescribeReplicasResponse
 from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
@@ -49,6 +59,7 @@ from kafkalite.telemetry.logs import get_logger
 if TYPE_CHECKING:
     from kafkalite.coordination.znodes import TopicZnode
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.log.strays import Stray
 
 _log = get_logger(__name__)
 
@@ -97,11 +108,13 @@ class ReplicaManager:
             clock=env.clock,
             supervisor=supervisor,
             usable=session.usable,
+            trust_ms=config.zookeeper_session_timeout_ms,
             on_storage_error=on_storage_error,
             on_offline=self._replica_offline,
             on_synced=lambda partition: self._fetchers.list_again(partition.topic_partition),
         )
-        following = Following(self.hosted)
+        self._doubts = Doubts(self.hosted, logs, metadata)
+        following = Following(self.hosted, self._doubts.copied)
         self._fetchers = Fetchers(
             FetcherContext(
                 config=config,
@@ -142,6 +155,7 @@ class ReplicaManager:
             identity=identity,
             on_brokers_changed=self._brokers_changed,
             restarting=self.restarting,
+            doubtful=self._doubts,
             on_read_only=self._isr_keeper.look_now,
         )
         self._producing = Producing(self.hosted, metadata)
@@ -152,7 +166,10 @@ class ReplicaManager:
             response_max_bytes=config.replica_fetch_response_max_bytes,
             on_caught_up=self._isr_keeper.on_follower_fetch,
         )
-        self._describing = Describing(self.hosted, self._commands, self.restarting, logs, metadata, env.clock, identity)
+        self.open_transactions = OpenTransactions(self.hosted, env.clock, lambda: config.transaction_max_timeout_ms)
+        self._describing = Describing(
+            self.hosted, self._commands, self.restarting, logs, metadata, self.open_transactions, env.clock, identity
+        )
 
     # --- life ----------------------------------------------------------------------------------
 
@@ -163,6 +180,7 @@ class ReplicaManager:
             spawn("replica.commands", self._commands.run()),
             spawn("replica.isr_keeper", self._isr_keeper.run()),
             spawn("replica.isr_writer", self._isr_writer.run()),
+            spawn("replica.open_transactions", self.open_transactions.run()),
             spawn("replica.high_watermark_checkpoint", self._save_marks()),
         ]
 
@@ -192,17 +210,18 @@ class ReplicaManager:
 
         Raises the Coordinator's errors.
         """
-        if not self._logs.may_miss_logs():
+        if not self._logs.may_miss_logs() and not (is_start and self._logs.lost_power):
             return frozenset()
         snapshot = await read_cluster(coordinator)
         broker_id = self._identity()[0]
         missing = [
             key
             for state in snapshot.partitions
-            if broker_id in state.isr and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
+            if broker_id in (*state.isr, *state.elr)
+            and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
         ]
         if missing:
-            told = znodes.missing_with_room(missing)
+            told = znodes.with_room(missing)
             _log.warning("logs.missing", partitions=len(missing), told=len(told), first=str(missing[0]))
             return told
         if is_start and snapshot.is_readable:
@@ -253,9 +272,14 @@ class ReplicaManager:
         return await self._commands.judge(topics, since=since, is_guarded=is_guarded)
 
     def on_session_lost(self) -> None:
-        """The session has expired: somebody else may lead what this node leads. Register with SessionKeeper.on_lost."""
+        """The session has expired: somebody else may lead what this node leads. Register with SessionKeeper.on_lost.
+
+        A leader that is alone in sync must know before it commits anything more; the others go on (`authority`) until
+        `on_session` has read who leads now.
+        """
         for partition in self.hosted.all():
-            self.hosted.resign(partition, "the ZooKeeper session has expired")
+            if partition.leader is not None and not authority.may_commit(partition.leader):
+                self.hosted.resign(partition, "the ZooKeeper session has expired, and this node is alone in sync")
 
     async def _save_marks(self) -> None:
         interval_s = self._config.replica_high_watermark_checkpoint_interval_ms / 1000
@@ -300,6 +324,7 @@ class ReplicaManager:
         self._commands.controller_epoch = request.controller_epoch
         if self.metadata.apply(request):
             self._brokers_changed()
+        self._doubts.on_metadata(self._identity()[0])
         return UpdateMetadataResponse(ErrorCode.NONE)
 
     def _brokers_changed(self) -> None:
@@ -311,20 +336,26 @@ class ReplicaManager:
         """The topic's configuration is another one now."""
         config = self._topic_configs(topic)
         for partition in self.hosted.of_topic(topic):
+            is_newly_flushed = config.log_flush_before_ack and not partition.config.log_flush_before_ack
             partition.config = config
             partition.log.config = config
+            if is_newly_flushed and partition.storage_error is None:
+                self.hosted.ensure_flushing(
+                    partition
+                )  # what counted before is to survive a loss of power from now on, too
             leader = partition.leader
             if leader is not None:
                 leader.min_insync_replicas = config.min_insync_replicas
                 if not config.log_flush_before_ack:
                     leader.counted_end_offset = leader.log_end_offset
                 self.hosted.advance(partition)
+        self._isr_keeper.look_now()  # min.insync.replicas may have been lowered: then nobody is eligible any more
 
     def on_dir_failed(self, error: StorageError) -> None:
         """A log directory went offline: every replica in it does (KIP-18)."""
         for partition in self.hosted.all():
             if partition.log.directory == error.directory:
-                self.hosted.fail_storage(partition, error)
+                self.hosted.fail_storage(partition, error, is_certain=True)
         self._fetchers.drop_idle()
 
     def _replica_offline(self, partition: Partition) -> None:
@@ -335,11 +366,30 @@ class ReplicaManager:
         """One log went offline (found by housekeeping, or by ourselves): its replica does."""
         partition = self.hosted.get(topic_partition)
         if partition is not None and partition.log.path == error.path:
-            self.hosted.fail_storage(partition, error)
+            self.hosted.fail_storage(partition, error, is_certain=True)
 
     def look_for_drained(self) -> None:
         """Partitions that are to be removed may have become empty: tell the controller soon."""
         self._isr_keeper.look_now()
+
+    def is_elsewhere(self, stray: Stray) -> bool:
+        """Whether the records of what was set aside are known to be in sync elsewhere (kafkalite.replica.strays)."""
+        topic, number = stray.topic_partition
+        key = stray.topic_partition
+        if self.metadata.topic(topic) is None and stray.topic_id != NO_TOPIC_ID:
+            key = TopicPartition(self.metadata.topic_name(stray.topic_id) or topic, number)  # a name that was cut
+        state = self.metadata.partition(key)
+        if state is None or not stray.is_of(key, state.topic_id):
+            return False
+        partition = self.hosted.get(key)
+        if partition is not None and partition.leader is not None:
+            state = dataclasses.replace(state, leader=partition.leader.broker_id, isr=partition.leader.committed_isr)
+        is_sound = partition is not None and partition.storage_error is None and partition.topic_id == state.topic_id
+        return strays.is_elsewhere(self._identity()[0], state, self.metadata.broker_epochs, is_sound_here=is_sound)
+
+    def replica_of(self, stray: Stray) -> Partition | None:
+        """The replica here whose log was set aside."""
+        return next((p for p in self.hosted.all() if stray.is_of(p.topic_partition, p.topic_id)), None)
 
     def offline(self) -> list[Partition]:
         """Replicas that are offline, sorted."""
@@ -360,13 +410,38 @@ class ReplicaManager:
         done: ProduceDone,
         *,
         origin: Origin = "client",
+        guards: Mapping[TopicPartition, int] | None = None,
+        transaction_version: int = 0,
     ) -> None:
         """See Producing.produce."""
-        self._producing.produce(acks, timeout_ms, partitions, done, origin=origin)
+        self._producing.produce(
+            acks, timeout_ms, partitions, done, origin=origin, guards=guards, transaction_version=transaction_version
+        )
+
+    def begin_verification(
+        self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+    ) -> int:
+        """See Producing.begin_verification."""
+        return self._producing.begin_verification(topic_partition, producer_id, producer_epoch, sequence)
+
+    def end_verification(self, topic_partition: TopicPartition, producer_id: int, guard: int) -> None:
+        """See Producing.end_verification."""
+        self._producing.end_verification(topic_partition, producer_id, guard)
 
     def fetch(self, request: FetchRequest, done: FetchDone, room: Room | None = None) -> None:
         """See Consuming.fetch."""
         self._consuming.fetch(request, done, room)
+
+    def log_ends(self, request: LogEndsRequest) -> LogEndsResponse:
+        """How far logs go, hosted or not: who has just registered waits for its commands."""
+        ends: list[LogEnd] = []
+        for topic, number in request.partitions:
+            key = TopicPartition(topic, number)
+            hosted = self.hosted.get(key)
+            log = self._logs.get(key) if hosted is None else hosted.log
+            if log is not None and (hosted is None or hosted.storage_error is None):
+                ends.append(LogEnd(topic, number, log.latest_epoch, log.log_end_offset))
+        return LogEndsResponse(tuple(ends))
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """See Consuming.list_offsets."""

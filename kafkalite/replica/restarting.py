@@ -29,8 +29,8 @@ def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoc
             taken it into the ISR since: only a later one proves that it is out, as nobody gets in without fetching.
     """
     if state.isr == (broker_id,):
-        return "it is the only replica in sync: its records are on that disk alone"
-    if state.leader_epoch <= own_epoch or broker_id in state.isr:
+        return "it is the only replica in sync: no other one has all its records"
+    if state.leader_epoch <= own_epoch or broker_id in state.isr or broker_id in state.elr:
         return "the controller is asked to take it out of the ISR"
     if state.leader == NO_LEADER:
         return "the partition has no leader to copy from"
@@ -79,8 +79,34 @@ class Restarting:
         """For people: what an offline replica waits for."""
         state = self.commanded.get(partition.topic_partition)
         if state is None:
-            return "the controller is asked to take it out of the ISR"
-        return self.refusal(partition, state) or "it is about to be made anew"
+            waits = "the controller is asked to take it out of the ISR"
+        else:
+            waits = self.refusal(partition, state) or "it is about to be made anew"
+        failed = self._logs.failed_log(partition.topic_partition)
+        if failed is None:
+            return waits
+        waits += f"; its files are kept in {failed.path}"
+        if failed.needs_order:
+            return f"{waits}, and opened again by `admin disk online`: after a failed fsync or damage it is not trusted"
+        return f"{waits}, and looked at again now and then (the last time: {failed.reason})"
+
+    def is_last_copy(self, partition: Partition) -> bool:
+        """Whether no other replica is in sync, as far as this node knows."""
+        state = self.commanded.get(partition.topic_partition)
+        isr = partition.current_isr if state is None or partition.leader is not None else state.isr
+        return isr == (self._broker_id(),)
+
+    def restore_refusal(self, partition: Partition) -> str:
+        """Why a log that was set aside cannot take the place of the offline replica's; "" if it can.
+
+        It may be older than what the ISR has. So this replica has to be out of the ISR, or there is nobody else in it.
+        """
+        if partition.storage_error is None:
+            return "the replica here is in service"
+        state = self.commanded.get(partition.topic_partition)
+        if state is None or (self._broker_id() in state.isr and state.isr != (self._broker_id(),)):
+            return "the controller has yet to take the replica out of the ISR: try again in a moment"
+        return ""
 
     def ask_again(self, partition: Partition) -> None:
         """Repeat the request of an offline replica that the controller has not answered."""
@@ -101,7 +127,7 @@ class Restarting:
         suspect = self._logs.offline_partitions.get(key) or self._logs.may_miss_logs()
         if state.is_new or not suspect:
             return None
-        if self._broker_id() not in state.isr and state.leader != self._broker_id():
+        if self._broker_id() not in (*state.isr, *state.elr, state.leader):
             return None
         return StorageError(
             f"{key}: its log is missing and may have been on {suspect}, which is offline, was replaced or lost a log",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Protocol
 
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TopicPartition
+from kafkalite.replica.purgatory import ProduceDone
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
@@ -21,11 +23,32 @@ from kafkalite.rpc.messages.data import (
     ProduceRequest,
     ProduceResponse,
 )
-from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchResponse, ReplicaFetchWake
+from kafkalite.rpc.messages.replication import (
+    LogEndsRequest,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchWake,
+)
 from kafkalite.rpc.messages.topics import DescribeReplicasRequest
 
 
-def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
+class Produce(Protocol):
+    """Appends what was sent with the transactional id of a ProduceRequest."""
+
+    def __call__(
+        self,
+        transactional_id: str,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        adds: bool,
+        knows_abortable: bool,
+    ) -> None: ...
+
+
+def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produce]) -> Mapping[type[Message], Handler]:
     """By class of request."""
 
     async def answer(outcome: Awaitable[Message]) -> Reply:
@@ -60,7 +83,11 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         def produced(results: tuple[ProducedPartition, ...]) -> None:
             done(Reply(ProduceResponse(results)))
 
-        manager.produce(message.acks, message.timeout_ms, parts, produced)
+        if message.transactional_id is None:
+            manager.produce(message.acks, message.timeout_ms, parts, produced)
+        else:
+            order = (message.transactional_id, message.acks, message.timeout_ms, parts, produced)
+            produce_in_transaction()(*order, adds=False, knows_abortable=False)
         return None if message.acks == 0 else reply()
 
     def fetch(request: Request) -> Reply | Awaitable[Reply]:
@@ -91,6 +118,11 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         assert isinstance(request.message, ReplicaFetchWake)
         manager.replica_fetch_wake(request.message)
 
+    def log_ends(request: Request) -> Reply:
+        only_nodes(request)
+        assert isinstance(request.message, LogEndsRequest)
+        return Reply(manager.log_ends(request.message))
+
     def list_offsets(request: Request) -> Reply:
         assert isinstance(request.message, ListOffsetsRequest)
         return Reply(manager.list_offsets(request.message))
@@ -107,6 +139,7 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         FetchRequest: fetch,
         ReplicaFetchRequest: replica_fetch,
         ReplicaFetchWake: replica_fetch_wake,
+        LogEndsRequest: log_ends,
         ListOffsetsRequest: list_offsets,
         DescribeReplicasRequest: describe,
     }

@@ -91,6 +91,9 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
                 tuple(topic.adding_replicas.get(key.partition, ())),
                 tuple(topic.removing_replicas.get(key.partition, ())),
                 throttle=topic.moves[key.partition].throttle if key.partition in topic.moves else 0,
+                elr=state.elr,
+                last_known_elr=state.last_known_elr,
+                accepts_loss=0,
             )
         )
     return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete, is_readable)
@@ -153,6 +156,7 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
                 info.rpc.host,
                 info.rpc.port,
                 info.rack,
+                info.transaction_version,
             )
         )
     return tuple(brokers)

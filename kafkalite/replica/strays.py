@@ -6,11 +6,12 @@ controller's complete list does not name them; or their topic's znode has vanish
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kafkalite.coordination.znodes import TopicZnode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+from kafkalite.rpc.messages.control import PartitionState
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,28 @@ def refusal(strays: int, local: int, max_percent: int) -> str:
         f"{strays} of {local} local replicas are not assigned to this broker: too many to be true "
         f"(stray.max.fraction.percent={max_percent}); they are left alone"
     )
+
+
+def is_elsewhere(
+    broker_id: BrokerId, state: PartitionState | None, live: Collection[BrokerId], *, is_sound_here: bool
+) -> bool:
+    """Whether the records of a log that was set aside are known to be in sync elsewhere, so that it may be removed.
+
+    Where this broker has a replica, that one has to be sound and in sync, with another live one. Where the partition was
+    given to others, they have to be in sync among themselves. In all other cases (a topic that is not there any more, a
+    partition of one replica that is here) nobody can know.
+
+    Args:
+        state: of the partition of that very topic, as known now; None if there is none.
+        live: brokers.
+        is_sound_here: the replica here is in service.
+    """
+    if state is None or state.leader not in live:
+        return False
+    others = sum(member != broker_id and member in live for member in state.isr)
+    if broker_id in state.replicas:
+        return is_sound_here and broker_id in state.isr and others >= 1
+    return others >= min(2, len(state.replicas))
 
 
 def is_other(own: str, other: str) -> bool:

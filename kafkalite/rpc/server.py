@@ -24,6 +24,7 @@ from kafkalite.rpc.server_connection import SWEEP_INTERVAL_S, ServerConnection
 from kafkalite.security.connection_limits import ConnectionLimits
 from kafkalite.telemetry.counters import Requests
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -67,6 +68,7 @@ class RpcServer:
         monotonic: Callable[[], float] | None = None,
     ) -> None:
         self.monotonic = monotonic
+        self._repeats = Repeats(lambda: asyncio.get_running_loop().time())
         self.requests = Requests()
         self.network = network
         self.security = security
@@ -105,16 +107,22 @@ class RpcServer:
         for connection in list(self.connections.values()):
             connection.check_login(user)
 
+    def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
+        """One line about a connection; of many alike from one host only some."""
+        untold = self._repeats.told((event, reason, peer.rpartition(":")[0]))
+        if untold is not None:
+            _log.warning(event, peer=peer, **details, reason=reason, untold=untold)
+
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)
         if self._closing or len(self.connections) >= self.max_connections:
             if not self._closing:
-                _log.warning("rpc.refused", peer=address, reason="max.connections reached")
+                self.warn("rpc.refused", "max.connections reached", peer=address)
             writer.transport.abort()
             return
         host = address.rpartition(":")[0]
         if self._per_ip is not None and not self._per_ip.opened(host):
-            _log.warning("rpc.refused", peer=address, reason="max.connections.per.ip reached")
+            self.warn("rpc.refused", "max.connections.per.ip reached", peer=address)
             writer.transport.abort()
             return
         number = self._next_connection

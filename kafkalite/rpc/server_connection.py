@@ -257,7 +257,7 @@ class ServerConnection:
             return
         self._ending = reason
         if not quietly:
-            _log.warning("rpc.ending", peer=self.peer.address, client=self.peer.client_id, reason=reason)
+            self.server.warn("rpc.ending", reason, peer=self.peer.address, client=self.peer.client_id)
         if not self._slots:
             self.shut(reason, quietly=True)
         else:
@@ -454,8 +454,11 @@ class ServerConnection:
         if self._closed:
             return
         self._closed = True
-        tell = _log.debug if quietly else _log.warning
-        tell("rpc.closed", peer=self.peer.address, client=self.peer.client_id, node=self.peer.node_id, reason=reason)
+        details = {"client": self.peer.client_id, "node": self.peer.node_id}
+        if quietly:
+            _log.debug("rpc.closed", peer=self.peer.address, **details, reason=reason)
+        else:
+            self.server.warn("rpc.closed", reason, peer=self.peer.address, **details)
         for slot in self._slots:
             # A coroutine is not cancelled: half a command would be worse than an answer that nobody takes.
             if slot.waiting is not None and not isinstance(slot.waiting, asyncio.Task):

@@ -124,6 +124,7 @@ KAFKA: Mapping[str, Row] = {
 #: RPC request -> what it needs.
 RPC: Mapping[str, Row] = {
     "LeaderAndIsrRequest": _NODES_ONLY,
+    "LogEndsRequest": _NODES_ONLY,
     "StopReplicaRequest": _NODES_ONLY,
     "UpdateMetadataRequest": _NODES_ONLY,
     "IsrChangedRequest": _NODES_ONLY,
@@ -139,12 +140,18 @@ RPC: Mapping[str, Row] = {
     "FindCoordinatorRequest": (Need(_TRANSACTION, _DESCRIBE), Need(_GROUP, _DESCRIBE)),
     "AddPartitionsToTxnRequest": (Need(_TRANSACTION, _WRITE), Need(_TOPIC, _WRITE)),
     "EndTxnGroupRequest": (Need(_TRANSACTION, _WRITE),),
+    "ListTransactionsRequest": (Need(_TRANSACTION, _DESCRIBE, _HIDE),),
+    "DescribeTransactionRequest": (Need(_TRANSACTION, _DESCRIBE), Need(_TOPIC, _DESCRIBE, _HIDE)),
+    # As with DescribeProducers.
+    "OpenTransactionsRequest": (Need(_TOPIC, _READ, _HIDE),),
+    "AbortTransactionRequest": _ALTER_CLUSTER,
     "CreateTopicsRequest": (Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE),),
     "DeleteTopicsRequest": (Need(_TOPIC, _DELETE, _EACH),),
     "DescribeReplicasRequest": (Need(_TOPIC, _DESCRIBE, _HIDE),),
     "DescribeDisksRequest": _DESCRIBE_CLUSTER,
     "DiskOnlineRequest": _ALTER_CLUSTER,
     "MoveReplicasRequest": _ALTER_CLUSTER,
+    "StrayOrderRequest": _ALTER_CLUSTER,
     "CommittedOffsetsRequest": _NODES_ONLY,
     "DescribeClusterRequest": FREE,
     "HealthRequest": _DESCRIBE_CLUSTER,

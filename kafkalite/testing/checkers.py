@@ -42,6 +42,8 @@ class State:
     leader_epoch: int
     isr: tuple[int, ...]
     controller_epoch: int
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
 
 class ZkChecker:
@@ -131,13 +133,15 @@ class ZkChecker:
 
     def _state(self, partition: Partition, data: bytes, where: str) -> None:
         text = json.loads(data)
-        new = State(text["leader"], text["leader_epoch"], tuple(text["isr"]), text["controller_epoch"])
+        elr, last = tuple(text.get("elr", ())), tuple(text.get("last_known_elr", ()))
+        new = State(text["leader"], text["leader_epoch"], tuple(text["isr"]), text["controller_epoch"], elr, last)
         old = self.states.get(partition)
         detail = f"{partition} {old} -> {new} {where}"
         self.changes += 1
         _demand(bool(new.isr), "the ISR is never empty", detail)
         _demand(len(set(new.isr)) == len(new.isr), "the ISR names each replica once", detail)
         _demand(new.leader == -1 or new.leader in new.isr, "the leader is in the ISR", detail)
+        _demand(not set(new.elr) & set(new.isr), "who is eligible is not in the ISR", detail)
         assigned = self._assignment(partition)
         # A partition that is being removed has left the topic's znode; its leader may not have heard of that.
         is_going = not assigned and old is not None and (new.leader, new.leader_epoch) == (old.leader, old.leader_epoch)
@@ -147,8 +151,12 @@ class ZkChecker:
             _demand(new.controller_epoch >= old.controller_epoch, "a partition's controller epoch goes up", detail)
             moved = new.leader != old.leader
             _demand(not moved or new.leader_epoch > old.leader_epoch, "a new leader has a new epoch", detail)
-            clean = new.leader == -1 or new.leader in old.isr
-            _demand(clean or not moved, "only a member of the ISR is elected", detail)
+            clean = new.leader == -1 or new.leader in (*old.isr, *old.elr)
+            # Everybody has lost its power: the most complete log leads.
+            clean = clean or (old.leader == -1 and new.leader in old.last_known_elr)
+            _demand(clean or not moved, "only a member of the ISR or an eligible replica is elected", detail)
+            known_to_have = set(old.isr) | set(old.elr)
+            _demand(set(new.elr) <= known_to_have, "only who was in sync or eligible is eligible", detail)
         if old is None or new.leader_epoch != old.leader_epoch:
             # F4: whoever moves leaders has checked, in the same transaction, that it is still the controller.
             _demand(new.controller_epoch == self.controller_epoch, "only the present controller moves leaders", detail)
@@ -189,6 +197,8 @@ class ReplicaView:
     path: str = ""
     #: Of the latest controller that the node has taken a command of.
     controller_epoch: int = 0
+    #: It does not lead, and says itself that it may lack committed records.
+    gives_way: bool = False
 
     def __str__(self) -> str:
         role = "leader" if self.is_leader else "follower"
@@ -235,15 +245,16 @@ class ReplicaChecker:
             end = self.committed_end(view.partition)
             # Whatever it has been told: a node that came back with an empty disk is none, either (F28).
             _demand(
-                view.broker not in current.isr or view.log_end_offset > 0 or not end,
+                view.broker not in current.isr or view.log_end_offset > 0 or not end or view.gives_way,
                 "an empty replica is not counted in the ISR",
                 f"{view}, committed up to {end}, {current}",
             )
             if current.leader_epoch != view.leader_epoch:
                 continue
+            # Who says itself that it may lack some gives way as soon as the controller has read that; it must not lead.
             _demand(
-                view.broker not in current.isr or view.log_end_offset >= end,
-                "a member of the ISR has all that is committed",
+                view.broker not in (*current.isr, *current.elr) or view.log_end_offset >= end or view.gives_way,
+                "a member of the ISR, or an eligible replica, has all that is committed",
                 f"{view}, committed up to {end}, {current}",
             )
 

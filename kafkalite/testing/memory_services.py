@@ -9,19 +9,21 @@ from dataclasses import field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.config import BrokerConfig, topic_config, with_dynamic
+from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Room
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.verification import Verifications
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     NO_OFFSET,
     NO_TOPIC_ID,
+    TRANSACTION_VERSION,
     BrokerEpoch,
     BrokerId,
     LeaderEpoch,
@@ -81,12 +83,13 @@ class MemoryLog:
     aborted: list[tuple[int, int, int]] = field(default_factory=list)
     #: (producer id, epoch) -> (first sequence, last sequence, base offset) of its last batches
     sequences: dict[tuple[int, int], list[tuple[int, int, int]]] = field(default_factory=dict)
+    verifications: Verifications = field(default_factory=Verifications)
 
     @property
     def last_stable_offset(self) -> int:
         return min(self.open.values(), default=self.log_end_offset)
 
-    def append(self, records: Buffer, *, from_client: bool) -> int:
+    def append(self, records: Buffer, *, from_client: bool, guard: int | None = None) -> int:
         """The base offset. Raises ApiError."""
         data = bytearray(records)
         base = self.log_end_offset
@@ -103,6 +106,10 @@ class MemoryLog:
                     raise api_error(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
                 known.append((header.base_sequence, header.last_sequence, self.log_end_offset))
                 del known[:-5]
+            begins = header.is_transactional and not header.is_control and header.producer_id not in self.open
+            if guard is not None and begins and not self.verifications.holds(header.producer_id, guard):
+                raise api_error(ErrorCode.INVALID_TXN_STATE)
+            self.verifications.end(header.producer_id)
             assign_in_place(memoryview(data), position, self.log_end_offset, _EPOCH)
             self._account(data, position, header)
             piece = bytes(data[position : position + header.size])
@@ -146,23 +153,55 @@ class MemoryPartitions:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def produce(
-        self, acks: int, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+        self,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        guards: Mapping[TopicPartition, int] | None = None,
     ) -> None:
-        done(tuple(self._append(key, records, from_client=True) for key, records in partitions))
+        done(tuple(self._append(key, records, from_client=True, guards=guards) for key, records in partitions))
+
+    def begin_verification(
+        self, partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+    ) -> int:
+        log = self.logs.get(partition)
+        if log is None or producer_id in log.open:
+            return 0
+        return log.verifications.begin(producer_id, producer_epoch, sequence)
+
+    def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
+        if (log := self.logs.get(partition)) is not None:
+            log.verifications.refuse(producer_id, guard)
 
     def append_internal(
-        self, timeout_ms: int, partitions: Sequence[tuple[TopicPartition, Buffer]], done: ProduceDone
+        self,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        guards: Mapping[TopicPartition, int] | None = None,
+        transaction_version: int = 0,
     ) -> None:
-        done(tuple(self._append(key, records, from_client=False) for key, records in partitions))
+        done(tuple(self._append(key, records, from_client=False, guards=guards) for key, records in partitions))
 
-    def _append(self, key: TopicPartition, records: Buffer, *, from_client: bool) -> ProducedPartition:
+    def _append(
+        self,
+        key: TopicPartition,
+        records: Buffer,
+        *,
+        from_client: bool,
+        guards: Mapping[TopicPartition, int] | None = None,
+    ) -> ProducedPartition:
         log = self.logs.get(key)
         try:
             if self.fail_appends is not None:
                 raise api_error(self.fail_appends)
             if log is None:
                 raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            base = log.append(records, from_client=from_client)
+            guard = None if guards is None else guards.get(key, 0)
+            base = log.append(records, from_client=from_client, guard=guard)
         except ApiError as error:
             return ProducedPartition(key.topic, key.partition, int(error.code), NO_OFFSET, message=str(error))
         self._appended.set()
@@ -351,7 +390,7 @@ class MemoryServices:
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         names = sorted(self._ids) if topics is None else topics
         host, port = self.kafka_endpoint
-        broker = Broker(self.broker_id, BrokerEpoch(1), host, port, host, 1)
+        broker = Broker(self.broker_id, BrokerEpoch(1), host, port, host, 1, None, TRANSACTION_VERSION)
         return MetadataResponse(self.cluster_id, self.broker_id, (broker,), tuple(map(self._topic, names)))
 
     def _topic(self, name: str) -> TopicMetadata:
@@ -445,6 +484,9 @@ class MemoryServices:
         if topic not in self._ids:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return self.overrides[topic]
+
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
+        return usable_topic_config(self.config.topic, overrides)
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.overrides[topic] = dict(overrides)

@@ -6,11 +6,12 @@ until one finds it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 from kafkalite.controller import controller as controller_module
-from kafkalite.controller import storage
+from kafkalite.controller import eligible, partition_changes, storage
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.leadership import Leadership
 from kafkalite.coordination import paths
@@ -19,8 +20,9 @@ from kafkalite.errors import ErrorCode
 from kafkalite.log import producer_state
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.producer_state import ProducerStates
-from kafkalite.model import Offset
-from kafkalite.replica import hosted, leader
+from kafkalite.log.verification import NO_GUARD
+from kafkalite.model import BrokerId, Offset
+from kafkalite.replica import doubts, hosted, leader
 from kafkalite.replica import isr as isr_rules
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.restarting import Restarting
@@ -137,6 +139,54 @@ def notices_to_nobody(patch: Patch) -> None:
     patch(Leadership, "isr_changed", planted)
 
 
+def leads_whatever_it_lost(patch: Patch) -> None:
+    """Eligible leader replicas are not asked: who is in the ISR leads, even after a loss of power (KIP-966)."""
+    patch(partition_changes, "without_doubtful", lambda state, doubtful: state)
+    patch(doubts, "must_refuse", lambda partition, state: False)
+
+
+def eligible_too_easily(patch: Patch) -> None:
+    """Whoever leaves the ISR counts as eligible, also while the high watermark goes on without it."""
+    carried = eligible.carried
+
+    def planted(found: Any, wanted: Any, replicas: Any, known: Any, gone: Any = ()) -> Any:
+        return carried(found, wanted, replicas, dataclasses.replace(known, min_insync=len(replicas)), gone)
+
+    def eligible_after(state: leader.PartitionLeader, isr: tuple[BrokerId, ...]) -> Any:
+        return tuple(each for each in state.replicas if each not in isr), ()
+
+    patch(partition_changes, "carried", planted)
+    patch(isr_rules, "eligible_after", eligible_after)
+    patch(isr_rules, "must_clear", lambda state: False)
+    patch(leader.PartitionLeader, "is_frozen", property(lambda self: self.is_under_min_isr))
+
+
+def unverified_transactions(patch: Patch) -> None:
+    """KIP-890: a transaction begins on a partition whatever its coordinator knows."""
+    patch(ProducerStates, "begin_verification", lambda self, producer_id, epoch, sequence: NO_GUARD)
+    patch(ProducerStates, "check_verified", lambda self, header, guard: None)
+
+
+def who_fetches_is_in_sync(patch: Patch) -> None:
+    """While ZooKeeper is away a leader goes on with those of the ISR who fetch, as if it had been allowed to let the others go."""
+    advance = hosted.HostedPartitions.advance
+
+    def planted(self: hosted.HostedPartitions, partition: Any) -> None:
+        state = partition.leader
+        if state is None or self.usable():
+            advance(self, partition)
+            return
+        now_ms, whole = self.now_ms(), state.maximal_isr
+        fetching = {id_ for id_, entry in partition.entries.items() if now_ms - entry.session.last_fetch_ms < 1_500}
+        state.maximal_isr = tuple(id_ for id_ in whole if id_ == state.broker_id or id_ in fetching)
+        try:
+            advance(self, partition)
+        finally:
+            state.maximal_isr = whole
+
+    patch(hosted.HostedPartitions, "advance", planted)
+
+
 PLANTS: dict[str, Callable[[Patch], None]] = {
     "F1": truncate_to_the_high_watermark,
     "F4": controllers_of_the_past,
@@ -145,6 +195,9 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "F25": no_deduplication,
     "C10": joins_at_once,
     "ack": ack_before_replication,
+    "ELR": leads_whatever_it_lost,
+    "ELR-min": eligible_too_easily,
+    "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
     "notice": notices_to_nobody,
 }

@@ -105,6 +105,13 @@ class SimCoordinator:
             return float("-inf")
         return self._lease_until - asyncio.get_running_loop().time()
 
+    def silent_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._last_heard
+
+    @property
+    def timeout_s(self) -> float:
+        return self._timeout_s
+
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
         self._callbacks.append(callback)
 
@@ -179,7 +186,7 @@ class SimCoordinator:
         self._become(SessionState.CONNECTED)
 
     def _beat(self, link: Link) -> None:
-        """Every sixth of the timeout: a heartbeat if due, or the end of a connection silent for two thirds."""
+        """Every sixth of the timeout: a heartbeat, or the end of a connection silent for two thirds."""
         if link is not self._link or self._state is not SessionState.CONNECTED:
             return
         loop = asyncio.get_running_loop()
@@ -188,8 +195,7 @@ class SimCoordinator:
             self._server.forget(link)
             self.link_lost(link)
             return
-        if self.lease_left() <= self._timeout_s * 2 / 3 + slack:
-            self._send(Read("ping")).add_done_callback(pass_over)
+        self._send(Read("ping")).add_done_callback(pass_over)
         self._timer = loop.call_later(self._timeout_s / 6, self._beat, link)
 
     def link_lost(self, link: Link) -> None:

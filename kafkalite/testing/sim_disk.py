@@ -179,6 +179,7 @@ class SimDisk:
         #: Changes of names that are not on the platter yet, in order.
         self._journal: list[Callable[[_Tree], None]] = []
         self._locks: dict[str, Process | None] = {}
+        self._boots = 0
         #: Path prefix -> errno of every operation below it (a dead disk).
         self._failing: dict[str, int] = {}
         #: Told of each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
@@ -201,6 +202,7 @@ class SimDisk:
             change(self._durable)
         self._journal.clear()
         self._locks.clear()
+        self._boots += 1
         # A file without a durable name is gone whatever its content.
         for node in self._files(self._durable.root):
             node.lose_power(self._random)
@@ -330,6 +332,9 @@ class SimDisk:
     def free_bytes(self, path: str) -> int:
         self.operation("free_bytes", path)
         return max(0, self.capacity_bytes - self.used_bytes())
+
+    def boot_id(self) -> str:
+        return f"boot-{self._boots}"
 
     def total_bytes(self, path: str) -> int:
         self.operation("total_bytes", path)

@@ -234,6 +234,7 @@ class Simulation:
             partition_epoch=replica.partition_epoch,
             path=path,
             controller_epoch=node.node.replicas.controller_epoch,
+            gives_way=replica.is_doubtful and replica.leader is None,
         )
 
     def check(self) -> None:

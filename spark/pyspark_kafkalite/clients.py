@@ -51,7 +51,13 @@ class LogClient(Protocol):
     def init_producer_id(self) -> tuple[int, int]: ...
 
     def produce_many(
-        self, batches: Mapping[TopicPartition, bytes | memoryview], /, *, acks: int = -1, timeout_ms: int | None = None
+        self,
+        batches: Mapping[TopicPartition, bytes | memoryview],
+        /,
+        *,
+        acks: int = -1,
+        timeout_ms: int | None = None,
+        transactional_id: str | None = None,
     ) -> Mapping[TopicPartition, ProducedPartition]: ...
 
     def begin_transaction(

@@ -142,7 +142,12 @@ class RowWriter:
             for tp, batch in batches.items()
         }
         try:
-            answers = self.client.produce_many(sealed, acks=-1, timeout_ms=self.options.delivery_timeout_ms)
+            answers = self.client.produce_many(
+                sealed,
+                acks=-1,
+                timeout_ms=self.options.delivery_timeout_ms,
+                transactional_id=self.transaction.transactional_id if self.transaction is not None else None,
+            )
         except ApiError as error:
             raise WriteFailed(_refusal(error, max(map(len, sealed.values())))) from error
         except (KafkaliteError, OSError) as error:

@@ -96,4 +96,4 @@ async def test_who_alone_has_the_records_stays(tmp_path: Path) -> None:
         with pytest.raises(ApiError) as caught:
             await client.fetch_raw(T0, Offset(len(values)), timeout_s=1)
         assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
-        assert [problem.what for problem in cluster.nodes[1].replicas.problems()] == ["replica.damaged"]
+        assert [problem.what for problem in cluster.nodes[1].replicas.problems()] == ["replica.last_copy_damaged"]

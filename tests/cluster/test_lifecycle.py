@@ -390,7 +390,7 @@ async def test_damage_that_no_start_looked_for_is_never_served(cluster: ProcessC
                 read += [int(record.value or b"-1") for record in await consumer.poll(max_records=1_000, timeout_s=0.2)]
                 told = (await client.health())[BrokerId(3)]
                 assert isinstance(told, HealthResponse)
-                if any((p.what, p.subject) == ("replica.damaged", "damage-unseen-0") for p in told.problems):
+                if any((p.what, p.subject) == ("replica.last_copy_damaged", "damage-unseen-0") for p in told.problems):
                     break
         assert read == list(range(len(read)))
         assert 0 < len(read) < load.sent

@@ -1,6 +1,7 @@
 """Scenario files for the controller's decisions: one command per line, then `----`, then what was decided.
 
-Commands (arguments are key=value; `1@7` is broker 1 with epoch 7, plain `1` has epoch 1):
+Commands (arguments are key=value; `1@7` is broker 1 with epoch 7, plain `1` has epoch 1; `1@7?` says that all of its logs may
+lack committed records, `1@7-` runs code that knows no eligible leader replicas):
 
     brokers 1 2@7 3                         all live brokers now
     topics t=1,2,3/2,3,1 u#2=1              all topics now: the AR of each partition; #2 is in the topic's id
@@ -9,11 +10,14 @@ Commands (arguments are key=value; `1@7` is broker 1 with epoch 7, plain `1` has
     no-state t-0                            the znode is gone
     isr-changed t-0 t-1
     shutdown 1 | shutdown 1@9               a broker asks for a controlled shutdown
-    preferred t-0 t-1                       the order in /admin/preferred_replica_election
+    preferred t-0 t-1 unclean=yes           the order in /admin/preferred_replica_election
     delete t u                              the orders in and below /admin/delete_topics
     stopped 1 t-0 failed=t-1 id=id-t        a broker's answer to StopReplica (id: of the topic; else that of the name)
     lost 2                                  a broker's queue overflowed
     restart 2 t-0 t-1 made=9                a broker's request in /restart_partitions (online=yes: the replicas are back)
+    refuses 2 t-0                           a broker refuses to lead: it may lack committed records
+    ends t-0 1=5:100 2=6:40                 how far the logs of t-0 go, when they are asked (leader epoch:end)
+    min-insync 2                            min.insync.replicas of all topics
     dead 2 t-0                              a broker refuses a command with KAFKA_STORAGE_ERROR
     limits replicas=1 partitions=2 leaders=1               for reassignments; what is left out is not limited
     reassign t-0=4,5,6 t-1=                 the order in /admin/reassign_partitions (nothing: call it off)
@@ -37,6 +41,7 @@ from pathlib import Path
 
 from kafkalite.controller.decide import decide
 from kafkalite.controller.effects import (
+    AskLogEnds,
     CloseChannel,
     DropDeletionOrders,
     DropLeftover,
@@ -62,6 +67,7 @@ from kafkalite.controller.effects import (
     WriteTopics,
 )
 from kafkalite.controller.elections import NOT_CREATED
+from kafkalite.controller.eligible import LogEnd
 from kafkalite.controller.events import (
     UNLIMITED,
     BrokersChanged,
@@ -77,7 +83,9 @@ from kafkalite.controller.events import (
     PartitionRemoved,
     PartitionsDrained,
     PreferredElectionRequested,
+    Purpose,
     ReassignmentRequested,
+    ReplicasDoubtful,
     ReplicasFailed,
     ReplicasStopped,
     RestartOrder,
@@ -100,6 +108,7 @@ from kafkalite.model import (
     Endpoint,
     LeaderAndIsr,
     LeaderEpoch,
+    Offset,
     PartitionEpoch,
     TopicId,
     TopicPartition,
@@ -128,6 +137,7 @@ class Script:
         self.unclean: set[str] = set()
         self.limits = Limits()
         self.min_insync = 1
+        self.ends: dict[TopicPartition, dict[BrokerId, LogEnd]] = {}
         self.order: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.adds: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.removals: dict[TopicPartition, PartitionRemoval] = {}
@@ -147,7 +157,8 @@ class Script:
         words = [each for each in rest if "=" not in each]
         match verb:
             case "brokers":
-                self.brokers = {info.broker_id: info for info in map(_broker, words)}
+                every = frozenset(TopicPartition(n, p) for n, t in self.topics.items() for p in t.assignment)
+                self.brokers = {info.broker_id: info for info in (_broker(word, every) for word in words)}
                 if self.in_office:
                     self.handle(BrokersChanged(self.brokers))
             case "topics":
@@ -170,8 +181,20 @@ class Script:
                         removals=dict(self.removals),
                         leftovers=dict(self.leftovers),
                         vanished=dict(self.vanished),
+                        min_insync=dict.fromkeys(self.topics, self.min_insync),
                     )
                 )
+            case "min-insync":
+                self.min_insync = int(words[0])
+            case "ends":
+                said = {name: value.split(":") for name, value in options.items()}
+                self.ends[_partition(words[0])] = {
+                    BrokerId(int(name)): (LeaderEpoch(int(epoch)), Offset(int(end)))
+                    for name, (epoch, end) in said.items()
+                }
+            case "refuses":
+                info = _broker(words[0])
+                self.handle(ReplicasDoubtful(info.broker_id, info.broker_epoch, tuple(map(_partition, words[1:]))))
             case "state":
                 partition = _partition(words[0])
                 self.znodes[partition] = _state(options)
@@ -188,7 +211,8 @@ class Script:
                 info = _broker(words[0])
                 self.handle(ControlledShutdownReceived(info.broker_id, info.broker_epoch, token=1))
             case "preferred":
-                self.handle(PreferredElectionRequested(tuple(map(_partition, words)), version=0))
+                ordered_now = tuple(map(_partition, words))
+                self.handle(PreferredElectionRequested(ordered_now, version=0, unclean="unclean" in options))
             case "delete":
                 self.handle(DeletionsRequested(tuple(words)))
             case "stopped":
@@ -254,8 +278,11 @@ class Script:
         joining = [each for each in replicas if each in self.brokers and each not in known.isr]
         self.zxid += 1
         self.modified[partition] = self.zxid
+        isr = (*known.isr, *joining)
+        elr = tuple(each for each in known.elr if each not in isr) if len(isr) < self.min_insync else ()
+        version = PartitionEpoch(known.partition_epoch + 1)
         self.znodes[partition] = dataclasses.replace(
-            known, isr=(*known.isr, *joining), partition_epoch=PartitionEpoch(known.partition_epoch + 1)
+            known, isr=isr, elr=elr, last_known_elr=(), partition_epoch=version
         )
         self.handle(IsrsChanged((partition,)))
 
@@ -265,8 +292,11 @@ class Script:
         match effect:
             case ReadStates(partitions, purpose, chunk):
                 say(f"read {' '.join(map(str, partitions))}")
-                states = {partition: self.znodes.get(partition) for partition in partitions}
-                return StatesRead(states, purpose, dict(self.modified), {}, frozenset(self.unclean), chunk)
+                return self._read(partitions, purpose, chunk)
+            case AskLogEnds(replicas, purpose, chunk):
+                say("ask " + " ".join(f"{each}:{','.join(map(str, replicas[each]))}" for each in replicas))
+                ends = {each: self.ends.get(each, {}) for each in replicas}
+                return dataclasses.replace(self._read(tuple(replicas), purpose, chunk), log_ends=ends)
             case WriteStates():
                 return self._write(effect)
             case Send(broker_id, command):
@@ -328,6 +358,11 @@ class Script:
                 say(f"resign: {reason}")
         return None
 
+    def _read(self, partitions: tuple[TopicPartition, ...], purpose: Purpose, chunk: int) -> StatesRead:
+        states = {partition: self.znodes.get(partition) for partition in partitions}
+        minimum = dict.fromkeys(self.topics, self.min_insync)
+        return StatesRead(states, purpose, dict(self.modified), {}, frozenset(self.unclean), chunk, minimum)
+
     def _write_topics(self, changes: tuple[TopicChange, ...]) -> TopicsWritten:
         written: list[TopicChange] = []
         failed: list[str] = []
@@ -381,12 +416,17 @@ def check_invariants(state: ControllerState) -> None:
         assert partition.topic not in state.deletions
         assert partition.partition in state.topics[partition.topic].assignment
         assert known.isr and (known.leader == -1 or known.leader in known.isr)
+        assert not set(known.isr) & set(known.elr)
 
 
-def _broker(text: str) -> BrokerInfo:
-    number, _, epoch = text.partition("@")
+def _broker(text: str, partitions: frozenset[TopicPartition] = frozenset()) -> BrokerInfo:
+    number, _, epoch = text.rstrip("?-").partition("@")
     at = Endpoint("host", int(number))
-    return BrokerInfo(BrokerId(int(number)), BrokerEpoch(int(epoch or 1)), at, at)
+    doubtful = partitions if text.endswith("?") else frozenset()
+    keeps_elr = not text.endswith("-")
+    return BrokerInfo(
+        BrokerId(int(number)), BrokerEpoch(int(epoch or 1)), at, at, doubtful=doubtful, keeps_elr=keeps_elr
+    )
 
 
 def _ids(text: str) -> tuple[BrokerId, ...]:
@@ -410,11 +450,15 @@ def _state(options: dict[str, str]) -> LeaderAndIsr:
         _ids(options["isr"]),
         ControllerEpoch(int(options.get("controller", 1))),
         PartitionEpoch(int(options.get("zk", 0))),
+        _ids(options["elr"]) if "elr" in options else (),
+        _ids(options["last"]) if "last" in options else (),
     )
 
 
 def _text(state: LeaderAndIsr | PartitionState) -> str:
-    return f"leader={state.leader} epoch={state.leader_epoch} isr={','.join(map(str, state.isr))}"
+    text = f"leader={state.leader} epoch={state.leader_epoch} isr={','.join(map(str, state.isr))}"
+    text += f" elr={','.join(map(str, state.elr))}" if state.elr else ""
+    return text + (f" last={','.join(map(str, state.last_known_elr))}" if state.last_known_elr else "")
 
 
 def _move_text(topic: Topic, partition: TopicPartition, state: LeaderAndIsr | None) -> str:
@@ -440,6 +484,7 @@ def _command(command: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataR
             name = "LeaderAndIsr" + (" INIT" if command.is_init else "")
             parts = [
                 f"{each.topic}-{each.partition}:{each.leader}/{each.leader_epoch}{'*' if each.is_new else ''}"
+                f"{'!' if each.accepts_loss == 1 else ''}"
                 for each in command.partitions
             ]
         case UpdateMetadataRequest():

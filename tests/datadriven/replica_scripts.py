@@ -58,6 +58,8 @@ class LeaderScript:
         leader = self._leader()
         leader.high_watermark = next_high_watermark(leader)
         text = f"LEO={leader.log_end_offset} HW={leader.high_watermark} ISR={list(leader.committed_isr)}"
+        if leader.elr:
+            text += f" ELR={list(leader.elr)}"
         if leader.proposed_isr is not None:
             text += f" proposed={list(leader.proposed_isr)}"
         return text
@@ -85,12 +87,16 @@ class LeaderScript:
             counted_end_offset=end,
             high_watermark=previous.high_watermark if previous else Offset(int(args.get("hw", "0"))),
             at_ms=int(args.get("at", "0")),
+            elr=_ids(args.get("elr", "")),
         )
         self.live = {replica: BrokerEpoch(100 + replica) for replica in replicas}
 
     def do_append(self, args: dict[str, str]) -> None:
         leader = self._leader()
         on_append(leader, Offset(leader.log_end_offset + int(args["records"])), is_flush_needed=self.flush)
+
+    def do_min_isr(self, args: dict[str, str]) -> None:
+        self._leader().min_insync_replicas = int(args["to"])
 
     def do_flushed(self, args: dict[str, str]) -> None:
         on_flushed(self._leader(), Offset(int(args["up_to"])))
@@ -116,16 +122,23 @@ class LeaderScript:
     def do_tick(self, args: dict[str, str]) -> str:
         leader = self._leader()
         isr = isr_rules.propose_isr(leader, live_epochs=self.live, at_ms=int(args["at"]), lag_time_max_ms=self.lag_ms)
+        if isr is None and isr_rules.must_clear(leader):
+            isr = leader.committed_isr
         if isr is None:
             return "nothing to propose"
-        self.proposal = isr_rules.Proposal(leader.broker_id, leader.leader_epoch, leader.partition_epoch, isr)
+        elr, last = isr_rules.eligible_after(leader, isr)
+        self.proposal = isr_rules.Proposal(
+            leader.broker_id, leader.leader_epoch, leader.partition_epoch, isr, elr, last
+        )
         isr_rules.begin_proposal(leader, isr)
-        return f"propose ISR {list(isr)} on version {leader.partition_epoch}"
+        eligible = f" ELR {list(elr)}" if elr else ""
+        return f"propose ISR {list(isr)}{eligible} on version {leader.partition_epoch}"
 
     def do_written(self, args: dict[str, str]) -> None:
         proposal = self.proposal
         assert proposal is not None
-        isr_rules.adopt(self._leader(), proposal.isr, PartitionEpoch(proposal.partition_epoch + 1))
+        version = PartitionEpoch(proposal.partition_epoch + 1)
+        isr_rules.adopt(self._leader(), proposal.isr, version, proposal.elr, proposal.last_known_elr)
 
     def do_not_sent(self, args: dict[str, str]) -> None:
         isr_rules.withdraw_proposal(self._leader())
@@ -145,7 +158,7 @@ class LeaderScript:
         verdict = isr_rules.judge(self.proposal, current)
         if verdict is isr_rules.Verdict.ADOPT:
             assert current is not None
-            isr_rules.adopt(self._leader(), current.isr, current.partition_epoch)
+            isr_rules.adopt(self._leader(), current.isr, current.partition_epoch, current.elr)
         return f"{verdict.value}: {self.show()}"
 
 

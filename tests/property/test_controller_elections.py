@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.controller import elections
+from kafkalite.controller import elections, eligible
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch
 
 EPOCH = ControllerEpoch(9)
@@ -123,7 +123,7 @@ def test_who_came_back_empty_is_not_in_sync(
     state = LeaderAndIsr(
         BrokerId(leader), LeaderEpoch(5), tuple(map(BrokerId, isr)), ControllerEpoch(1), PartitionEpoch(7)
     )
-    found = elections.without_empty(state, {BrokerId(each) for each in empty})
+    found = eligible.without_doubtful(state, {BrokerId(each) for each in empty})
     assert (found.leader, found.isr) == expected
     assert (found is state) == (expected == (leader, isr))
     assert (found.leader_epoch, found.partition_epoch) == (5, 7)

@@ -40,6 +40,7 @@ def leaders(draw: st.DrawFn) -> PartitionLeader:
     )
     for follower in leader.followers.values():
         follower.log_end_offset = Offset(draw(st.integers(-1, 40)))
+    leader.elr = tuple(r for r in replicas if r not in committed and r in draw(others))
     if draw(st.booleans()):
         leader.proposed_isr = tuple(r for r in replicas if r == 1 or r in draw(others))
         update_maximal_isr(leader)
@@ -53,7 +54,7 @@ def naive_high_watermark(leader: PartitionLeader) -> int:
     members = set(leader.committed_isr) | set(leader.proposed_isr or ())
     mark = leader.high_watermark
     needed = min(leader.min_insync_replicas, len(leader.replicas))
-    while len(leader.committed_isr) >= needed and all(ends[member] > mark for member in members):
+    while len(leader.committed_isr) >= needed and not leader.elr and all(ends[member] > mark for member in members):
         mark += 1
     return mark
 
@@ -72,9 +73,11 @@ STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(1, 5), st.just(0)),
         st.tuples(st.just("fetch"), st.integers(2, 4), st.integers(0, 6)),
-        st.tuples(st.just("tick"), st.integers(0, 700), st.just(0)),
+        st.tuples(st.just("tick"), st.sampled_from([0, 100, 400, 700]), st.just(0)),
+        st.tuples(st.just("min_isr"), st.integers(1, 4), st.just(0)),
         st.tuples(st.sampled_from(["written", "lost", "lost_applied", "not_sent"]), st.just(0), st.just(0)),
     ),
+    min_size=5,
     max_size=60,
 )
 
@@ -87,7 +90,8 @@ STEPS = st.lists(
 @settings(max_examples=300, deadline=None)
 @given(STEPS, st.integers(1, 3))
 def test_what_is_committed_is_on_every_replica_that_may_be_elected(steps: list[Step], min_isr: int) -> None:
-    """Whatever happens to the writes: every member of the ISR in ZooKeeper holds all below the high watermark."""
+    """Whatever happens to the writes, and to min.insync.replicas: every member of the ISR, and every eligible replica, in
+    ZooKeeper holds all below the high watermark."""
     replicas = tuple(map(BrokerId, (1, 2, 3, 4)))
     leader = new_leader(
         None,
@@ -105,6 +109,7 @@ def test_what_is_committed_is_on_every_replica_that_may_be_elected(steps: list[S
     live = {replica: BrokerEpoch(1) for replica in replicas}
     ends = dict.fromkeys(replicas[1:], 0)
     now_ms, znode_isr, version = 0, replicas, 0
+    znode_elr: tuple[BrokerId, ...] = ()
     proposal: rules.Proposal | None = None
     is_in_flight = False
     mark = 0
@@ -124,16 +129,21 @@ def test_what_is_committed_is_on_every_replica_that_may_be_elected(steps: list[S
         elif what == "tick":
             now_ms += first
             isr = rules.propose_isr(leader, live_epochs=live, at_ms=now_ms, lag_time_max_ms=500)
+            if isr is None and leader.proposed_isr is None and rules.must_clear(leader):
+                isr = leader.committed_isr
             if isr is not None:
-                proposal = rules.Proposal(BrokerId(1), LeaderEpoch(1), leader.partition_epoch, isr)
+                elr, last = rules.eligible_after(leader, isr)
+                proposal = rules.Proposal(BrokerId(1), LeaderEpoch(1), leader.partition_epoch, isr, elr, last)
                 rules.begin_proposal(leader, isr)
                 is_in_flight = False
+        elif what == "min_isr":
+            leader.min_insync_replicas = first
         elif proposal is not None:
             is_applied = what in ("written", "lost_applied") and version == proposal.partition_epoch
             if is_applied:
-                znode_isr, version = proposal.isr, version + 1
+                znode_isr, znode_elr, version = proposal.isr, proposal.elr, version + 1
             if what == "written" and is_applied:
-                rules.adopt(leader, proposal.isr, PartitionEpoch(version))
+                rules.adopt(leader, proposal.isr, PartitionEpoch(version), proposal.elr)
                 proposal = None
             elif what == "not_sent" and not is_in_flight:
                 rules.withdraw_proposal(leader)
@@ -144,12 +154,13 @@ def test_what_is_committed_is_on_every_replica_that_may_be_elected(steps: list[S
                     BrokerId(1), LeaderEpoch(1), znode_isr, ControllerEpoch(1), PartitionEpoch(version)
                 )
                 if rules.judge(proposal, current) is rules.Verdict.ADOPT:
-                    rules.adopt(leader, znode_isr, PartitionEpoch(version))
+                    rules.adopt(leader, znode_isr, PartitionEpoch(version), znode_elr)
                     proposal = None
         leader.high_watermark = next_high_watermark(leader)
         assert leader.high_watermark >= mark
         mark = leader.high_watermark
-        for member in znode_isr:
+        assert not set(znode_elr) & set(znode_isr)
+        for member in (*znode_isr, *znode_elr):
             assert member == 1 or ends[member] >= mark, f"{member} may be elected with {ends[member]} of {mark}"
         assert set(leader.committed_isr) <= set(replicas)
         assert 1 in leader.maximal_isr

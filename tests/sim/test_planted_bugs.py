@@ -82,6 +82,8 @@ BUGS: dict[str, Plan] = {
         ),
     ),
     "ack": plan(1, False, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
+    # Some followers are silent for a while; nobody can say so in ZooKeeper.
+    "away": plan(1, False, Fault(3.0, FaultKind.ZK_DOWN, "all", 14.0), *each_node(FaultKind.PARTITION, 2.0)),
     "fsync": plan(1, True, *(Fault(5.0, FaultKind.POWER, node, 0.5) for node in NODES)),
     # Answers that come later than a producer's patience.
     "F25": dataclasses.replace(plan(1, False), link=Link(spikes_per_mille=20, spike_ns=15_000_000_000)),
@@ -90,6 +92,20 @@ BUGS: dict[str, Plan] = {
         log_dirs=("/data1", "/data2"),
     ),
     "C10": plan(1, False, *each_node(FaultKind.SLOW, 6.0)),
+    # Two processes die; the third host loses its power and is back first.
+    "ELR": plan(
+        1,
+        False,
+        *(Fault(5.0, FaultKind.CRASH, node, 9.0) for node in NODES[:2]),
+        Fault(8.0, FaultKind.POWER, NODES[2], 0.3),
+    ),
+    # One dies while two are left, which go on and commit; they die, and it is back before them.
+    "ELR-min": plan(
+        1,
+        False,
+        Fault(4.0, FaultKind.CRASH, NODES[0], 6.0),
+        *(Fault(8.0, FaultKind.CRASH, node, 7.0) for node in NODES[1:]),
+    ),
 }
 
 

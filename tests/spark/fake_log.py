@@ -150,7 +150,12 @@ class FakeLog:
         return self._producer_ids, 0
 
     def produce_many(
-        self, batches: Mapping[TopicPartition, bytes], *, acks: int = -1, timeout_ms: int = 30_000
+        self,
+        batches: Mapping[TopicPartition, bytes],
+        *,
+        acks: int = -1,
+        timeout_ms: int = 30_000,
+        transactional_id: str | None = None,
     ) -> dict[TopicPartition, ProducedPartition]:
         self._called("produce_many")
         assert acks == -1

@@ -84,6 +84,7 @@ class MemoryDisk:
         self.fail_sync = False
         self.during_sync: Callable[[], object] | None = None
         self.broken: set[str] = set()
+        self.boot = "boot-0"
 
     def _check(self, path: str) -> None:
         if any(path.startswith(prefix) for prefix in sorted(self.broken)):
@@ -168,6 +169,9 @@ class MemoryDisk:
                 else:
                     self.durable_entries.pop(known, None)
 
+    def boot_id(self) -> str:
+        return self.boot
+
     def total_bytes(self, path: str) -> int:
         return 1 << 41
 
@@ -208,6 +212,7 @@ class MemoryDisk:
     def power_loss(self, rng: random.Random) -> None:
         """Each entry and each byte that was not synced may have made it or not."""
         self.process_crash()
+        self.boot += "+"
         survivors: dict[str, Inode] = {}
         for path in sorted({*self.entries, *self.durable_entries}):
             now, then = self.entries.get(path), self.durable_entries.get(path)

@@ -27,6 +27,7 @@ from kafkalite.model import GROUP_TOPIC, LeaderEpoch, Offset, ProducerId, TopicP
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -69,6 +70,7 @@ class GroupCoordinator:
         self.log: InternalLog[GroupPartition] = InternalLog(
             services, GROUP_TOPIC, GroupPartition, self._replay, self._loaded, self._unloaded
         )
+        self._repeats = Repeats(self._clock.monotonic)
         self._ticks: list[tuple[int, int, GroupPartition, str]] = []
         self._numbers = count()
 
@@ -163,8 +165,8 @@ class GroupCoordinator:
         group = entry.group
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
-            if error:
-                _log.warning("group.store_failed", group=group.group_id, error=error.name)
+            if error and (untold := self._repeats.told(("group.store_failed", error))) is not None:
+                _log.warning("group.store_failed", group=group.group_id, error=error.name, untold=untold)
             self._perform(partition, entry, group.stored(order, error, self._now()))
 
         # Stored with wall time: another node reads it, and the monotonic clock is this process's own.
@@ -211,8 +213,12 @@ class GroupCoordinator:
         done: Callable[[CommitResults], None],
         *,
         producer: tuple[ProducerId, int] | None = None,
+        guard: int | None = None,
     ) -> None:
-        """Commit offsets, in a transaction if `producer` (id, epoch) is given; `done` gets each one's outcome."""
+        """Commit offsets, in a transaction if `producer` (id, epoch) is given; `done` gets each one's outcome.
+
+        `guard`: with which the transaction was verified; None: it was not.
+        """
         partition, entry = self._find(group_id)
         if entry is None:
             if generation >= 0 and producer is None:
@@ -234,6 +240,7 @@ class GroupCoordinator:
             return
 
         def stored(error: ErrorCode, base_offset: Offset) -> None:
+            entry.offsets.end_append(accepted)
             for index, (topic_partition, offset) in enumerate(accepted.items()):
                 results[topic_partition] = error
                 if error:
@@ -247,12 +254,16 @@ class GroupCoordinator:
             done(results)
 
         producer_id, producer_epoch = producer if producer is not None else (-1, -1)
+        pairs = [(records.offset_key(group_id, key), records.offset_value(value)) for key, value in accepted.items()]
+        # From here on the log may hold what a reader of stable offsets has to wait for.
+        entry.offsets.begin_append(accepted)
         self.log.append(
             partition.index,
-            [(records.offset_key(group_id, key), records.offset_value(value)) for key, value in accepted.items()],
+            pairs,
             stored,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
+            guard=guard,
         )
 
     def end_transaction(self, index: int, producer_id: ProducerId, *, is_committed: bool) -> None:
@@ -355,26 +366,38 @@ class GroupCoordinator:
     async def _forget(
         self, partition: GroupPartition, entry: Entry, doomed: Sequence[TopicPartition], *, and_group: bool = False
     ) -> None:
-        """Write tombstones, then forget. Raises ApiError if they could not be written."""
+        """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written."""
         group_id = entry.group.group_id
-        tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in doomed]
-        if and_group:
-            tombstones.append((records.group_key(group_id), None))
-        for start in range(0, len(tombstones), _DELETE_CHUNK):
-            outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-
-            def done(error: ErrorCode, base: Offset, outcome: asyncio.Future[ErrorCode] = outcome) -> None:
-                if not outcome.done():
-                    outcome.set_result(error)
-
-            self.log.append(partition.index, tombstones[start : start + _DELETE_CHUNK], done)
-            if error := await outcome:
-                raise api_error(error)
-        for key in doomed:
-            entry.offsets.forget(key)
-        if and_group and entry.group.state is GroupState.EMPTY and partition.entries.get(group_id) is entry:
+        for start in range(0, len(doomed) or 1, _DELETE_CHUNK):
+            chunk = doomed[start : start + _DELETE_CHUNK]
+            tombstones: list[KeyValue] = [(records.offset_key(group_id, key), None) for key in chunk]
+            is_last = start + _DELETE_CHUNK >= len(doomed)
+            if and_group and is_last and entry.group.state is GroupState.EMPTY:
+                tombstones.append((records.group_key(group_id), None))
+            if not tombstones:
+                return
+            base_offset = await self._append(partition, tombstones)
+            for index, key in enumerate(chunk):
+                entry.offsets.forget(key, base_offset + index)
+        # A member or a commit that came meanwhile keeps the group.
+        is_over = and_group and entry.group.state is GroupState.EMPTY and entry.offsets.is_empty()
+        if is_over and partition.entries.get(group_id) is entry:
             entry.group.close(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             del partition.entries[group_id]
+
+    async def _append(self, partition: GroupPartition, pairs: Sequence[KeyValue]) -> Offset:
+        """The offset of the first record. Raises ApiError if they could not be written."""
+        outcome: asyncio.Future[tuple[ErrorCode, Offset]] = asyncio.get_running_loop().create_future()
+
+        def done(error: ErrorCode, base_offset: Offset) -> None:
+            if not outcome.done():
+                outcome.set_result((error, base_offset))
+
+        self.log.append(partition.index, pairs, done)
+        error, base_offset = await outcome
+        if error:
+            raise api_error(error)
+        return base_offset
 
     async def _forget_quietly(
         self, partition: GroupPartition, entry: Entry, doomed: Sequence[TopicPartition], *, and_group: bool = False
@@ -382,7 +405,8 @@ class GroupCoordinator:
         try:
             await self._forget(partition, entry, doomed, and_group=and_group)
         except ApiError as error:
-            _log.warning("group.expiry_failed", group=entry.group.group_id, error=error.code.name)
+            if (untold := self._repeats.told(("group.expiry_failed", error.code))) is not None:
+                _log.warning("group.expiry_failed", group=entry.group.group_id, error=error.code.name, untold=untold)
 
     async def _run_expiry(self) -> None:
         while True:
@@ -407,7 +431,7 @@ class GroupCoordinator:
                 is_over = (
                     group.state is GroupState.EMPTY
                     and not group.pending_members
-                    and not entry.offsets.in_transactions
+                    and not entry.offsets.is_pending
                     and len(doomed) == len(entry.offsets.committed)
                 )
                 if doomed or is_over:
@@ -426,7 +450,15 @@ class GroupCoordinator:
             try:
                 parsed = records.parse(record.key, record.value, record.offset)
             except WireError as error:
-                _log.error("group.record_skipped", partition=partition.index, offset=record.offset, error=str(error))
+                untold = self._repeats.told(("group.record_skipped", partition.index))
+                if untold is not None:
+                    _log.error(
+                        "group.record_skipped",
+                        partition=partition.index,
+                        offset=record.offset,
+                        error=str(error),
+                        untold=untold,
+                    )
                 continue
             match parsed:
                 case records.OffsetRecord():

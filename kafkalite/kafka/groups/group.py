@@ -26,6 +26,8 @@ from kafkalite.kafka.groups.group_events import (
     Effect,
     JoinAnswer,
     JoinRequest,
+    MemberIdentity,
+    StaticReplacement,
     StoreGroup,
     SyncAnswer,
     Token,
@@ -65,6 +67,23 @@ class Member:
     #: The member is dropped when nothing was heard of it until then.
     deadline_ms: int = 0
     is_new: bool = False
+
+    def identity(self) -> MemberIdentity:
+        return MemberIdentity(
+            self.member_id,
+            self.client_id,
+            self.client_host,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.protocols,
+        )
+
+    def take(self, identity: MemberIdentity) -> None:
+        self.member_id = identity.member_id
+        self.client_id, self.client_host = identity.client_id, identity.client_host
+        self.session_timeout_ms = identity.session_timeout_ms
+        self.rebalance_timeout_ms = identity.rebalance_timeout_ms
+        self.protocols = identity.protocols
 
     def metadata(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
@@ -203,34 +222,60 @@ class Group:
         """A static member came back under a new member id; the old one is fenced (KIP-345)."""
         assert request.instance_id is not None
         effects: list[Effect] = []
-        member = self.members.pop(old_id)
+        member = self.members[old_id]
+        before = member.identity()
         if member.join_token is not None:
             effects.append(JoinAnswer(member.join_token, ErrorCode.FENCED_INSTANCE_ID, old_id))
         if member.sync_token is not None:
             effects.append(SyncAnswer(member.sync_token, ErrorCode.FENCED_INSTANCE_ID))
         member.join_token = member.sync_token = None
-        member.member_id = request.new_member_id
-        self.members[member.member_id] = member
-        self.static_members[request.instance_id] = member.member_id
-        if self.leader == old_id:
-            self.leader = member.member_id
-        old_protocols, member.protocols = member.protocols, request.protocols
-        member.session_timeout_ms = request.session_timeout_ms
-        member.rebalance_timeout_ms = request.rebalance_timeout_ms
-        member.client_id, member.client_host = request.client_id, request.client_host
-        self._touch(member, now)
+        self._rename(member, _identity_of(request), now)
         if self.state is GroupState.STABLE:
-            old_metadata = dict(old_protocols).get(self.protocol or "")
+            old_metadata = dict(before.protocols).get(self.protocol or "")
             if self._select_protocol() == self.protocol and wants_the_same(
                 self.protocol_type, old_metadata, member.metadata(self.protocol)
             ):
-                # Nothing changed but the id: no rebalance. The leader is not asked for an assignment.
-                answer = self._join_answer(member, request.token, skip_assignment=request.supports_skip_assignment)
-                return [*effects, answer, StoreGroup(self.generation, self._assignments())]
+                # Nothing changed but the id: no rebalance. It is given the id when that is durable: a coordinator that
+                # knew only the id before would fence it.
+                replacement = StaticReplacement(
+                    request.instance_id, member.member_id, before, request.token, request.supports_skip_assignment
+                )
+                return [*effects, StoreGroup(self.generation, self._assignments(), replacement)]
         elif self.state is GroupState.EMPTY:
             return [*effects, refuse_join(request, ErrorCode.UNKNOWN_MEMBER_ID)]
         member.join_token = request.token
         return [*effects, *self._prepare_rebalance(now), *self._maybe_complete_join(now)]
+
+    def _rename(self, member: Member, identity: MemberIdentity, now: int) -> None:
+        """Let a static member go on under another id."""
+        assert member.instance_id is not None
+        old_id = member.member_id
+        del self.members[old_id]
+        member.take(identity)
+        self.members[member.member_id] = member
+        self.static_members[member.instance_id] = member.member_id
+        if self.leader == old_id:
+            self.leader = member.member_id
+        self._touch(member, now)
+
+    def _replaced(self, order: StoreGroup, replacement: StaticReplacement, error: ErrorCode, now: int) -> list[Effect]:
+        """The outcome of storing a static member under its new id. If it is not durable, the member is what it was."""
+        token, member_id = replacement.token, replacement.member_id
+        if self.state is GroupState.DEAD:
+            return [JoinAnswer(token, error or ErrorCode.NOT_COORDINATOR, "")]
+        is_current = self.static_members.get(replacement.instance_id) == member_id
+        if error:
+            # A rebalance that began meanwhile stores the group again, as it is then.
+            if is_current and self.state is GroupState.STABLE and self.generation == order.generation:
+                self._rename(self.members[member_id], replacement.before, now)
+            return [JoinAnswer(token, error, "")]
+        if not is_current:
+            is_replaced = replacement.instance_id in self.static_members
+            refusal = ErrorCode.FENCED_INSTANCE_ID if is_replaced else ErrorCode.UNKNOWN_MEMBER_ID
+            return [JoinAnswer(token, refusal, member_id)]
+        member = self.members[member_id]
+        self._touch(member, now)
+        return [self._join_answer(member, token, skip_assignment=replacement.skip_assignment)]
 
     # --- the rebalance ---
 
@@ -381,6 +426,8 @@ class Group:
 
     def stored(self, order: StoreGroup, error: ErrorCode, now: int) -> list[Effect]:
         """The outcome of a StoreGroup. On failure the members join again: nobody may act on what is not durable."""
+        if order.replacement is not None:
+            return self._replaced(order, order.replacement, error, now)
         if self.state is not GroupState.COMPLETING_REBALANCE or order.generation != self.generation:
             return []
         if not self.is_storing:
@@ -598,3 +645,14 @@ class Group:
         self.state_since_ms = since_ms
         for member in members:
             self._touch(member, now)
+
+
+def _identity_of(request: JoinRequest) -> MemberIdentity:
+    return MemberIdentity(
+        request.new_member_id,
+        request.client_id,
+        request.client_host,
+        request.session_timeout_ms,
+        request.rebalance_timeout_ms,
+        request.protocols,
+    )

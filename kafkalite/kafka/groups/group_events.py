@@ -38,11 +38,35 @@ class SyncAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberIdentity:
+    """What a static member is replaced with, all but its instance id and its assignment."""
+
+    member_id: str
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StaticReplacement:
+    """A static member that came back under `member_id`; `before`: what it was. `token` waits until that is durable."""
+
+    instance_id: str
+    member_id: str
+    before: MemberIdentity
+    token: Token
+    skip_assignment: bool
+
+
+@dataclass(frozen=True, slots=True)
 class StoreGroup:
-    """Store the group as it is, with these assignments; then call `stored` with the same generation and the outcome."""
+    """Store the group as it is, with these assignments; then call `stored` with this and the outcome."""
 
     generation: int
     assignments: Mapping[str, bytes]
+    replacement: StaticReplacement | None = None
 
 
 Effect = JoinAnswer | SyncAnswer | StoreGroup

@@ -1,8 +1,8 @@
 """One group's committed offsets, and those that wait for the end of a transaction. Pure.
 
 An offset counts once its record is replicated; until then it is pending and readers see the one before. Offsets that
-were committed in a transaction stay pending until its marker comes (KIP-98); `require_stable` readers are told to wait
-for those (KIP-447).
+were committed in a transaction stay pending until its marker comes (KIP-98). `require_stable` readers have to wait
+for both (KIP-447).
 """
 
 from __future__ import annotations
@@ -34,6 +34,20 @@ class GroupOffsets:
     committed: dict[TopicPartition, CommittedOffset] = field(default_factory=dict)
     #: Producer -> what its open transaction will commit.
     in_transactions: dict[ProducerId, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
+    #: Commits, plain or in a transaction, whose append is under way: how many of each partition.
+    appending: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def begin_append(self, partitions: Iterable[TopicPartition]) -> None:
+        """Records of commits are about to be appended."""
+        for partition in partitions:
+            self.appending[partition] = self.appending.get(partition, 0) + 1
+
+    def end_append(self, partitions: Iterable[TopicPartition]) -> None:
+        """They are durable, or failed."""
+        for partition in partitions:
+            left = self.appending.pop(partition) - 1
+            if left:
+                self.appending[partition] = left
 
     def commit(self, partition: TopicPartition, offset: CommittedOffset) -> None:
         """The record of a plain commit is durable."""
@@ -57,18 +71,23 @@ class GroupOffsets:
             for partition, offset in pending.items():
                 self.commit(partition, offset)
 
-    def forget(self, partition: TopicPartition, record_offset: int = 2**63) -> None:
+    def forget(self, partition: TopicPartition, record_offset: int) -> None:
         """A tombstone: what was committed before it does not count any more."""
         known = self.committed.get(partition)
         if known is not None and known.record_offset <= record_offset:
             del self.committed[partition]
 
     def is_unstable(self, partition: TopicPartition) -> bool:
-        """Whether an open transaction may change this partition's offset."""
-        return any(partition in pending for pending in self.in_transactions.values())
+        """Whether a commit that is under way, or an open transaction, may change this partition's offset."""
+        return partition in self.appending or any(partition in pending for pending in self.in_transactions.values())
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether any commit is under way or waits for the end of a transaction."""
+        return bool(self.appending or self.in_transactions)
 
     def is_empty(self) -> bool:
-        return not self.committed and not self.in_transactions
+        return not self.committed and not self.is_pending
 
     def expired(self, now_ms: int, retention_ms: int, idle_since_ms: int | None) -> list[TopicPartition]:
         """The partitions whose offsets have outlived `retention_ms` (KIP-211).

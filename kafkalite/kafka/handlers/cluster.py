@@ -12,10 +12,10 @@ from kafkalite.kafka import topic_ids, wire
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.codec import ZERO_UUID
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.internal_topics import internal_topic
+from kafkalite.kafka.internal_topics import broker_count, internal_topic
 from kafkalite.kafka.schema import schemas
 from kafkalite.kafka.services import Services
-from kafkalite.model import INTERNAL_TOPICS, NO_LEADER
+from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, TRANSACTION_FEATURE, TRANSACTION_VERSION
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.topics import CreateTopicsRequest, NewTopic
@@ -29,6 +29,8 @@ _NO_OPERATIONS = -(2**31)
 _DESCRIBE_TOPIC, _CREATE_TOPIC = KAFKA["Metadata"]
 #: max.request.partition.size.limit
 _MAX_PARTITIONS_PER_PAGE = 2000
+#: Before this version of ApiVersions no feature may begin at 0 (KAFKA-17011).
+_ZERO_MIN_FROM = 4
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
@@ -36,6 +38,19 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 def is_topic_name(name: str) -> bool:
     """Kafka's rule for topic names."""
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def finalized_transaction_version(brokers: Iterable[Broker]) -> tuple[int, int]:
+    """(epoch, version) of transaction.version in the cluster: what every live broker knows.
+
+    A client takes a version over from an answer with a higher epoch only. A broker that knows less can only come in with
+    a registration that is newer than all others, so the newest one's epoch rises whenever the version falls. It may fall
+    back when that broker goes: then a client stays at the lower version until it meets a newer registration.
+    """
+    known = [(broker.broker_epoch, broker.transaction_version) for broker in brokers]
+    if not known:
+        return -1, 0
+    return max(epoch for epoch, _ in known), min(TRANSACTION_VERSION, *(version for _, version in known))
 
 
 class ClusterHandlers:
@@ -59,12 +74,19 @@ class ClusterHandlers:
         ):
             return response(error_code=int(ErrorCode.INVALID_REQUEST))
         served = request.connection.listener.apis.values()
-        return response(
+        answer = response(
             api_keys=[
                 response.ApiVersion(api.key, api.versions.start, api.versions.stop - 1)
                 for api in sorted(served, key=lambda api: api.key)
             ]
         )
+        epoch, level = finalized_transaction_version(self._services.metadata([]).brokers)
+        if request.version >= _ZERO_MIN_FROM:
+            answer.supported_features = [response.SupportedFeatureKey(TRANSACTION_FEATURE, 0, TRANSACTION_VERSION)]
+        if level:
+            answer.finalized_features_epoch = epoch
+            answer.finalized_features = [response.FinalizedFeatureKey(TRANSACTION_FEATURE, level, level)]
+        return answer
 
     def metadata(self, request: Request, message: Any) -> Any:
         if self._services.metadata([]).controller_id < 0:
@@ -132,11 +154,11 @@ class ClusterHandlers:
         refused: list[Any],
     ) -> Any:
         config = self._services.config
-        alive = len(self._services.metadata([]).brokers)
+        brokers = broker_count(self._services.metadata(None)) if INTERNAL_TOPICS.intersection(missing) else 0
         created = await self._services.create_topics(
             CreateTopicsRequest(
                 tuple(
-                    internal_topic(name, config, alive) if name in INTERNAL_TOPICS else NewTopic(name)
+                    internal_topic(name, config, brokers) if name in INTERNAL_TOPICS else NewTopic(name)
                     for name in missing
                 )
             )
@@ -286,6 +308,7 @@ def _topic(topic: TopicMetadata, alive: set[Any]) -> Any:
 def _topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[Any]) -> Any:
     response = wire.DescribeTopicPartitionsResponse
     whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive)
+    eligible = {part.partition: part for part in partitions}
     return response.DescribeTopicPartitionsResponseTopic(
         whole.error_code if is_topic_name(topic.topic) else int(ErrorCode.INVALID_TOPIC_EXCEPTION),
         whole.name,
@@ -299,8 +322,8 @@ def _topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], a
                 part.leader_epoch,
                 part.replica_nodes,
                 part.isr_nodes,
-                (),  # eligible leader replicas: outside the ISR nobody is
-                (),
+                eligible[part.partition_index].elr,
+                eligible[part.partition_index].last_known_elr,
                 part.offline_replicas,
             )
             for part in whole.partitions

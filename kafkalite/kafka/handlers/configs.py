@@ -16,7 +16,6 @@ from kafkalite.config import (
     is_limit,
     parse_limit,
     topic_config,
-    usable_topic_config,
     with_dynamic,
 )
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -72,9 +71,8 @@ class ConfigHandlers:
         wanted = set(resource.configuration_keys or ()) or None
         entries = []
         if resource.resource_type == _TOPIC:
-            base = self._services.config.topic
             overrides = await self._services.topic_overrides(resource.resource_name)
-            config = usable_topic_config(base, overrides)
+            config = self._services.effective_topic_config(resource.resource_name, overrides)
             layers = await self._broker_layers()
             for key, (spec, _) in sorted(TOPIC_KEYS.items()):
                 if wanted is None or key in wanted:

@@ -15,6 +15,7 @@ from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.codec import encode
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.services import Services
+from kafkalite.kafka.transactions.verifier import TransactionVerifier
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Offset, TopicPartition
 from kafkalite.rpc.messages.data import (
     FetchedPartition,
@@ -40,6 +41,9 @@ _LATEST_TIERED = -5
 #: Timestamp with a meaning -> the version of ListOffsets that has it first.
 _SINCE = {-3: 7, _EARLIEST_LOCAL: 8, _LATEST_TIERED: 9}
 _TRANSACTIONAL = 0x10
+#: Versions of Produce that know TRANSACTION_ABORTABLE, and that leave it to the leader to add the partition (KIP-890).
+_ABORTABLE_FROM = 11
+_ADDS_FROM = 12
 
 
 def records_error(records: Buffer | None, version: int) -> ErrorCode:
@@ -70,9 +74,10 @@ class _Fetch(NamedTuple):
 
 
 class DataHandlers:
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, verifier: TransactionVerifier) -> None:
         self._services = services
         self._partitions = services.partitions
+        self._verifier = verifier
         #: (version, topic) -> what comes before and after the figures of the one partition of an answer.
         self._prebuilt: dict[tuple[int, str], tuple[bytes, bytes]] = {}
 
@@ -121,10 +126,20 @@ class DataHandlers:
         def done(results: tuple[ProducedPartition, ...]) -> None:
             self._produced(request, message, acks, refused, results)
 
-        if accepted:
+        if not accepted:
+            done(())
+        elif is_plain:
             self._partitions.produce(acks, message.timeout_ms, accepted, done)
         else:
-            done(())
+            self._verifier.produce(
+                message.transactional_id,
+                acks,
+                message.timeout_ms,
+                accepted,
+                done,
+                adds=request.version >= _ADDS_FROM,
+                knows_abortable=request.version >= _ABORTABLE_FROM,
+            )
 
     def _produced(
         self,

@@ -13,19 +13,26 @@ from kafkalite.kafka.groups.coordinator import CommitResults, GroupCoordinator
 from kafkalite.kafka.groups.group import Group, GroupState
 from kafkalite.kafka.groups.group_events import JoinAnswer, JoinRequest, SyncAnswer
 from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
+from kafkalite.kafka.internal_log import partition_of
 from kafkalite.kafka.services import Services
-from kafkalite.model import Offset, ProducerId, TopicPartition
+from kafkalite.kafka.transactions.questions import Asker
+from kafkalite.kafka.transactions.verifier import TransactionVerifier, Waiter, refusal
+from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA, Need, Scope
 
+#: Versions of TxnOffsetCommit that know TRANSACTION_ABORTABLE, and that leave it to us to add the group (KIP-890).
+_ABORTABLE_FROM = 4
+_ADDS_FROM = 5
 _DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
 [_LIST_GROUP] = KAFKA["ListGroups"]
 
 
 class GroupHandlers:
-    def __init__(self, services: Services, groups: GroupCoordinator) -> None:
+    def __init__(self, services: Services, groups: GroupCoordinator, verifier: TransactionVerifier) -> None:
         self._services = services
         self._groups = groups
+        self._verifier = verifier
         self._access = services.rights.access
 
     def table(self) -> dict[str, Handler]:
@@ -143,34 +150,63 @@ class GroupHandlers:
                 min(now + retention_ms, 2**63 - 1) if retention_ms >= 0 else -1
             )  # "for ever" has to fit into a record
 
-        self._commit(
-            request,
-            message,
-            message.generation_id_or_member_epoch,
-            None,
-            expiry(),
-            lambda results: _committed(wire.OffsetCommitResponse, "OffsetCommit", message, results),
-        )
+        self._commit(request, message, message.generation_id_or_member_epoch, expiry())
 
     def txn_offset_commit(self, request: Request, message: Any) -> None:
-        self._commit(
-            request,
-            message,
-            message.generation_id,
-            (ProducerId(message.producer_id), message.producer_epoch),
-            -1,
-            lambda results: _committed(wire.TxnOffsetCommitResponse, "TxnOffsetCommit", message, results),
-        )
+        """The group's partition of `__consumer_offsets` must be part of the transaction (KIP-890), as any other."""
+        offsets, refused = self._sorted_out(request, message, -1)
+        producer = (ProducerId(message.producer_id), message.producer_epoch)
 
-    def _commit(
-        self,
-        request: Request,
-        message: Any,
-        generation: int,
-        producer: tuple[ProducerId, int] | None,
-        expire_ms: int,
-        answer: Callable[[CommitResults], Any],
-    ) -> None:
+        def done(results: CommitResults) -> None:
+            if not request.connection.is_closed:
+                results = {**results, **refused}
+                request.respond(_committed(wire.TxnOffsetCommitResponse, "TxnOffsetCommit", message, results))
+
+        def commit(guard: int | None) -> None:
+            member = (message.group_id, message.member_id, message.group_instance_id, message.generation_id)
+            self._groups.commit(*member, offsets, done, producer=producer, guard=guard)
+
+        def verified(error: ErrorCode, guard: int) -> None:
+            try:
+                if error:
+                    raise api_error(_txn_offset_commit_error(error, knows_abortable=request.version >= _ABORTABLE_FROM))
+                commit(guard)
+            except ApiError as failure:
+                done(dict.fromkeys(offsets, failure.code))
+
+        adds = request.version >= _ADDS_FROM
+        if not offsets:
+            done({})
+        elif not adds and not self._services.config.transaction_partition_verification_enable:
+            commit(None)
+        else:
+            log = self._groups.log
+            log.state_for(message.group_id)  # or it is not for us to ask
+            owner = TopicPartition(GROUP_TOPIC, partition_of(message.group_id, log.partition_count()))
+            guard = self._services.partitions.begin_verification(owner, *producer, -1)
+            if not guard:
+                commit(guard)
+            else:
+                asker = Asker(message.transactional_id, *producer, adds)
+                self._verifier.ask(asker, [Waiter(owner, -1, guard, verified)])
+
+    def _commit(self, request: Request, message: Any, generation: int, expire_ms: int) -> None:
+        offsets, refused = self._sorted_out(request, message, expire_ms)
+
+        def done(results: CommitResults) -> None:
+            if not request.connection.is_closed:
+                results = {**results, **refused}
+                request.respond(_committed(wire.OffsetCommitResponse, "OffsetCommit", message, results))
+
+        if not offsets:
+            done({})
+            return
+        self._groups.commit(message.group_id, message.member_id, message.group_instance_id, generation, offsets, done)
+
+    def _sorted_out(
+        self, request: Request, message: Any, expire_ms: int
+    ) -> tuple[dict[TopicPartition, CommittedOffset], CommitResults]:
+        """What is to be committed, and what is refused."""
         refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         refused |= _denied_partitions(request, message.topics)
         now = self._services.clock.wall_ms()
@@ -186,23 +222,7 @@ class GroupHandlers:
                         now,
                         expire_ms,
                     )
-
-        def done(results: CommitResults) -> None:
-            if not request.connection.is_closed:
-                request.respond(answer({**results, **refused}))
-
-        if not offsets:
-            done({})
-            return
-        self._groups.commit(
-            message.group_id,
-            message.member_id,
-            message.group_instance_id,
-            generation,
-            offsets,
-            done,
-            producer=producer,
-        )
+        return offsets, refused
 
     def offset_fetch(self, request: Request, message: Any) -> Any:
         response = wire.OffsetFetchResponse
@@ -431,3 +451,11 @@ def _described(group: Group | None, group_id: str) -> Any:
             for member in group.members.values()
         ],
     )
+
+
+def _txn_offset_commit_error(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    code = refusal(error, knows_abortable=knows_abortable)
+    if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        # The client asks again, and the same coordinator: this one is available.
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return code

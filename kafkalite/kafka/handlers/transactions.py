@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -13,11 +14,15 @@ from kafkalite.kafka.internal_log import partition_of
 from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
 from kafkalite.kafka.transactions.markers import LocalMarkers, Marker
-from kafkalite.kafka.transactions.state import TransactionState
+from kafkalite.kafka.transactions.state import BUMPING_VERSION, TransactionState
 from kafkalite.model import GROUP_TOPIC, ProducerId, TopicPartition
+from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
 
 _GROUP, _TRANSACTION = 0, 1
+#: From this version on EndTxn bumps the epoch, and AddPartitionsToTxn knows TRANSACTION_ABORTABLE (KIP-890).
+_BUMPS_FROM = 5
+_ABORTABLE_FROM = 5
 _, _DESCRIBE_TOPIC = KAFKA["DescribeTransactions"]
 [_LIST_TRANSACTION] = KAFKA["ListTransactions"]
 
@@ -104,19 +109,30 @@ class TransactionHandlers:
                 is_old=request.version < 2,
             )
             return response(results_by_topic_v3_and_below=results)
-        answers = []
-        for txn in message.transactions:
-            results = await self._add(
-                request.denied.topics,
-                txn.transactional_id,
-                txn.producer_id,
-                txn.producer_epoch,
-                txn.topics,
-                verify_only=txn.verify_only,
-                is_old=False,
-            )
-            answers.append(response.AddPartitionsToTxnResult(txn.transactional_id, results))
-        return response(results_by_transaction=answers)
+        # Side by side: each that adds waits for replication.
+        async with asyncio.TaskGroup() as tasks:
+            found = [
+                tasks.create_task(
+                    self._add(
+                        request.denied.topics,
+                        txn.transactional_id,
+                        txn.producer_id,
+                        txn.producer_epoch,
+                        txn.topics,
+                        verify_only=txn.verify_only,
+                        is_old=False,
+                        client_version=BUMPING_VERSION,
+                        knows_abortable=request.version >= _ABORTABLE_FROM,
+                    )
+                )
+                for txn in message.transactions
+            ]
+        return response(
+            results_by_transaction=[
+                response.AddPartitionsToTxnResult(txn.transactional_id, task.result())
+                for txn, task in zip(message.transactions, found, strict=True)
+            ]
+        )
 
     async def _add(
         self,
@@ -128,6 +144,8 @@ class TransactionHandlers:
         *,
         verify_only: bool,
         is_old: bool,
+        client_version: int = 0,
+        knows_abortable: bool = False,
     ) -> list[Any]:
         wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
         names = list(dict.fromkeys(topic.name for topic in topics))
@@ -146,9 +164,14 @@ class TransactionHandlers:
             try:
                 if verify_only:
                     for key in wanted:
-                        codes[key] = int(self._transactions.verify_partition(transactional_id, producer_id, epoch, key))
+                        code = self._transactions.verify_partition(transactional_id, producer_id, epoch, key)
+                        if code is ErrorCode.INVALID_TXN_STATE and knows_abortable:
+                            code = ErrorCode.TRANSACTION_ABORTABLE
+                        codes[key] = int(code)
                 else:
-                    await self._transactions.add_partitions(transactional_id, producer_id, epoch, wanted)
+                    await self._transactions.add_partitions(
+                        transactional_id, producer_id, epoch, wanted, client_version=client_version
+                    )
                     codes = dict.fromkeys(wanted, 0)
             except ApiError as error:
                 codes = dict.fromkeys(wanted, _fenced(error.code, is_old))
@@ -181,21 +204,25 @@ class TransactionHandlers:
         return wire.AddOffsetsToTxnResponse(0, code)
 
     async def end(self, request: Request, message: Any) -> Any:
-        code = 0
+        bumps = request.version >= _BUMPS_FROM
+        end = self._transactions.end_and_bump if bumps else self._transactions.end
         try:
-            await self._transactions.end(
+            producer = await end(
                 message.transactional_id, message.producer_id, message.producer_epoch, is_commit=message.committed
             )
         except ApiError as error:
-            code = _fenced(error.code, request.version < 2)
-        return wire.EndTxnResponse(0, code)
+            return wire.EndTxnResponse(0, _fenced(error.code, request.version < 2))
+        return wire.EndTxnResponse(0, 0, *(producer or ()))
 
     # --- between nodes ---
 
     async def write_markers(self, request: Request, message: Any) -> Any:
         security = self._services.security
-        if security is not None and not security.may_be_node(request.principal):
-            raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node writes markers")
+        if security is not None and not security.may_be_node(request.principal) and not self._may_alter(request):
+            raise api_error(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                "only nodes, and users that may ALTER the cluster, write markers",
+            )
         response = wire.WriteTxnMarkersResponse
         results = []
         for marker in message.markers:
@@ -209,6 +236,7 @@ class TransactionHandlers:
                     marker.transaction_result,
                     marker.coordinator_epoch,
                     wanted,
+                    marker.transaction_version,
                 )
             )
             results.append(
@@ -229,6 +257,11 @@ class TransactionHandlers:
                 )
             )
         return response(results)
+
+    def _may_alter(self, request: Request) -> bool:
+        """Whether this is an operator that ends a hanging transaction. Without an authorizer nobody is known as one."""
+        is_known = self._access.authorizer is not None
+        return is_known and self._access.may(request, Operation.ALTER, ResourceType.CLUSTER)
 
     # --- administration ---
 

@@ -11,7 +11,7 @@ A table line is one field: `name type versions`, indented by its depth, then any
 Types are Kafka's: bool, int8 to int64, uint16, float64, string, bytes, records, uuid, a struct's name, and
 `[]` in front of any of them. A struct's fields follow its first use, one level deeper.
 
-Source of the facts: the message definitions of Apache Kafka 3.9 (clients, group and transaction coordinator).
+Source of the facts: the message definitions of Apache Kafka 3.9, of transactions 4.4 (clients, group and transaction coordinator).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Wire tables: reading and writing partitions (notation: `kafkalite.kafka.schema`)."""
 
 TABLE = """
-ProduceRequest 0-11 9+ 0
+ProduceRequest 0-12 9+ 0
   transactional_id string 3+ ?3+ =null
   acks int16 0+
   timeout_ms int32 0+
@@ -11,7 +11,7 @@ ProduceRequest 0-11 9+ 0
       index int32 0+
       records records 0+ ?0+
 
-ProduceResponse 0-11 9+ 0
+ProduceResponse 0-12 9+ 0
   responses []TopicProduceResponse 0+
     name string 0+
     partition_responses []PartitionProduceResponse 0+

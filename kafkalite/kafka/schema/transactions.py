@@ -67,7 +67,7 @@ EndTxnResponse 0-5 3+ 26
   producer_id int64 5+ =-1
   producer_epoch int16 5+ =-1
 
-TxnOffsetCommitRequest 0-4 3+ 28
+TxnOffsetCommitRequest 0-5 3+ 28
   transactional_id string 0+
   group_id string 0+
   producer_id int64 0+
@@ -83,7 +83,7 @@ TxnOffsetCommitRequest 0-4 3+ 28
       committed_leader_epoch int32 2+ =-1
       committed_metadata string 0+ ?0+
 
-TxnOffsetCommitResponse 0-4 3+ 28
+TxnOffsetCommitResponse 0-5 3+ 28
   throttle_time_ms int32 0+
   topics []TxnOffsetCommitResponseTopic 0+
     name string 0+
@@ -91,7 +91,7 @@ TxnOffsetCommitResponse 0-4 3+ 28
       partition_index int32 0+
       error_code int16 0+
 
-WriteTxnMarkersRequest 0-1 1+ 27
+WriteTxnMarkersRequest 0-2 1+ 27
   markers []WritableTxnMarker 0+
     producer_id int64 0+
     producer_epoch int16 0+
@@ -100,8 +100,9 @@ WriteTxnMarkersRequest 0-1 1+ 27
       name string 0+
       partition_indexes []int32 0+
     coordinator_epoch int32 0+
+    transaction_version int8 2+ =0
 
-WriteTxnMarkersResponse 0-1 1+ 27
+WriteTxnMarkersResponse 0-2 1+ 27
   markers []WritableTxnMarkerResult 0+
     producer_id int64 0+
     topics []WritableTxnMarkerTopicResult 0+

@@ -7,7 +7,7 @@ transaction's markers are then sent until every partition has one, also by the n
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import field, replace
 
 from kafkalite.env.supervisor import Policy
@@ -18,6 +18,7 @@ from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions import decisions
 from kafkalite.kafka.transactions import state as rules
 from kafkalite.kafka.transactions.decisions import Decision
+from kafkalite.kafka.transactions.marker_targets import marker_targets
 from kafkalite.kafka.transactions.markers import Errors, Marker, MarkerChannels
 from kafkalite.kafka.transactions.producer_ids import ProducerIds
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
@@ -28,14 +29,13 @@ from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.transaction_groups import coordinator_key
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
 _TIMEOUT_CHECK_S = 1.0
 _EXPIRY_CHECK_S = 3_600.0
 _RETRY_S = 0.1
-#: A topic that nobody knows for so long was deleted: its markers have nowhere to go.
-_GONE_AFTER_S = 10.0
 #: The partition will never take this marker, or has it already.
 _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 
@@ -69,6 +69,7 @@ class TransactionCoordinator:
         self._services = services
         self._channels = channels
         self._ids = ProducerIds(services)
+        self._repeats = Repeats(services.clock.monotonic)
         self.log: InternalLog[TransactionPartition] = InternalLog(
             services, TRANSACTION_TOPIC, TransactionPartition, self._replay, self._loaded, lambda partition: None
         )
@@ -115,11 +116,18 @@ class TransactionCoordinator:
         return target.producer_id, target.producer_epoch
 
     async def add_partitions(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Sequence[TopicPartition]
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        client_version: int = 0,
     ) -> None:
+        """`client_version`: the producer's transaction.version."""
         partition, slot = self._find(transactional_id)
         now = self._services.clock.wall_ms()
-        target = rules.add_partitions(slot.transaction, producer_id, producer_epoch, partitions, now)
+        target = rules.add_partitions(slot.transaction, producer_id, producer_epoch, partitions, now, client_version)
         self._check_free(slot)
         await self._move(partition, slot, target)
 
@@ -136,6 +144,23 @@ class TransactionCoordinator:
         target = rules.end(slot.transaction, producer_id, producer_epoch, now, is_commit=is_commit)
         self._check_free(slot)
         await self._move(partition, slot, target)
+
+    async def end_and_bump(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
+    ) -> tuple[ProducerId, int]:
+        """As `end`; the producer's id and epoch from now on (KIP-890)."""
+        _, slot = self._find(transactional_id)
+        fresh = NO_PRODUCER_ID
+        if slot.transaction is not None and rules.needs_new_producer_id(slot.transaction):
+            fresh = await self._ids.take()
+        partition, slot = self._find(transactional_id)  # it may have moved meanwhile
+        self._check_free(slot)
+        known, now = slot.transaction, self._services.clock.wall_ms()
+        if known is not None and rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped while we were away: ask again
+        target = rules.end_and_bump(known, producer_id, producer_epoch, fresh, now, is_commit=is_commit)
+        await self._move(partition, slot, target)
+        return rules.producer_after(target)
 
     def describe(self, transactional_id: str) -> Transaction:
         _, slot = self._find(transactional_id)
@@ -220,15 +245,17 @@ class TransactionCoordinator:
         assert prepared is not None and prepared.state in rules.PREPARED
         remaining = set(prepared.partitions)
         clock = self._services.clock
-        unknown_since: dict[str, float] = {}
+        missing_since: dict[TopicPartition, float] = {}
         while remaining:
             if self.log.ready_state(partition.index) is not partition:
                 return  # the next coordinator goes on
-            for leader, theirs in self._by_leader(remaining, unknown_since, clock.monotonic()):
-                if leader is None:
-                    remaining -= set(theirs)
-                    _log.warning("transaction.topic_gone", transactional_id=prepared.transactional_id)
-                    continue
+            known = self._services.metadata(sorted({each.topic for each in remaining}))
+            targets = marker_targets(known, remaining, missing_since, clock.monotonic())
+            if targets.gone:
+                remaining -= set(targets.gone)
+                gone = [str(each) for each in targets.gone]
+                _log.warning("transaction.partitions_gone", transactional_id=prepared.transactional_id, partitions=gone)
+            for leader, theirs in targets.by_leader:
                 errors = await self._send(leader, prepared, partition.leader_epoch, theirs)
                 if errors is None:
                     continue
@@ -240,29 +267,8 @@ class TransactionCoordinator:
                 await asyncio.sleep(_RETRY_S)
         await self._write_complete(partition, slot, prepared)
 
-    def _by_leader(
-        self, remaining: set[TopicPartition], unknown_since: dict[str, float], now: float
-    ) -> list[tuple[Broker | None, list[TopicPartition]]]:
-        """Who leads what; None: topics that are gone. Partitions without a live leader are left for later."""
-        topics = sorted({partition.topic for partition in remaining})
-        known = self._services.metadata(topics)
-        brokers = {broker.broker_id: broker for broker in known.brokers}
-        groups: dict[int, tuple[Broker | None, list[TopicPartition]]] = {}
-        for topic in known.topics:
-            mine = sorted(partition for partition in remaining if partition.topic == topic.topic)
-            if topic.error:
-                if now - unknown_since.setdefault(topic.topic, now) > _GONE_AFTER_S:
-                    groups.setdefault(-1, (None, []))[1].extend(mine)
-                continue
-            leaders = {entry.partition: entry.leader for entry in topic.partitions}
-            for partition in mine:
-                broker = brokers.get(leaders.get(partition.partition, -1))  # type: ignore[call-overload]
-                if broker is not None:
-                    groups.setdefault(broker.broker_id, (broker, []))[1].append(partition)
-        return [group for _, group in sorted(groups.items())]
-
     async def _send(
-        self, broker: Broker, prepared: Transaction, epoch: LeaderEpoch, partitions: list[TopicPartition]
+        self, broker: Broker, prepared: Transaction, epoch: LeaderEpoch, partitions: tuple[TopicPartition, ...]
     ) -> Errors | None:
         """Each partition's outcome; None: the node could not be asked."""
         marker = Marker(
@@ -271,11 +277,12 @@ class TransactionCoordinator:
             prepared.state is TransactionState.PREPARE_COMMIT,
             epoch,
             tuple(partitions),
+            prepared.client_version if broker.transaction_version >= rules.BUMPING_VERSION else 0,
         )
         try:
             return await self._channels.send(broker, marker)
         except (OSError, TimeoutError) as error:
-            _log.info("transaction.marker_delayed", broker=broker.broker_id, error=str(error))
+            self._log_delay("transaction.marker_delayed", broker.broker_id, broker=broker.broker_id, error=str(error))
             return None
 
     async def _write_complete(self, partition: TransactionPartition, slot: Slot, prepared: Transaction) -> None:
@@ -284,10 +291,16 @@ class TransactionCoordinator:
             try:
                 await self._move(partition, slot, rules.complete(prepared, self._services.clock.wall_ms()))
             except ApiError as error:
-                _log.info("transaction.complete_delayed", error=error.code.name)
+                self._log_delay("transaction.complete_delayed", error.code, error=error.code.name)
                 await asyncio.sleep(_RETRY_S)
         partition.completion.set()
         partition.completion = asyncio.Event()
+
+    def _log_delay(self, event: str, kind: Hashable, **details: object) -> None:
+        """One line; of many alike, which every transaction repeats until it gets through, only some."""
+        untold = self._repeats.told((event, kind))
+        if untold is not None:
+            _log.info(event, **details, untold=untold)
 
     # --- time ---
 
@@ -318,7 +331,7 @@ class TransactionCoordinator:
                 try:
                     await self._move(partition, slot, rules.fence(known, now))
                 except ApiError as error:
-                    _log.info("transaction.abort_delayed", error=error.code.name)
+                    self._log_delay("transaction.abort_delayed", error.code, error=error.code.name)
 
     async def _run_expiry(self) -> None:
         while True:
@@ -338,14 +351,14 @@ class TransactionCoordinator:
                 try:
                     await self._write(partition, transactional_id, None)
                 except ApiError as error:
-                    _log.info("transaction.expiry_delayed", error=error.code.name)
+                    self._log_delay("transaction.expiry_delayed", error.code, error=error.code.name)
                 else:
                     slot.transaction = None
                     partition.slots.pop(transactional_id, None)
                 finally:
                     slot.is_busy = False
-            for group, decision in list(partition.decisions.items()):
-                if group not in partition.deciding and decision.updated_ms <= limit:
+            for decision in decisions.expired(partition.decisions.values(), limit):
+                if decision.group not in partition.deciding and partition.decisions.get(decision.group) is decision:
                     await self._forget(partition, decision)
 
     async def _forget(self, partition: TransactionPartition, decision: Decision) -> None:
@@ -353,7 +366,7 @@ class TransactionCoordinator:
         try:
             await self.write(partition, [(decisions.key_of(decision.group), None)])
         except ApiError as error:
-            _log.info("transaction.expiry_delayed", error=error.code.name)
+            self._log_delay("transaction.expiry_delayed", error.code, error=error.code.name)
         else:
             partition.decisions.pop(decision.group, None)
         finally:
@@ -379,9 +392,15 @@ class TransactionCoordinator:
                     continue
                 transactional_id, transaction = rules.parse(record.key, record.value)
             except WireError as error:
-                _log.error(
-                    "transaction.record_skipped", partition=partition.index, offset=record.offset, error=str(error)
-                )
+                untold = self._repeats.told(("transaction.record_skipped", partition.index))
+                if untold is not None:
+                    _log.error(
+                        "transaction.record_skipped",
+                        partition=partition.index,
+                        offset=record.offset,
+                        error=str(error),
+                        untold=untold,
+                    )
                 continue
             if transaction is None:
                 partition.slots.pop(transactional_id, None)

@@ -19,6 +19,8 @@ from kafkalite.kafka.transactions.state import Transaction, TransactionState
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.rpc.messages.transactions import TransactionMember
 
+#: Decisions of one partition that are kept however old they are: the latest.
+KEPT = 1_000
 #: Kafka's own keys in this topic begin with version 0.
 KEY_VERSION = 0x4B4C
 _VALUE_VERSION = 0
@@ -76,6 +78,16 @@ def abort_members(
         if (current.producer_id, current.producer_epoch) == (member.producer_id, member.producer_epoch):
             changed.append(rules.fence(current, now))
     return changed
+
+
+def expired(known: Iterable[Decision], limit_ms: int) -> list[Decision]:
+    """The decisions that are forgotten: made before `limit_ms`, and not among the latest `KEPT`.
+
+    A query that was stopped between the decision over its last batch and its own record of it (a checkpoint) asks for the
+    decision when it is started again, possibly weeks later. Age alone would forget it.
+    """
+    latest_first = sorted(known, key=lambda decision: (decision.updated_ms, decision.group), reverse=True)
+    return [decision for decision in latest_first[KEPT:] if decision.updated_ms <= limit_ms]
 
 
 def _why(current: Transaction | None, member: TransactionMember, error: ApiError) -> str:

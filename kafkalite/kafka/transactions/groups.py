@@ -17,6 +17,7 @@ from kafkalite.model import TRANSACTION_TOPIC, ProducerId
 from kafkalite.rpc.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.rpc.transaction_groups import group_of
 from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
@@ -33,6 +34,7 @@ class TransactionGroups:
     def __init__(self, services: Services, transactions: TransactionCoordinator) -> None:
         self._services = services
         self._transactions = transactions
+        self._repeats = Repeats(services.clock.monotonic)
 
     async def begin(
         self, transactional_id: str, timeout_ms: int, owner: str, version: int
@@ -140,7 +142,9 @@ class TransactionGroups:
                 if error.code in _NOT_WRITTEN or not is_ours:
                     failure = _too_large(len(moves)) if is_ours else api_error(ErrorCode.NOT_COORDINATOR)
                     break
-                _log.info("transaction_group.decision_delayed", group=group, error=error.code.name)
+                untold = self._repeats.told(error.code)
+                if untold is not None:
+                    _log.info("transaction_group.decision_delayed", group=group, error=error.code.name, untold=untold)
                 await asyncio.sleep(_RETRY_S)
         partition.deciding.discard(group)
         for slot, _ in moves:

@@ -23,6 +23,8 @@ from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import ProducedPartition
 
 _VERSION = 1
+#: Carries the transaction's version (KIP-1228); only for nodes that know it.
+_VERSION_OF_TV2 = 2
 _WRITE_TXN_MARKERS = 27
 _TIMEOUT_S = 30.0
 #: A connection is used for this share of its session.
@@ -42,6 +44,8 @@ class Marker:
     is_commit: bool
     coordinator_epoch: int
     partitions: tuple[TopicPartition, ...]
+    #: From 2 on the epoch is above that of the transaction: one that comes late cannot end the next.
+    transaction_version: int = 0
 
 
 class LocalMarkers:
@@ -68,7 +72,10 @@ class LocalMarkers:
         if not marker.partitions:
             return {}
         self._services.partitions.append_internal(
-            _APPEND_TIMEOUT_MS, [(partition, bytearray(batch)) for partition in marker.partitions], done
+            _APPEND_TIMEOUT_MS,
+            [(partition, bytearray(batch)) for partition in marker.partitions],
+            done,
+            transaction_version=marker.transaction_version,
         )
         errors: Errors = {}
         for result in await outcome:
@@ -130,7 +137,7 @@ class _Channel:
         return await outcome
 
     async def _run(self) -> None:
-        """Send until the queue is empty."""
+        """Send until the queue is empty. Every waiter gets an outcome, so no transaction is left behind."""
         work: list[tuple[Marker, asyncio.Future[Errors]]] = []
         try:
             while self._queue:
@@ -140,17 +147,28 @@ class _Channel:
                         answers = await self._exchange([marker for marker, _ in work])
                 except (OSError, TimeoutError, WireError, EOFError, ApiError, struct.error) as error:
                     self.disconnect()
-                    for _, outcome in work:
-                        if not outcome.done():
-                            outcome.set_exception(OSError(f"{self.address}: {error!r}"))
+                    self._fail(work, error)
                 else:
                     for (_, outcome), errors in zip(work, answers, strict=True):
                         if not outcome.done():
                             outcome.set_result(errors)
-        finally:
-            self._is_running = False
+        except asyncio.CancelledError:  # the node stops
             for _, outcome in (*work, *self._queue):
                 outcome.cancel()
+            raise
+        except BaseException as error:
+            # A bug, which the supervisor reports. The waiters try again, over another connection.
+            self.disconnect()
+            work, self._queue = work + self._queue, []
+            self._fail(work, error)
+            raise
+        finally:
+            self._is_running = False
+
+    def _fail(self, work: Sequence[tuple[Marker, asyncio.Future[Errors]]], error: BaseException) -> None:
+        for _, outcome in work:
+            if not outcome.done():
+                outcome.set_exception(OSError(f"{self.address}: {error!r}"))
 
     def disconnect(self) -> None:
         if self._streams is not None:
@@ -167,8 +185,9 @@ class _Channel:
             self._used_until = now + lifetime_s * _USED_SHARE
         reader, writer = self._streams
         self._correlation_id += 1
-        head = wire.RequestHeader(_WRITE_TXN_MARKERS, _VERSION, self._correlation_id, "kafkalite")
-        frame = encode(head, 2) + encode(_request(markers), _VERSION)
+        version = _VERSION_OF_TV2 if any(marker.transaction_version for marker in markers) else _VERSION
+        head = wire.RequestHeader(_WRITE_TXN_MARKERS, version, self._correlation_id, "kafkalite")
+        frame = encode(head, 2) + encode(_request(markers), version)
         writer.write(len(frame).to_bytes(4) + frame)
         await writer.drain()
         size = int.from_bytes(await reader.readexactly(4))
@@ -177,12 +196,12 @@ class _Channel:
         answer = await reader.readexactly(size)
         if int.from_bytes(answer[:4], signed=True) != self._correlation_id or answer[4] != 0:
             raise WireError("an answer to something else")
-        response = decode("WriteTxnMarkersResponse", _VERSION, answer[5:])
+        response = decode("WriteTxnMarkersResponse", version, answer[5:])
         if len(response.markers) != len(markers):
             raise WireError("an answer to other markers")
         return [
             {
-                TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.error_code)
+                TopicPartition(topic.name, partition.partition_index): _error_code(partition.error_code)
                 for topic in result.topics
                 for partition in topic.partitions
             }
@@ -204,6 +223,15 @@ def _request(markers: Sequence[Marker]) -> object:
                 marker.is_commit,
                 [request.WritableTxnMarkerTopic(topic, indexes) for topic, indexes in topics.items()],
                 marker.coordinator_epoch,
+                marker.transaction_version,
             )
         )
     return request(entries)
+
+
+def _error_code(code: int) -> ErrorCode:
+    """One that this version does not know, of a newer node, is no reason to give the other partitions up."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

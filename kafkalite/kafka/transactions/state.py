@@ -20,7 +20,12 @@ from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
 #: The highest epoch that a producer is given; the one above it only fences.
 MAX_PRODUCER_EPOCH = 2**15 - 2
 _KEY_VERSION = 0
+#: The first flexible version; written only where a tagged field has something to say, so that what producers of
+#: transaction.version 0 leave behind stays readable by Kafka before 3.5.
+_TAGGED_VALUE_VERSION = 1
 _VALUE_VERSION = 0
+#: From this transaction.version on every end of a transaction bumps the epoch (KIP-890).
+BUMPING_VERSION = 2
 
 
 class TransactionState(IntEnum):
@@ -40,11 +45,17 @@ class TransactionState(IntEnum):
 
 
 PREPARED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
+COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """`last_producer_epoch` is the epoch before the last bump (-1: none), to recognise a repeated InitProducerId."""
+    """`last_producer_epoch` is the epoch before the last bump (-1: none), to recognise a repeated InitProducerId.
+
+    `client_version` is the transaction.version by which its producer began or ended it. When the epochs of the producer
+    id run out at the end of a transaction, `next_producer_id` takes over once it is complete; the one before is then
+    `previous_producer_id` (-1: none).
+    """
 
     transactional_id: str
     producer_id: ProducerId
@@ -55,6 +66,9 @@ class Transaction:
     started_ms: int = -1
     updated_ms: int = -1
     last_producer_epoch: int = -1
+    client_version: int = 0
+    previous_producer_id: ProducerId = NO_PRODUCER_ID
+    next_producer_id: ProducerId = NO_PRODUCER_ID
 
     @property
     def is_open(self) -> bool:
@@ -89,19 +103,20 @@ def init_producer(
         `known` itself when the request repeats one that was granted.
     """
     expected_id, expected_epoch = expected
-    if expected_id != NO_PRODUCER_ID:
-        if expected_id != known.producer_id:
-            raise api_error(ErrorCode.PRODUCER_FENCED)
-        if expected_epoch != known.producer_epoch:
-            if expected_epoch == known.last_producer_epoch and known.state is TransactionState.EMPTY:
-                return known
-            raise api_error(ErrorCode.PRODUCER_FENCED)
+    if expected_id != NO_PRODUCER_ID and (expected_id, expected_epoch) != (known.producer_id, known.producer_epoch):
+        if _is_repeated_init(known, expected_id, expected_epoch):
+            return known
+        raise api_error(ErrorCode.PRODUCER_FENCED)
     if known.state in PREPARED:
         raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
     if known.state is TransactionState.ONGOING:
         return fence(known, now)
     if needs_new_producer_id(known):
-        return replace(begin(known.transactional_id, fresh_id, timeout_ms, now))
+        return replace(
+            begin(known.transactional_id, fresh_id, timeout_ms, now),
+            previous_producer_id=known.producer_id,
+            last_producer_epoch=known.producer_epoch if expected_id != NO_PRODUCER_ID else -1,
+        )
     return replace(
         known,
         producer_epoch=known.producer_epoch + 1,
@@ -115,13 +130,34 @@ def init_producer(
     )
 
 
+def _is_repeated_init(known: Transaction, expected_id: int, expected_epoch: int) -> bool:
+    """Whether a client that has these was given the next ones already, and did not hear of it."""
+    if expected_epoch != known.last_producer_epoch:
+        return False
+    if expected_id != known.producer_id and not (
+        expected_id == known.previous_producer_id and expected_epoch == MAX_PRODUCER_EPOCH
+    ):
+        return False
+    if known.state is TransactionState.EMPTY:
+        return True
+    return known.client_version >= BUMPING_VERSION and known.state in COMPLETE
+
+
 def fence(known: Transaction, now: int) -> Transaction:
     """Abort an open transaction under a new epoch, so that its producer can add nothing more."""
     assert known.state is TransactionState.ONGOING
-    return replace(known, producer_epoch=known.producer_epoch + 1, state=TransactionState.PREPARE_ABORT, updated_ms=now)
+    return replace(
+        known,
+        producer_epoch=known.producer_epoch + 1,
+        last_producer_epoch=known.producer_epoch if known.client_version >= BUMPING_VERSION else -1,
+        state=TransactionState.PREPARE_ABORT,
+        updated_ms=now,
+    )
 
 
 def _check_producer(known: Transaction | None, producer_id: int, producer_epoch: int) -> Transaction:
+    if known is not None and known.state in PREPARED and producer_id == known.next_producer_id != NO_PRODUCER_ID:
+        raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it has been told its next id; markers are on their way
     if known is None or known.producer_id != producer_id:
         raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if known.producer_epoch != producer_epoch:
@@ -130,7 +166,12 @@ def _check_producer(known: Transaction | None, producer_id: int, producer_epoch:
 
 
 def add_partitions(
-    known: Transaction | None, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition], now: int
+    known: Transaction | None,
+    producer_id: int,
+    producer_epoch: int,
+    partitions: Iterable[TopicPartition],
+    now: int,
+    client_version: int = 0,
 ) -> Transaction:
     """AddPartitionsToTxn: opens the transaction if none is; `known` itself if nothing is new."""
     current = _check_producer(known, producer_id, producer_epoch)
@@ -147,6 +188,7 @@ def add_partitions(
         partitions=after,
         started_ms=current.started_ms if is_open else now,
         updated_ms=now,
+        client_version=client_version,
     )
 
 
@@ -167,12 +209,77 @@ def end(known: Transaction | None, producer_id: int, producer_epoch: int, now: i
     done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
     prepared = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
     if current.state is TransactionState.ONGOING:
-        return replace(current, state=prepared, updated_ms=now)
+        return replace(current, state=prepared, updated_ms=now, client_version=0)
     if current.state is done:
         return current
     if current.state is prepared:
         raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
     raise api_error(ErrorCode.INVALID_TXN_STATE)
+
+
+def end_and_bump(
+    known: Transaction | None,
+    producer_id: int,
+    producer_epoch: int,
+    fresh_id: ProducerId,
+    now: int,
+    *,
+    is_commit: bool,
+) -> Transaction:
+    """EndTxn 5 (KIP-890): as `end`, and the producer goes on with the next epoch. `known` itself for a repeated request.
+
+    Nothing of the ended transaction can be taken for one of the next, wherever it was delayed. Without an open transaction
+    an abort is allowed: the producer cannot know whether what it sent has arrived and opened one.
+
+    Args:
+        fresh_id: the producer id to go on with when `needs_new_producer_id`.
+    Source: Kafka 4.x TransactionCoordinator.endTransaction.
+    """
+    if known is None:
+        raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if known.state in PREPARED:
+        # Who has the epoch of the transaction repeats itself, who has the next one is early.
+        ids = (known.producer_id, known.next_producer_id)
+        if producer_id not in ids:
+            raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if producer_id == known.producer_id and not known.producer_epoch - 1 <= producer_epoch <= known.producer_epoch:
+            raise api_error(ErrorCode.PRODUCER_FENCED)
+        raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
+    is_overflow = (producer_id, producer_epoch) == (
+        known.previous_producer_id,
+        MAX_PRODUCER_EPOCH,
+    ) and known.producer_epoch == 0
+    if known.producer_id != producer_id and not is_overflow:
+        raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    is_current = not is_overflow and producer_epoch == known.producer_epoch
+    is_repeated = is_overflow or producer_epoch == known.producer_epoch - 1
+    if not is_current and not (is_repeated and known.state in COMPLETE):
+        raise api_error(ErrorCode.PRODUCER_FENCED)
+    if not is_current:
+        done = TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT
+        if known.state is done:
+            return known
+        raise api_error(ErrorCode.INVALID_TXN_STATE)
+    if is_commit and known.state is not TransactionState.ONGOING:
+        raise api_error(ErrorCode.INVALID_TXN_STATE)
+    return replace(
+        known,
+        producer_epoch=known.producer_epoch + 1,
+        last_producer_epoch=known.producer_epoch,
+        state=TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT,
+        partitions=known.partitions if known.state is TransactionState.ONGOING else frozenset(),
+        started_ms=known.started_ms if known.state is TransactionState.ONGOING else now,
+        updated_ms=now,
+        client_version=BUMPING_VERSION,
+        next_producer_id=fresh_id if needs_new_producer_id(known) else NO_PRODUCER_ID,
+    )
+
+
+def producer_after(known: Transaction) -> tuple[ProducerId, int]:
+    """Id and epoch with which the producer begins its next transaction."""
+    if known.next_producer_id != NO_PRODUCER_ID:
+        return known.next_producer_id, 0
+    return known.producer_id, known.producer_epoch
 
 
 def complete(known: Transaction, now: int) -> Transaction:
@@ -183,7 +290,18 @@ def complete(known: Transaction, now: int) -> Transaction:
         if known.state is TransactionState.PREPARE_COMMIT
         else TransactionState.COMPLETE_ABORT
     )
-    return replace(known, state=done, partitions=frozenset(), updated_ms=now)
+    producer_id, producer_epoch = producer_after(known)
+    is_other = producer_id != known.producer_id
+    return replace(
+        known,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        previous_producer_id=known.producer_id if is_other else known.previous_producer_id,
+        next_producer_id=NO_PRODUCER_ID,
+        state=done,
+        partitions=frozenset(),
+        updated_ms=now,
+    )
 
 
 # --- in the log ----------------------------------------------------------------------------------
@@ -207,8 +325,13 @@ def value_of(transaction: Transaction) -> bytes:
         transaction_partitions=None if transaction.state is TransactionState.EMPTY else partitions,
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=transaction.started_ms,
+        previous_producer_id=transaction.previous_producer_id,
+        next_producer_id=transaction.next_producer_id,
+        client_transaction_version=transaction.client_version,
     )
-    return _VALUE_VERSION.to_bytes(2) + encode(stored, _VALUE_VERSION)
+    is_tagged = bool(transaction.client_version) or transaction.previous_producer_id != NO_PRODUCER_ID
+    version = _TAGGED_VALUE_VERSION if is_tagged else _VALUE_VERSION
+    return version.to_bytes(2) + encode(stored, version)
 
 
 def parse(key: bytes | None, value: bytes | None) -> tuple[str, Transaction | None]:
@@ -239,4 +362,9 @@ def parse(key: bytes | None, value: bytes | None) -> tuple[str, Transaction | No
         ),
         stored.transaction_start_timestamp_ms,
         stored.transaction_last_update_timestamp_ms,
+        # Not in the log, as in Kafka; but with version 2 the epoch has always been bumped by one.
+        stored.producer_epoch - 1 if stored.client_transaction_version >= BUMPING_VERSION and state in COMPLETE else -1,
+        stored.client_transaction_version,
+        ProducerId(stored.previous_producer_id),
+        ProducerId(stored.next_producer_id),
     )

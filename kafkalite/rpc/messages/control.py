@@ -9,7 +9,7 @@ from kafkalite.rpc.messages.base import Message, kind
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live broker."""
+    """A live broker. `transaction_version`: the highest transaction.version that it knows (KIP-890)."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -18,6 +18,7 @@ class Broker:
     rpc_host: str
     rpc_port: int
     rack: str | None = None
+    transaction_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,12 @@ class PartitionState:
     throttle: int = 0
     #: The partition is about to be removed: the leader takes no more records.
     is_read_only: bool = False
+    #: Eligible leader replicas, and the last known ones (KIP-966).
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
+    #: 1: the leader was chosen though it may lack committed records. 0: it may not lead if it does. -1: the sender does not
+    #: know about that (an older controller).
+    accepts_loss: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,6 +144,9 @@ class PartitionMetadata:
     leader_epoch: LeaderEpoch
     replicas: tuple[BrokerId, ...]
     isr: tuple[BrokerId, ...]
+    #: Eligible leader replicas, and the last known ones (KIP-966).
+    elr: tuple[BrokerId, ...] = ()
+    last_known_elr: tuple[BrokerId, ...] = ()
     #: Of the replicas, those that a reassignment is adding (KIP-455).
     adding: tuple[BrokerId, ...] = ()
 

@@ -29,6 +29,9 @@ class DiskDescription:
     failures: int = 0
     #: Replicas that were on it and are offline now.
     offline_replicas: int = 0
+    #: Directories that were set aside, and their bytes.
+    strays: int = 0
+    stray_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +51,30 @@ class DiskMove:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class StrayDescription:
+    """A replica's directory that was set aside (`admin disk strays list`); since when (wall ms).
+
+    `is_elsewhere`: its records are known to be in sync elsewhere, so that it is removed when its time has come.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    size_bytes: int
+    since_ms: int
+    is_elsewhere: bool
+
+
 @kind(81)
 @dataclass(frozen=True, slots=True)
 class DescribeDisksResponse(Message):
-    """`moves`: those under way first, then those that are over, oldest first."""
+    """`moves`: those under way first, then those that are over, oldest first. `strays`: the first 1,000."""
 
     broker_id: BrokerId
     disks: tuple[DiskDescription, ...]
     moves: tuple[DiskMove, ...] = ()
+    strays: tuple[StrayDescription, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +127,23 @@ class DiskOnlineResponse(Message):
     error: int
     message: str = ""
     logs: int = 0
+
+
+@kind(88)
+@dataclass(frozen=True, slots=True)
+class StrayOrderRequest(Message):
+    """What is to become of a directory that THIS node has set aside (`admin disk strays`).
+
+    `action`: "remove" it now, whatever is known of other copies; or "restore" it: it takes its place again as the log of a
+    replica that is offline.
+    """
+
+    path: str
+    action: str
+
+
+@kind(89)
+@dataclass(frozen=True, slots=True)
+class StrayOrderResponse(Message):
+    error: int
+    message: str = ""

@@ -72,3 +72,30 @@ class ReplicaFetchWake(Message):
     """
 
     session_id: int
+
+
+@kind(26)
+@dataclass(frozen=True, slots=True)
+class LogEndsRequest(Message):
+    """How far do your logs of these (topic, partition) go? Asked by the controller before it lets a replica lead that may lack
+    committed records."""
+
+    partitions: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """`leader_epoch`: of the last record, -1 if there is none."""
+
+    topic: str
+    partition: int
+    leader_epoch: LeaderEpoch
+    log_end_offset: Offset
+
+
+@kind(27)
+@dataclass(frozen=True, slots=True)
+class LogEndsResponse(Message):
+    """Of the logs that can be read; what is not here is not named."""
+
+    ends: tuple[LogEnd, ...]

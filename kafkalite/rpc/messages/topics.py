@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from kafkalite.model import NO_OFFSET, NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from kafkalite.rpc.messages.base import Message, kind
 
 
@@ -101,6 +101,14 @@ class ReplicaDescription:
     directory: str
     followers: tuple[ReplicaProgress, ...] = ()
     error: int = 0
+    #: Where readers of committed transactions stop; -1: not known.
+    last_stable_offset: Offset = NO_OFFSET
+    #: For how long its earliest open transaction has been seen open; -1: none is.
+    open_transaction_ms: int = -1
+    #: Eligible leader replicas, as this node knows.
+    elr: tuple[BrokerId, ...] = ()
+    #: Its log may lack committed records; it does not lead while a replica may come back that has them.
+    is_doubtful: bool = False
 
 
 @kind(45)

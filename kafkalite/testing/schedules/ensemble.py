@@ -117,7 +117,7 @@ async def suspend(stage: Stage) -> None:
         for server in still:
             server.signal(signal.SIGSTOP)
         told = ", ".join(each.connect for each in still)
-        await stage.watch(f"{told}: still", 2 * SESSION_S, serves=len(still) == 1)
+        await stage.watch(f"{told}: still", 3 * SESSION_S)
         for server in still:
             server.signal(signal.SIGCONT)
         await stage.going_on()
@@ -131,8 +131,7 @@ async def down(stage: Stage) -> None:
     for number, away in enumerate((cluster.servers, cluster.servers[1:], cluster.servers)):
         for server in away:
             server.kill()
-        stage.note(f"{len(away)} of {len(cluster.servers)} servers are away")
-        await stage.sleep(15.0)
+        await stage.watch(f"{len(away)} of {len(cluster.servers)} servers are away", 15.0)
         if number:
             victim = stage.rng.choice(sorted(cluster.nodes))
             stage.note(f"kill -9 to node {victim}")

@@ -98,7 +98,7 @@ class TransactionLoad:
                         None, f"{number}:{member}:{tp.partition}".encode(), timestamp_ms=int(time.time() * 1000)
                     )
                     batches[tp] = batch.build()
-                client.produce_many(batches)
+                client.produce_many(batches, transactional_id=begun.transactional_id)
             if number % _HELD_OPEN == 0:
                 self._enough.wait(_HELD_OPEN_S)
             if number % _ABORTED == _ABORTED - 1:

@@ -38,6 +38,7 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
+from kafkalite.rpc.messages.replication import LogEnd, LogEndsRequest, LogEndsResponse
 from kafkalite.rpc.server import Identity, RpcServer
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
 
@@ -107,8 +108,10 @@ class Cluster:
 
     # --- brokers ---------------------------------------------------------------------------------------------
 
-    async def start_broker(self, number: int, rack: str | None = None) -> FakeBroker:
-        """Listen, then register; an earlier life of it is gone."""
+    async def start_broker(
+        self, number: int, rack: str | None = None, *, log_ends: tuple[LogEnd, ...] | None = None
+    ) -> FakeBroker:
+        """Listen, then register; an earlier life of it is gone. Without `log_ends` it does not know that question."""
         broker_id = BrokerId(number)
         broker: FakeBroker
 
@@ -120,6 +123,8 @@ class Cluster:
             for kind in (LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest)
         }
         handlers[HeartbeatRequest] = lambda request: self._heartbeat(broker)
+        if log_ends is not None:
+            handlers[LogEndsRequest] = lambda request: self._log_ends(broker, log_ends)
         server = RpcServer(
             network=self.network, supervisor=self.supervisor, config=self.config, identity=identity, handlers=handlers
         )
@@ -136,6 +141,16 @@ class Cluster:
         if broker.hung is not None:
             return self._answer_later(broker, request, broker.hung)
         return Reply(self._apply(broker, request.message))
+
+    def _log_ends(self, broker: FakeBroker, ends: tuple[LogEnd, ...]) -> object:
+        if broker.hung is None:
+            return Reply(LogEndsResponse(ends))
+
+        async def later(hung: asyncio.Event) -> Reply:
+            await hung.wait()
+            return Reply(LogEndsResponse(ends))
+
+        return later(broker.hung)
 
     def _heartbeat(self, broker: FakeBroker) -> object:
         if broker.silent is None:

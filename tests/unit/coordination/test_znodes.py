@@ -196,9 +196,9 @@ def test_golden_bytes(kind: str, encoded: bytes, golden: bytes, decoded: object)
 
 def test_a_registration_tells_of_as_many_missing_logs_as_it_has_room_for() -> None:
     few = {TopicPartition(topic, number) for topic in ("a", "b") for number in range(12)}
-    assert znodes.missing_with_room(few) == few
+    assert znodes.with_room(few) == few
     many = [TopicPartition("t" * 200 + str(number // 7), number % 7) for number in range(30_000)]
-    told = znodes.missing_with_room(many)
+    told = znodes.with_room(many)
     assert told < set(many)
     assert 400 * 1024 < len(znodes.encode_broker(BrokerZnode("h", 1, missing=told))) < 600 * 1024
 

@@ -322,12 +322,12 @@ async def test_a_prepared_commit_is_completed_after_a_move(broker: Broker) -> No
     # The partition takes no marker yet: the transaction stays prepared.
     real, seen = broker.services.partitions.append_internal, []
 
-    def no_markers(timeout_ms: int, partitions: Any, done: Any) -> None:
+    def no_markers(timeout_ms: int, partitions: Any, done: Any, **more: Any) -> None:
         if partitions[0][0].topic == "t":
             seen.append(1)
             done(tuple(wire_error(key) for key, _ in partitions))
         else:
-            real(timeout_ms, partitions, done)
+            real(timeout_ms, partitions, done, **more)
 
     broker.services.partitions.append_internal = no_markers  # type: ignore[method-assign]
     assert await producer.end(True) == 0

@@ -13,6 +13,8 @@ from kafkalite.kafka.groups.group import Group, GroupState
 from kafkalite.kafka.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 
 SESSION = 10_000
+#: What the members of `Bench.stable("a")` subscribe with.
+SAME = (("range", b"m-join-a"),)
 REBALANCE = 30_000
 
 
@@ -286,14 +288,76 @@ def test_leaving_makes_the_others_rebalance_and_the_last_one_empties_the_group()
 def test_a_static_member_returns_under_a_new_id_without_a_rebalance() -> None:
     bench = Bench()
     [first] = bench.stable("a", instance_id="i1")
-    answer = bench.join("back", instance_id="i1", protocols=(("range", b"m-join-a"),), supports_skip_assignment=True)
-    assert answer is not None
+    assert bench.join("back", instance_id="i1", protocols=SAME, supports_skip_assignment=True) is None
+    bench.store()  # a coordinator that comes after this one knows the new id
+    answer = bench.answers["back"]
     assert (answer.error, answer.generation, answer.member_id) == (ErrorCode.NONE, 1, "id-back")
     assert answer.skip_assignment and answer.leader == "id-back"
     assert bench.group.state is GroupState.STABLE
     assert bench.group.heartbeat(first, "i1", 1, bench.now) is ErrorCode.FENCED_INSTANCE_ID
     synced = bench.sync("s", "id-back", instance_id="i1")
     assert synced is not None and synced.assignment == first.encode()
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE])
+def test_a_static_member_is_what_it_was_if_its_new_id_is_not_durable(error: ErrorCode) -> None:
+    """A client that had been given that id would be fenced by the next coordinator, which is fatal to it."""
+    bench = Bench()
+    [first] = bench.stable("a", instance_id="i1")
+    assert bench.join("back", instance_id="i1", protocols=SAME, client_id="other", session_timeout_ms=99_000) is None
+    bench.store(error)
+    assert (bench.answers["back"].error, bench.answers["back"].member_id) == (error, "")
+    assert bench.group.heartbeat(first, "i1", 1, bench.now) is ErrorCode.NONE
+    member = bench.group.members[first]
+    assert (member.client_id, member.session_timeout_ms, bench.group.leader) == ("c", SESSION, first)
+    assert bench.join("again", instance_id="i1", protocols=SAME) is None
+    bench.store()
+    assert bench.answers["again"].member_id == "id-again"
+    assert bench.group.heartbeat("id-again", "i1", 1, bench.now) is ErrorCode.NONE
+
+
+def test_a_static_member_that_is_replaced_twice_before_the_first_is_durable() -> None:
+    bench = Bench()
+    bench.stable("a", instance_id="i1")
+    for token in ("one", "two"):
+        assert bench.join(token, instance_id="i1", protocols=SAME) is None
+    second, first = bench.orders.pop(), bench.orders.pop()
+    bench.take(bench.group.stored(first, ErrorCode.NONE, bench.now))
+    assert bench.answers["one"].error is ErrorCode.FENCED_INSTANCE_ID
+    bench.take(bench.group.stored(second, ErrorCode.NONE, bench.now))
+    assert (bench.answers["two"].error, bench.answers["two"].member_id) == (ErrorCode.NONE, "id-two")
+
+
+def test_a_static_member_is_removed_while_its_new_id_is_stored() -> None:
+    bench = Bench()
+    bench.stable("a", instance_id="i1")
+    assert bench.join("back", instance_id="i1", protocols=SAME) is None
+    error, effects = bench.group.leave("", "i1", bench.now)
+    bench.take(effects)
+    assert error is ErrorCode.NONE
+    bench.take(bench.group.stored(bench.orders.pop(0), ErrorCode.NONE, bench.now))
+    assert bench.answers["back"].error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_is_unloaded_while_the_new_id_of_a_static_member_is_stored() -> None:
+    bench = Bench()
+    bench.stable("a", instance_id="i1")
+    assert bench.join("back", instance_id="i1", protocols=SAME) is None
+    bench.take(bench.group.close(ErrorCode.NOT_COORDINATOR))
+    bench.store()  # durable or not: the next coordinator knows
+    assert bench.answers["back"].error is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_rebalance_that_begins_meanwhile_keeps_the_new_id() -> None:
+    bench = Bench()
+    bench.stable("a", instance_id="i1")
+    assert bench.join("back", instance_id="i1", protocols=SAME) is None
+    assert bench.join("b") is None  # waits for the static member
+    bench.store(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert bench.answers["back"].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    bench.join("again", instance_id="i1", protocols=SAME)
+    assert (bench.answers["again"].error, bench.answers["again"].generation) == (ErrorCode.NONE, 2)
+    assert bench.answers["b"].generation == 2
 
 
 def test_a_static_member_with_another_subscription_rebalances() -> None:
@@ -316,8 +380,10 @@ def test_a_static_member_that_owns_nothing_after_its_restart_takes_nothing_from_
 
     bench = Bench()
     bench.stable("a", instance_id="i1", protocols=(("range", metadata(["t"], [0, 1], 7)),))
-    answer = bench.join("back", instance_id="i1", protocols=(("range", metadata(topics, [], -1)),))
-    assert answer is not None and answer.generation == generation
+    bench.join("back", instance_id="i1", protocols=(("range", metadata(topics, [], -1)),))
+    if bench.orders:
+        bench.store()
+    assert bench.answers["back"].generation == generation
 
 
 def test_static_members_survive_a_rebalance_they_miss_and_admins_remove_them_by_instance() -> None:

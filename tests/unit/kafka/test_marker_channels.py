@@ -7,11 +7,15 @@ import socket
 import struct
 from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import uvloop
 
 from kafkalite.env.streams import open_stream
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.kafka.codec import encode
 from kafkalite.kafka.transactions.markers import Marker, _Channel
 from kafkalite.model import ProducerId, TopicPartition
 
@@ -51,3 +55,79 @@ def test_a_connection_that_was_reset_while_idle_is_left(make_loop: Callable[[], 
 
     with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.run(main())
+
+
+class _Recorder:
+    """A channel's services without a network: `dial` raises `failures` in turn, then hands out `stream`."""
+
+    def __init__(self, *failures: BaseException) -> None:
+        self.failures = list(failures)
+        self.tasks: list[asyncio.Task[None]] = []
+        self.dialling, self.may_go_on = asyncio.Event(), asyncio.Event()
+        self.clock = SimpleNamespace(monotonic=lambda: 0.0)
+        self.supervisor = SimpleNamespace(spawn=self._spawn)
+
+    def _spawn(self, name: str, work: Any, policy: object) -> None:
+        self.tasks.append(asyncio.ensure_future(work))
+
+    async def dial_kafka(self, host: str, port: int) -> Any:
+        self.dialling.set()
+        await self.may_go_on.wait()
+        raise self.failures.pop(0)
+
+
+async def test_an_unexpected_error_reaches_every_waiter() -> None:
+    """Cancelled, they would leave their transactions prepared until another node coordinates them."""
+    services = _Recorder(ValueError("a bug"), OSError("refused"))
+    channel = _Channel(services, ("h", 1))  # type: ignore[arg-type]
+    marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
+    first = asyncio.ensure_future(channel.send(marker))
+    await services.dialling.wait()
+    second = asyncio.ensure_future(channel.send(marker))  # queues up behind
+    await asyncio.sleep(0)
+    services.may_go_on.set()
+    for waiting in (first, second):
+        with pytest.raises(OSError, match="a bug"):
+            await waiting
+    assert (await asyncio.gather(*services.tasks, return_exceptions=True))[0].args == ("a bug",)  # type: ignore[union-attr]
+    with pytest.raises(OSError, match="refused"):  # and the channel works again
+        await channel.send(marker)
+
+
+async def test_an_error_code_of_a_newer_node_concerns_its_partition_alone() -> None:
+    response = wire.WriteTxnMarkersResponse
+    topic = response.WritableTxnMarkerTopicResult
+    partition = response.WritableTxnMarkerPartitionResult
+    body = encode(
+        response([response.WritableTxnMarkerResult(1, [topic("t", [partition(0, 0), partition(1, 29_999)])])]), 1
+    )
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        answer = (1).to_bytes(4) + b"\0" + body
+        writer.write(len(answer).to_bytes(4) + answer)
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        closed.set()
+
+    closed = asyncio.Event()
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        services = _Recorder()
+        streams: list[asyncio.StreamWriter] = []
+
+        async def dial(host: str, port: int) -> Any:
+            reader, writer = await asyncio.open_connection(host, port)
+            streams.append(writer)
+            return reader, writer, float("inf")
+
+        services.dial_kafka = dial  # type: ignore[method-assign]
+        channel = _Channel(services, server.sockets[0].getsockname())  # type: ignore[arg-type]
+        both = (TopicPartition("t", 0), TopicPartition("t", 1))
+        errors = await channel.send(Marker(ProducerId(1), 0, True, 0, both))
+        assert errors == {both[0]: ErrorCode.NONE, both[1]: ErrorCode.UNKNOWN_SERVER_ERROR}
+        channel.disconnect()
+        await asyncio.gather(*services.tasks)
+        for writer in streams:
+            await writer.wait_closed()
+        await closed.wait()

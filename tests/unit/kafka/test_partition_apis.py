@@ -150,7 +150,8 @@ def test_who_does_not_know_the_current_batch_passes_it_over() -> None:
     assert tagged[len(plain) + 2] == len(tagged) - len(plain) - 3
 
 
-async def test_producers_of_a_partition(broker: Broker) -> None:
+async def test_producers_of_a_partition(make_broker: Any) -> None:
+    broker = await make_broker(transaction_partition_verification_enable=False)
     await broker.create("t")
     client = await broker.client()
     written = batch(b"x", b"y", producer_id=7, producer_epoch=2, base_sequence=0, transactional=True)

@@ -317,6 +317,24 @@ async def test_only_nodes_write_markers(make: Any) -> None:
     assert codes["node"] != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
+@pytest.mark.parametrize(
+    ("super_user", "code"),
+    [("alice", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("root", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)],
+)
+async def test_an_operator_who_may_alter_the_cluster_writes_markers(
+    make_broker: Any, super_user: str, code: ErrorCode
+) -> None:
+    """`kafka-transactions abort` on a cluster with an authorizer."""
+    broker = await make_broker(authorizer_enabled=True, super_users=f"User:{super_user}")
+    broker.services.security = broker.side.listener.security = listener_security()
+    client = await broker.client()
+    await log_in(client, "alice")
+    request = wire.WriteTxnMarkersRequest
+    message = request([request.WritableTxnMarker(1, 0, False, [request.WritableTxnMarkerTopic("t", [0])], 0)])
+    answer = await client.ask(message, 1)
+    assert answer.markers[0].topics[0].partitions[0].error_code == code
+
+
 async def test_secrets_are_not_in_representations() -> None:
     assert "hush" not in repr(wire.SaslAuthenticateRequest(b"hush"))
     upsertion = wire.AlterUserScramCredentialsRequest.ScramCredentialUpsertion("u", 1, 4096, b"hush", b"hush")

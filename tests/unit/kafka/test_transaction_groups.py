@@ -232,7 +232,33 @@ async def test_another_owner_begins_anew(group: Group) -> None:
     assert await committed(group) == [b"a", b"b"]
 
 
+async def test_a_decision_outlives_the_transactions_that_it_was_about(
+    make_broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A query that was stopped for weeks before it had recorded its batch asks whether that is decided."""
+    broker = await make_broker(transactional_id_expiration_ms=60_000)
+    await broker.create("t")
+    group = Group(broker)
+    await broker.side.transactions.coordinator_of(transactional_id(group.group, "0"))
+    await group.end(0, await group.prepared("0-0", 0, b"a"))
+    later = broker.services.clock.wall_ms() + 60 * 86_400_000
+    monkeypatch.setattr(broker.services.clock, "wall_ms", lambda: later)
+    await broker.side.transactions.expire()
+    assert not any(state.slots for state in broker.side.transactions.log.states())
+    await move(broker, TRANSACTION_TOPIC)
+    assert await group.begin("0-0", 0) is None
+
+
+def test_which_decisions_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "KEPT", 2)
+    made = [decisions.Decision(f"g{at}", "q", 1, at) for at in (30, 10, 50, 20, 40)]
+    for limit, forgotten in ((9, []), (10, [10]), (25, [20, 10]), (60, [30, 20, 10])):
+        assert [each.updated_ms for each in decisions.expired(made, limit)] == forgotten
+    assert decisions.expired(made[:2], 60) == []
+
+
 async def test_old_decisions_are_forgotten(make_broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "KEPT", 0)
     broker = await make_broker(transactional_id_expiration_ms=60_000)
     await broker.create("t")
     group = Group(broker)

@@ -43,12 +43,12 @@ def doubtful(broker: Broker, schedule: Schedule) -> None:
     partitions = broker.services.partitions
     append = partitions.append_internal
 
-    def append_or_not(timeout_ms: int, parts: Sequence[Any], done: Any) -> None:
+    def append_or_not(timeout_ms: int, parts: Sequence[Any], done: Any, **more: Any) -> None:
         if parts[0][0].topic != TRANSACTION_TOPIC or schedule.random.random() > 0.15:
-            append(timeout_ms, parts, done)
+            append(timeout_ms, parts, done, **more)
             return
         if schedule.random.random() < 0.5:
-            append(timeout_ms, parts, lambda results: None)
+            append(timeout_ms, parts, lambda results: None, **more)
         done(tuple(ProducedPartition(*key, int(ErrorCode.REQUEST_TIMED_OUT), -1) for key, _ in parts))
 
     partitions.append_internal = append_or_not  # type: ignore[method-assign]

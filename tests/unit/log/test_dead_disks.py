@@ -78,6 +78,7 @@ async def test_where_the_probe_goes_through_only_the_log_is_lost() -> None:
         manager.create(tp(number), TOPIC_ID, CONFIG).append_as_leader(batch(["x"]), 1)
     victim = next(log for log in manager.all() if log.directory == "/d2")
     error = failed_append(host, manager, victim.topic_partition.partition)
+    del host.disk.entries[victim.segments[0].log_path]
     manager.log_failed(error)
     assert host.lost == [victim.topic_partition], "at once, before any verdict"
     assert manager.get(victim.topic_partition) is None and len(manager.all()) == 5
@@ -85,8 +86,10 @@ async def test_where_the_probe_goes_through_only_the_log_is_lost() -> None:
     await host.verdict()
     assert host.dead == [] and manager.offline_dirs() == []
     assert manager.restart_refusal(victim.topic_partition) == ""
-    assert any(name.endswith("-stray") for name in host.disk.listdir("/d2")), "out of the way of the next start"
+    assert host.disk.exists(victim.path), "nothing is renamed before the replica is made again"
     again = manager.create(victim.topic_partition, TOPIC_ID, CONFIG)
+    assert not host.disk.exists(victim.path), "out of the way of the next start"
+    assert any(name.endswith("-stray") for name in host.disk.listdir("/d2"))
     assert again.directory != "/d2" and manager.offline_partitions == {}
     manager.log_failed(error)
     assert len(manager.all()) == 6, "the error of a log that was replaced concerns nobody"

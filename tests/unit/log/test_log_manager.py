@@ -97,7 +97,8 @@ async def test_two_processes_on_one_directory() -> None:
         await host.manager()
 
 
-async def test_deleted_and_stray_logs_go_after_their_delay() -> None:
+async def test_deleted_logs_go_after_their_delay_and_strays_when_their_records_are_elsewhere() -> None:
+    """It was the delay alone: a log that had been set aside could be the last copy."""
     host = Host("/d1")
     manager = await host.manager()
     for number in range(2):
@@ -111,6 +112,10 @@ async def test_deleted_and_stray_logs_go_after_their_delay() -> None:
     # A partition of that name may be made at once, with another topic id.
     assert manager.create(tp(0), TopicId("BBBBBBBBBBBBBBBBBBBBBQ"), CONFIG).log_end_offset == 0
     host.clock.now_ms += 5_000
+    await manager.removal_pass()
+    assert [stray.topic_partition for stray in manager.overdue_strays()] == [tp(1)], "the delay alone is not enough"
+    assert [name for name in host.disk.listdir("/d1") if name.endswith("stray")]
+    manager.on_elsewhere(lambda stray: stray.is_of(tp(1), TOPIC_ID))
     await manager.removal_pass()
     assert not [name for name in host.disk.listdir("/d1") if name.endswith("stray")]
     host.clock.now_ms += 60_000

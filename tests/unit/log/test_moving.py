@@ -14,9 +14,9 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log import moving
-from kafkalite.log.judge import MIN_ROOM_BYTES
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.record.reader import read_records
 from tests.support.logs import TOPIC_ID, batch, config

@@ -153,26 +153,57 @@ async def test_many_shrinks_go_in_one_round_and_one_notice(make_cluster, until):
 
 @pytest.mark.checklist("F13")
 @pytest.mark.checklist(63)
-async def test_an_isolated_leader_fences_itself_and_commits_nothing(make_cluster, until):
+async def test_a_leader_without_zookeeper_goes_on_with_its_followers_and_not_without_them(make_cluster, until):
+    """It refused everything as soon as its lease had run out; but nobody else can commit without its followers (ADR 15)."""
     cluster = await started(make_cluster)
     leader = cluster.node(1)
     assert (await leader.produce(TP, b"x")).error == ErrorCode.NONE
     cluster.zookeeper.block("node1")
     await until(lambda: not leader.session.usable())
-    assert (await leader.produce(TP, b"y")).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await leader.produce(TP, b"y")).error == ErrorCode.NONE
+    assert (await leader.produce(TP, b"y", acks=1)).error == ErrorCode.NONE
+    # The others are commanded by somebody whom this node does not hear.
+    state = cluster.decide(TP, leader=2, isr=(2, 3), epoch=5, replicas=(1, 2, 3))
+    for number in (2, 3):
+        await cluster.command(number, state)
+    await until(lambda: not leader.partition(TP).entries)
     mark = leader.partition(TP).high_watermark
-    await asyncio.sleep(0)
+    for acks in (-1, 1):
+        refused = await leader.produce(TP, b"z", acks=acks)
+        assert refused.error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert "ZooKeeper has not answered" in refused.message
     assert leader.partition(TP).high_watermark == mark
-    assert cluster.state(TP).isr == (1, 2, 3)
+    assert (await cluster.node(2).produce(TP, b"z", timeout_ms=10_000)).error == ErrorCode.NONE
     cluster.zookeeper.unblock("node1")
     await until(lambda: leader.session.usable())
     await leader.manager.on_session(await leader.session.wait())
-    await until(lambda: leader.partition(TP).leader is not None)
-    assert (await leader.produce(TP, b"z", timeout_ms=10_000)).error == ErrorCode.NONE
+    await until(lambda: leader.partition(TP).leader is None and leader.partition(TP).leader_id == 2)
+
+
+@pytest.mark.checklist("F13")
+async def test_only_a_leader_alone_in_sync_resigns_when_its_session_ends(make_cluster, until):
+    cluster = await make_cluster(3)
+    cluster.create_topic("t", {0: (1, 2, 3), 1: (1, 2, 3), 2: (1,)})
+    states = [
+        cluster.decide(TopicPartition("t", number), leader=1, isr=isr, epoch=0, replicas=replicas)
+        for number, (isr, replicas) in enumerate((((1, 2, 3), (1, 2, 3)), ((1,), (1, 2, 3)), ((1,), (1,))))
+    ]
+    await cluster.command_all(*states)
+    leader = cluster.node(1)
+    leader.manager.on_session_lost()
+    led = [leader.partition(TopicPartition("t", number)).leader is not None for number in range(3)]
+    assert led == [True, False, True]
+    # The new session tells: the one leads again, and another one has been given away meanwhile.
+    cluster.decide(TopicPartition("t", 2), leader=-1, isr=(1,), epoch=1, replicas=(1,))
+    await leader.manager.on_session(await leader.session.wait())
+    led = [leader.partition(TopicPartition("t", number)).leader is not None for number in range(3)]
+    assert led == [True, True, False]
 
 
 async def test_an_append_before_the_fence_is_committed_after_it(make_cluster, until):
-    cluster = await started(make_cluster, count=1, isr=(1,))
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=0, replicas=(1, 2)))
     leader = cluster.node(1)
     usable = True
     leader.manager.hosted.usable = lambda: usable

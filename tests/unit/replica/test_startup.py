@@ -48,7 +48,7 @@ async def test_after_an_unclean_stop_a_replica_leads_unasked_only_if_it_is_alone
     await cluster.command(1, cluster.decide(TP, leader=1, isr=(1, 2), epoch=1))  # the controller has chosen
     assert cluster.node(1).partition(TP).leader is not None
     # Having led in this process, it resumes after a lost session, as its log is whole.
-    cluster.node(1).manager.on_session_lost()
+    cluster.node(1).manager.hosted.resign(cluster.node(1).partition(TP), "the session was lost")
     assert cluster.node(1).partition(TP).leader is None
     await cluster.node(1).manager.on_session(await cluster.node(1).session.wait())
     assert cluster.node(1).partition(TP).leader is not None
@@ -111,10 +111,10 @@ async def test_the_snapshot_tells_what_the_znodes_say(make_cluster):
 
 
 @pytest.mark.checklist(63)
-async def test_a_lost_session_resigns_and_the_next_one_resumes(make_cluster, until):
+async def test_a_lost_session_makes_a_leader_alone_in_sync_resign_and_the_next_one_resumes(make_cluster, until):
     cluster = await make_cluster(1)
-    cluster.create_topic("t", {0: (1,)})
-    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=0))
+    cluster.create_topic("t", {0: (1, 2)})
+    await cluster.command(1, cluster.decide(TP, leader=1, isr=(1,), epoch=0, replicas=(1, 2)))
     node = cluster.node(1)
     before = await node.session.wait()
     cluster.zookeeper.expire("node1")

@@ -45,6 +45,7 @@ from kafkalite.rpc.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from kafkalite.rpc.messages.open_transactions import ListTransactionsResponse, OpenTransactionsResponse
 from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, ElectLeadersRequest
 from kafkalite.rpc.messages.security import (
     AclBinding,
@@ -207,6 +208,10 @@ async def test_every_rpc_request_by_one_who_may_and_one_who_may_not(cluster: Loo
                 listed = (await nobody.call_node(BrokerId(1), request, timeout_s=10))[0]
                 assert isinstance(listed, ListGroupsResponse)
                 assert listed.groups == ()
+            elif name in ("ListTransactionsRequest", "OpenTransactionsRequest"):
+                shown = (await nobody.call_node(BrokerId(1), request, timeout_s=10))[0]
+                assert isinstance(shown, ListTransactionsResponse | OpenTransactionsResponse)
+                assert shown.transactions == ()
             else:
                 assert refused & REFUSED, (name, refused)
             if name not in nodes_only and name != "DeleteTopicsRequest":

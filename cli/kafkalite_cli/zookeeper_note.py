@@ -1,0 +1,26 @@
+"""A note under what brokers tell of the cluster, while ZooKeeper does not answer them: it is what they knew before."""
+
+from __future__ import annotations
+
+import click
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.errors import KafkaliteError
+from kafkalite.rpc.messages.watching import HealthResponse
+
+_PATIENCE_S = 2.0
+
+
+async def note_zookeeper(client: AsyncClient) -> None:
+    """To standard error, once however many brokers say so; nothing if all is well, or nobody answers."""
+    try:
+        answers = await client.health(timeout_s=_PATIENCE_S)
+    except KafkaliteError:
+        return
+    for node, answer in sorted(answers.items()):
+        if isinstance(answer, HealthResponse):
+            for problem in answer.problems:
+                if problem.what.startswith("zookeeper."):
+                    told = f"note: this is what the brokers knew before: {problem.detail} (broker {node}; see `admin health`)"
+                    click.echo(told, err=True)
+                    return

@@ -1,0 +1,86 @@
+"""How far the logs of replicas go, asked of their nodes before a leader is chosen that may lack committed records (KIP-966's
+unclean recovery). Who does not answer in time, or is too old to know the question, has not said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from kafkalite.controller.eligible import LogEnd
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.seams import Env
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError
+from kafkalite.model import BrokerId, BrokerInfo, TopicPartition
+from kafkalite.rpc.client import RpcConnection, RpcError
+from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.rpc.messages.replication import LogEndsRequest, LogEndsResponse
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: How long all of them together are waited for.
+WAIT_S = 2.0
+#: Partitions in one request.
+CHUNK = 2_000
+_NEVER_S = 3600.0
+
+Ends = dict[TopicPartition, dict[BrokerId, LogEnd]]
+
+
+class LogEnds:
+    """Asks over connections of its own, which are closed again: this is rare."""
+
+    def __init__(self, env: Env, own_time: OwnTime, supervisor: Supervisor, hello: Callable[[], HelloRequest]) -> None:
+        self._env = env
+        self._own_time = own_time
+        self._supervisor = supervisor
+        self._hello = hello
+
+    async def ask(
+        self, replicas: Mapping[TopicPartition, Sequence[BrokerId]], brokers: Mapping[BrokerId, BrokerInfo]
+    ) -> Ends:
+        """What was said within WAIT_S, for every partition that was asked about."""
+        ends: Ends = {partition: {} for partition in replicas}
+        by_broker: dict[BrokerId, list[TopicPartition]] = {}
+        for partition, members in replicas.items():
+            for broker in members:
+                if broker in brokers:
+                    by_broker.setdefault(broker, []).append(partition)
+        tasks = [
+            self._supervisor.spawn(f"controller.log_ends[{id_}]", self._ask(brokers[id_], by_broker[id_], ends))
+            for id_ in sorted(by_broker)
+        ]
+        try:
+            if tasks:
+                async with self._own_time.timeout(WAIT_S):
+                    await asyncio.wait(tasks)
+        except TimeoutError:
+            _log.warning("controller.log_ends_missing", partitions=len(ends))
+        finally:
+            for task in tasks:
+                task.cancel()
+        return ends
+
+    async def _ask(self, broker: BrokerInfo, partitions: list[TopicPartition], ends: Ends) -> None:
+        connection: RpcConnection | None = None
+        try:
+            connection = await RpcConnection.open(
+                self._env.network, broker.rpc, self._hello(), supervisor=self._supervisor, timeout_s=_NEVER_S
+            )
+            if (connection.peer.node_id, connection.peer.broker_epoch) != (broker.broker_id, broker.broker_epoch):
+                return
+            for start in range(0, len(partitions), CHUNK):
+                chunk = tuple((each.topic, each.partition) for each in partitions[start : start + CHUNK])
+                answer, _ = await connection.call(LogEndsRequest(chunk), timeout_s=_NEVER_S)
+                assert isinstance(answer, LogEndsResponse)
+                for each in answer.ends:
+                    partition = TopicPartition(each.topic, each.partition)
+                    if partition in ends:
+                        ends[partition][broker.broker_id] = (each.leader_epoch, each.log_end_offset)
+        except (RpcError, ApiError) as error:
+            _log.info("controller.log_ends_refused", broker=broker.broker_id, error=str(error))
+        finally:
+            if connection is not None:
+                connection.abort("asked")

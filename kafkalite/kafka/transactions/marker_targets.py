@@ -1,0 +1,58 @@
+"""Where the markers of a prepared transaction go. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import MetadataResponse
+
+#: A partition that is missing from the metadata for this long was deleted: its marker has nowhere to go.
+GONE_AFTER_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class MarkerTargets:
+    """`by_leader`: the partitions that can be sent now. `gone`: those that are no more. The others have no live leader."""
+
+    by_leader: tuple[tuple[Broker, tuple[TopicPartition, ...]], ...]
+    gone: tuple[TopicPartition, ...]
+
+
+def marker_targets(
+    known: MetadataResponse,
+    remaining: Collection[TopicPartition],
+    missing_since: dict[TopicPartition, float],
+    now: float,
+) -> MarkerTargets:
+    """Group `remaining` by leader.
+
+    A partition is gone when its topic is, or when the topic has no partition of that number: it was recreated with
+    fewer, or partitions were removed. Metadata may also be behind, therefore it has to be missing for a while.
+
+    Args:
+        missing_since: when each missing partition was first missed (seconds); updated.
+        now: seconds that never go back.
+    """
+    brokers = {broker.broker_id: broker for broker in known.brokers}
+    leaders = {
+        TopicPartition(topic.topic, entry.partition): entry.leader
+        for topic in known.topics
+        if not topic.error
+        for entry in topic.partitions
+    }
+    groups: dict[BrokerId, list[TopicPartition]] = {}
+    gone: list[TopicPartition] = []
+    for partition in sorted(remaining):
+        leader = leaders.get(partition)
+        if leader is not None:
+            missing_since.pop(partition, None)
+            if leader in brokers:
+                groups.setdefault(leader, []).append(partition)
+        elif now - missing_since.setdefault(partition, now) > GONE_AFTER_S:
+            gone.append(partition)
+    return MarkerTargets(
+        tuple((brokers[leader], tuple(theirs)) for leader, theirs in sorted(groups.items())), tuple(gone)
+    )

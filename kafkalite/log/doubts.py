@@ -1,0 +1,69 @@
+"""Logs that may lack what was committed: their host has lost its power, or bytes are gone that were there (ADR 16).
+
+A process that is killed loses nothing: what it wrote is in the kernel's memory. So the boot id of the host is kept in every log
+directory; another one at a start, without the marker of a clean stop, means that the kernel's memory was lost. A doubt outlives
+restarts until the replica has caught up with a leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafkalite.env.seams import Disk
+from kafkalite.log import checkpoints
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.model import TopicPartition
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+class Doubts:
+    """Those of one log directory. All methods that touch the disk raise OSError."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{checkpoints.DOUBTFUL}"
+        self._boot = f"{directory}/{checkpoints.BOOT}"
+        self.logs: set[TopicPartition] = set()
+        self._saved: frozenset[TopicPartition] = frozenset()
+        #: The host may have been without power since the directory was last in use.
+        self.lost_power = False
+
+    def open(self, *, clean: bool, is_new: bool) -> None:
+        """Read what an earlier life has left."""
+        self.logs = set()
+        if self._disk.exists(self._path):
+            try:
+                self.logs = set(checkpoints.decode_offsets(self._disk.read_file(self._path)))
+            except checkpoints.MalformedCheckpoint as error:
+                _log.error("checkpoint.damaged", file=self._path, error=str(error))
+        self._saved = frozenset(self.logs)
+        boot = self._disk.boot_id()
+        before = self._disk.read_file(self._boot) if self._disk.exists(self._boot) else b""
+        self.lost_power = not clean and not is_new and (not boot or before != boot.encode())
+
+    def take(self, logs: Iterable[PartitionLog], high_watermarks: dict[TopicPartition, int], *, clean: bool) -> None:
+        """Judge the logs that were loaded, and make the outcome durable before the first of them changes."""
+        there = set()
+        for log in logs:
+            there.add(log.topic_partition)
+            lost = high_watermarks.get(log.topic_partition, 0) > log.log_end_offset
+            # With log.flush.before.ack whatever counted was on the disk.
+            unsure = not log.config.log_flush_before_ack and (self.lost_power or log.was_cut)
+            if not clean and (lost or unsure):
+                self.logs.add(log.topic_partition)
+        self.logs &= there
+        self.save(durable=True)
+        boot = self._disk.boot_id()
+        if boot and (not self._disk.exists(self._boot) or self._disk.read_file(self._boot) != boot.encode()):
+            self._disk.write_file_atomic(self._boot, boot.encode())
+        if self.logs:
+            _log.warning("logs.doubtful", file=self._path, logs=len(self.logs), lost_power=self.lost_power)
+
+    def save(self, *, durable: bool) -> None:
+        """Write them down if they have changed. A doubt that is over may stay there: that is safe, only late."""
+        if self.logs != self._saved:
+            data = checkpoints.encode_offsets(dict.fromkeys(self.logs, 0))
+            self._disk.write_file_atomic(self._path, data, durable=durable)
+            self._saved = frozenset(self.logs)

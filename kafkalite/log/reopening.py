@@ -1,0 +1,229 @@
+"""A second look at a log that has failed on a sound disk: one error is no reason to throw away what is all there.
+
+The log leaves service at its first storage error. If the disk is sound, its files are looked at again, off the loop. If
+every segment is there, as long as it was, and what is not known to be on the disk has sound batches, the log is opened
+again and goes on. If not, its directory stays where it is, under its own name: nothing is renamed before the replica is
+made again, so that the last copy can be had again by a restart, by `admin disk online`, or by one of the later looks.
+
+A log that fails again within the hour waits longer and longer for the next look. Meanwhile the controller lets the replica
+be made again from another one, if there is one in sync. After a failed fsync nobody knows what the disk holds, and where a read
+met damage, everybody knows: such a log is opened only by a restart or by order of an operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafkalite.config import TopicConfig
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.errors import ApiError, StorageError
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.failures import is_shortage
+from kafkalite.log.handles import HandleCache
+from kafkalite.log.loader import load_log
+from kafkalite.log.log_dir import LogDir
+from kafkalite.log.partition_log import PartitionLog
+from kafkalite.log.pool import LogPool
+from kafkalite.log.segment import Segment
+from kafkalite.model import TopicPartition
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: The pause before the next look at a log that was not found sound; of one that has failed again; and the longest one.
+_LOOK_PAUSE_S = 2.0
+_PAUSE_S = 10.0
+_PAUSE_MAX_S = 300.0
+#: ... for want of descriptors or memory.
+_SHORTAGE_PAUSE_S = 1.0
+_SHORTAGE_PAUSE_MAX_S = 30.0
+_HOUR_S = 3600.0
+#: Handles of a log while it is being opened.
+_HANDLES = 8
+
+
+@dataclass(slots=True, eq=False)
+class FailedLog:
+    """A log that is out of service, in a directory that is online. Its files are where they were."""
+
+    topic_partition: TopicPartition
+    path: str
+    config: TopicConfig
+    #: As it was; None if it could not be opened at the start.
+    log: PartitionLog | None
+    #: Why it is out of service, or why the last look has not changed that.
+    reason: str
+    is_shortage: bool
+    #: Monotonic seconds.
+    next_look: float
+    looks: int = 0
+    #: A look is under way: nobody else may touch its directory.
+    is_looked_at: bool = False
+    #: Whether a look has ended since it failed.
+    is_judged: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.log is None else self.log.size_bytes
+
+    @property
+    def needs_order(self) -> bool:
+        """Only a restart or an operator opens it again."""
+        log = self.log
+        return log is not None and (log.damaged_at is not None or log.sync_failed)
+
+
+class NotSound(Exception):
+    """The files are not what they were."""
+
+
+class Reopening:
+    """Looks at failed logs again.
+
+    Args:
+        on_recovery_point_lowered: for the log that is opened, see PartitionLog.
+    """
+
+    def __init__(
+        self, pool: LogPool, disk: Disk, clock: Clock, *, on_recovery_point_lowered: Callable[[PartitionLog], None]
+    ) -> None:
+        self._pool = pool
+        self._disk = disk
+        self._clock = clock
+        self._on_recovery_point_lowered = on_recovery_point_lowered
+
+    def failed(self, log_dir: LogDir, log: PartitionLog, error: StorageError) -> None:
+        """A log has left service."""
+        tp = log.topic_partition
+        now = self._clock.monotonic()
+        times = [at for at in log_dir.reopened.get(tp, ()) if now - at < _HOUR_S]
+        pause = min(_PAUSE_S * (1 << min(len(times) - 1, 8)), _PAUSE_MAX_S) if times else 0.0
+        log_dir.reopened[tp] = times
+        if not times:
+            del log_dir.reopened[tp]
+        # What only an order opens does not wait for descriptors: it may be made again at once.
+        is_short = is_shortage(error.__cause__) and not log.sync_failed and log.damaged_at is None
+        log_dir.failed[tp] = FailedLog(tp, log.path, log.config, log, str(error), is_short, now + pause)
+
+    def not_loaded(self, log_dir: LogDir, tp: TopicPartition, path: str, config: TopicConfig, error: OSError) -> None:
+        """A log could not be opened at the start."""
+        next_look = self._clock.monotonic() + _LOOK_PAUSE_S
+        log_dir.failed[tp] = FailedLog(
+            tp, path, config, None, str(error), is_shortage(error), next_look, is_judged=True
+        )
+
+    def is_due(self) -> bool:
+        """Whether there is a log to look at now."""
+        now = self._clock.monotonic()
+        return any(
+            failed.next_look <= now and failed.is_judged and not failed.is_looked_at and not failed.needs_order
+            for log_dir in self._pool.online()
+            for failed in log_dir.failed.values()
+        )
+
+    async def look(
+        self, log_dir: LogDir, *, is_ordered: bool = False, only: TopicPartition | None = None
+    ) -> list[TopicPartition]:
+        """Look at the logs of a directory whose time has come; those that are in service again.
+
+        Args:
+            is_ordered: look at all of them, and take them as they are, as a restart does.
+            only: at the log of this partition.
+        """
+        back: list[TopicPartition] = []
+        for failed in [log_dir.failed[tp] for tp in sorted(log_dir.failed) if only in (None, tp)]:
+            if failed.is_looked_at or log_dir.failed.get(failed.topic_partition) is not failed:
+                continue
+            if is_ordered or (failed.next_look <= self._clock.monotonic() and not failed.needs_order):
+                failed.is_looked_at = True
+                try:
+                    is_back = await self._look(log_dir, failed, is_ordered)
+                finally:
+                    failed.is_looked_at, failed.is_judged = False, True
+                if is_back:
+                    back.append(failed.topic_partition)
+            failed.is_judged = True
+        return back
+
+    async def _look(self, log_dir: LogDir, failed: FailedLog, is_ordered: bool) -> bool:
+        found: list[PartitionLog] = []
+        failed.looks += 1
+        try:
+            await log_dir.off_loop(lambda: found.append(self._open(log_dir, failed, is_ordered)))
+        except (OSError, NotSound) as error:
+            if not log_dir.online:
+                return False
+            failed.reason = str(error)
+            failed.is_shortage = is_shortage(error)
+            first, most = (
+                (_SHORTAGE_PAUSE_S, _SHORTAGE_PAUSE_MAX_S) if failed.is_shortage else (_LOOK_PAUSE_S, _PAUSE_MAX_S)
+            )
+            pause = min(first * (1 << min(failed.looks - 1, 8)), most)
+            failed.next_look = self._clock.monotonic() + pause
+            _log.error("log.kept_offline", partition=str(failed.topic_partition), path=failed.path, error=str(error))
+            return False
+        log, tp = found[0], failed.topic_partition
+        if not log_dir.online or log_dir.failed.get(tp) is not failed or tp in self._pool.logs:
+            log.close()
+            return False
+        del log_dir.failed[tp]
+        log_dir.reopened.setdefault(tp, []).append(self._clock.monotonic())
+        del log_dir.reopened[tp][:-16]
+        log.use_handles(log_dir.handles)
+        log.on_recovery_point_lowered = self._on_recovery_point_lowered
+        self._pool.forget_offline(tp)
+        self._pool.put(log)
+        _log.warning("log.opened_again", partition=str(tp), path=log.path, log_end_offset=log.log_end_offset)
+        return True
+
+    # --- in a thread ----------------------------------------------------------------------------
+
+    def _open(self, log_dir: LogDir, failed: FailedLog, is_ordered: bool) -> PartitionLog:
+        """Raises OSError, NotSound."""
+        old = failed.log
+        handles = HandleCache(self._disk, _HANDLES)
+        if old is not None and not is_ordered:
+            self._check(old, handles)
+        saved: Mapping[TopicPartition, int] = log_dir.recovery_points
+        log = load_log(
+            failed.topic_partition,
+            failed.config,
+            disk=self._disk,
+            handles=handles,
+            directory=log_dir.path,
+            path=failed.path,
+            now_ms=self._clock.wall_ms,
+            recovery_point=old.recovery_point if old is not None else saved.get(failed.topic_partition, 0),
+            log_start_offset=(
+                old.log_start_offset if old is not None else log_dir.log_starts.get(failed.topic_partition, 0)
+            ),
+        )
+        if old is not None and not is_ordered and _shape(log) != _shape(old):
+            log.close()
+            raise NotSound(f"{failed.path} has other segments than before")
+        return log
+
+    def _check(self, old: PartitionLog, handles: HandleCache) -> None:
+        """Changes nothing. Raises OSError, NotSound."""
+        try:
+            for each in old.segments:
+                if not each.exists:
+                    continue
+                segment = Segment.load(self._disk, handles, old.path, each.base_offset, each.next_offset)
+                if segment.size < each.size:
+                    raise NotSound(f"{segment.log_path} has {segment.size:,} bytes, not {each.size:,}")
+                if each.next_offset > old.recovery_point:
+                    segment.size, end = each.size, 0
+                    for position, header, _ in segment.checked():
+                        end = position + header.size
+                    if end != each.size:
+                        raise NotSound(f"{segment.log_path} is damaged at byte {end:,}")
+        except ApiError as error:
+            raise NotSound(str(error)) from None
+        finally:
+            handles.close()
+
+
+def _shape(log: PartitionLog) -> list[tuple[int, int]]:
+    """Base offsets and sizes of the segments that have anything in them."""
+    return [(segment.base_offset, segment.size) for segment in log.segments if segment.size]

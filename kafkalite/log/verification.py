@@ -1,0 +1,74 @@
+"""Which transactions of one partition wait for the coordinator's word that they are theirs to begin here (KIP-890). Pure.
+
+A transactional batch may begin a transaction on a partition only if the coordinator knows that this partition is part of
+it: otherwise nobody would ever write the marker that ends it. The leader asks the coordinator and appends afterwards. In
+between, the marker of that very transaction may have been written. So each question has a guard, which goes with any
+batch or marker of its producer: a batch that comes back with a guard that has gone is refused.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+#: No guard was given out: a transaction is open, or nobody asked.
+NO_GUARD = 0
+#: Producers that may wait at once on one partition. Beyond it the oldest has to ask again.
+MAX_WAITING = 10_000
+
+#: Unique in this process: states are loaded anew after a truncation, their guards must differ from those before.
+_guards = count(1)
+
+
+class _Waiting:
+    """`lowest_sequence`: of the batches of `epoch` that were seen. None above it may go first."""
+
+    __slots__ = ("epoch", "guard", "lowest_sequence")
+
+    def __init__(self, epoch: int, sequence: int) -> None:
+        self.guard = next(_guards)
+        self.epoch = epoch
+        self.lowest_sequence = sequence
+
+
+class Verifications:
+    """By producer id, the oldest first."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, _Waiting] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, producer_id: int, epoch: int, sequence: int) -> int:
+        """The guard to come back with."""
+        known = self._waiting.get(producer_id)
+        if known is None:
+            while len(self._waiting) >= MAX_WAITING:
+                del self._waiting[next(iter(self._waiting))]
+            known = self._waiting[producer_id] = _Waiting(epoch, sequence)
+        elif epoch > known.epoch:
+            known.epoch, known.lowest_sequence = epoch, sequence
+        elif epoch == known.epoch:
+            known.lowest_sequence = min(known.lowest_sequence, sequence)
+        return known.guard
+
+    def holds(self, producer_id: int, guard: int) -> bool:
+        """Whether nothing of the producer was written since `guard` was given out."""
+        known = self._waiting.get(producer_id)
+        return known is not None and known.guard == guard
+
+    def lowest_sequence(self, producer_id: int, epoch: int) -> int | None:
+        """None: any batch may be the first."""
+        known = self._waiting.get(producer_id)
+        return known.lowest_sequence if known is not None and known.epoch == epoch else None
+
+    def end(self, producer_id: int) -> None:
+        """A batch or a marker of the producer is in the log."""
+        self._waiting.pop(producer_id, None)
+
+    def refuse(self, producer_id: int, guard: int) -> None:
+        """The coordinator has said no to what came with `guard`."""
+        if self.holds(producer_id, guard):
+            del self._waiting[producer_id]

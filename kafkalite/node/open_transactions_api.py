@@ -1,0 +1,129 @@
+"""Transactions on the RPC listener, for operators: what is open, and where, and the end of what hangs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.kafka.transactions.markers import Marker
+from kafkalite.model import TopicPartition
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.open_transactions import (
+    AbortTransactionRequest,
+    AbortTransactionResponse,
+    DescribeTransactionRequest,
+    DescribeTransactionResponse,
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    OpenTransactionsRequest,
+    OpenTransactionsResponse,
+    PartitionTransaction,
+)
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+
+class OpenTransactionsApi:
+    """Handlers. Refusals are in the responses."""
+
+    def __init__(self, kafka: Callable[[], KafkaSide], replicas: ReplicaManager) -> None:
+        self._kafka_side = kafka
+        self._replicas = replicas
+
+    def handlers(self) -> Mapping[type[Message], Handler]:
+        return {
+            ListTransactionsRequest: _refusable(self._list, ListTransactionsResponse),
+            DescribeTransactionRequest: _refusable(self._describe, DescribeTransactionResponse),
+            OpenTransactionsRequest: _refusable(self._open, OpenTransactionsResponse),
+            AbortTransactionRequest: _refusable(self._abort, AbortTransactionResponse),
+        }
+
+    def _kafka(self) -> KafkaSide | None:
+        """None: this node has no Kafka listener, so it coordinates nothing."""
+        kafka = self._kafka_side()
+        return kafka if kafka.is_coordinating else None
+
+    async def _list(self, message: ListTransactionsRequest) -> ListTransactionsResponse:
+        kafka = self._kafka()
+        if kafka is None:
+            return ListTransactionsResponse(ErrorCode.NONE)
+        found = tuple(
+            ListedTransaction(each.transactional_id, each.producer_id, each.state.wire_name)
+            for each in kafka.transactions.transactions()
+            if (not message.states or each.state.wire_name in message.states)
+            and (not message.producer_ids or each.producer_id in message.producer_ids)
+        )
+        loaded = tuple(partition.index for partition in kafka.transactions.log.states())
+        return ListTransactionsResponse(ErrorCode.NONE, transactions=found, coordinated=loaded)
+
+    async def _describe(self, message: DescribeTransactionRequest) -> DescribeTransactionResponse:
+        kafka = self._kafka()
+        if kafka is None:
+            raise api_error(ErrorCode.NOT_COORDINATOR)
+        known = kafka.transactions.describe(message.transactional_id)
+        return DescribeTransactionResponse(
+            ErrorCode.NONE,
+            "",
+            known.transactional_id,
+            known.state.wire_name,
+            known.producer_id,
+            known.producer_epoch,
+            known.timeout_ms,
+            known.started_ms if known.partitions else -1,
+            tuple((each.topic, each.partition) for each in sorted(known.partitions)),
+        )
+
+    async def _open(self, message: OpenTransactionsRequest) -> OpenTransactionsResponse:
+        hosted = self._replicas.hosted
+        if message.partitions:
+            named = [hosted.get(TopicPartition(*each)) for each in sorted(set(message.partitions))]
+            chosen = [partition for partition in named if partition is not None]
+        else:
+            chosen = sorted(hosted.all(), key=lambda partition: partition.topic_partition)
+        found = tuple(
+            PartitionTransaction(
+                *partition.topic_partition,
+                each.producer_id,
+                each.producer_epoch,
+                each.coordinator_epoch,
+                each.start_offset,
+                each.last_timestamp_ms,
+                each.open_ms,
+            )
+            for partition in chosen
+            if partition.leader is not None
+            for each in self._replicas.open_transactions.of(partition)
+        )
+        return OpenTransactionsResponse(ErrorCode.NONE, transactions=found)
+
+    async def _abort(self, message: AbortTransactionRequest) -> AbortTransactionResponse:
+        key = TopicPartition(message.topic, message.partition)
+        marker = Marker(message.producer_id, message.producer_epoch, False, max(message.coordinator_epoch, 0), (key,))
+        errors = await self._kafka_side().markers.write(marker)
+        error = errors[key]
+        _log.warning(
+            "transaction.aborted_by_operator",
+            partition=str(key),
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            error=error.name,
+        )
+        if error:
+            raise api_error(error)
+        return AbortTransactionResponse(ErrorCode.NONE)
+
+
+def _refusable(serve: Callable[[Any], Awaitable[Message]], answer: Callable[[int, str], Message]) -> Handler:
+    async def handle(request: Request) -> Reply:
+        try:
+            return Reply(await serve(request.message))
+        except ApiError as error:
+            return Reply(answer(error.code, str(error)))
+
+    return handle

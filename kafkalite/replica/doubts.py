@@ -1,0 +1,95 @@
+"""Replicas that may lack committed records (ADR 16): they do not lead while a better one may return.
+
+The controller takes them out of the ISR and the ELR as soon as it knows. Where it does not (the state was written by others
+after the node registered), the replica refuses to lead, which tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kafkalite.model import NO_LEADER, BrokerId, TopicPartition
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.partition import Partition
+from kafkalite.rpc.messages.control import PartitionState
+from kafkalite.telemetry.logs import get_logger
+
+if TYPE_CHECKING:
+    from kafkalite.log.log_manager import LogManager
+
+_log = get_logger(__name__)
+
+
+def must_refuse(partition: Partition, state: PartitionState) -> bool:
+    """Whether this replica must not lead as commanded: the controller does not know that it may lack committed records."""
+    return partition.is_doubtful and state.accepts_loss == 0
+
+
+def should_have_had(state: PartitionState, broker_id: BrokerId) -> bool:
+    """Whether a replica without a log was in sync or eligible, hence has lost it."""
+    return state.leader_epoch > 0 and broker_id in (*state.isr, *state.elr)
+
+
+class Doubts:
+    """Ends doubts when the replica has caught up."""
+
+    def __init__(self, hosted: HostedPartitions, logs: LogManager, metadata: MetadataCache) -> None:
+        self._hosted = hosted
+        self._logs = logs
+        self._metadata = metadata
+        #: Hosted, and in doubt.
+        self._open: dict[TopicPartition, Partition] = {}
+
+    def look(self, partition: Partition) -> None:
+        """The replica is hosted from now on."""
+        key = partition.topic_partition
+        partition.is_doubtful = self._logs.is_doubtful(key)
+        if partition.is_doubtful:
+            self._open[key] = partition
+
+    def begin(self, partition: Partition) -> None:
+        """Its log is not there though the host should have it."""
+        self._logs.doubt(partition.topic_partition, is_doubtful=True)
+        self.look(partition)
+
+    def end(self, partition: Partition, why: str) -> None:
+        """What it lacks nobody has, or it has caught up."""
+        if partition.is_doubtful:
+            partition.is_doubtful = False
+            self._open.pop(partition.topic_partition, None)
+            self._logs.doubt(partition.topic_partition, is_doubtful=False)
+            _log.info("replica.trusted", partition=str(partition.topic_partition), reason=why)
+
+    def copied(self, partition: Partition) -> None:
+        """It has taken in an answer of its leader. With a record of this leader's epoch it has all that came before that; and
+        what was committed since is below the high watermark that came with the answer."""
+        if partition.log.latest_epoch == partition.leader_epoch and partition.fetch_lag == 0:
+            self.end(partition, "it has a record of its leader's epoch")
+
+    def on_metadata(self, broker_id: BrokerId) -> None:
+        """A leader that had it outside the ISR has taken it in."""
+        for key, partition in list(self._open.items()):
+            if self._hosted.get(key) is not partition:
+                del self._open[key]
+                continue
+            state = self._metadata.partition(key)
+            if state is None or partition.leader is not None or broker_id in partition.isr:
+                continue
+            is_same = state.leader == partition.leader_id != NO_LEADER and state.leader_epoch == partition.leader_epoch
+            if is_same and broker_id in state.isr:
+                self.end(partition, "it has joined the ISR")
+
+
+def lasting(partition: Partition) -> str:
+    """For people: what a replica in doubt waits for."""
+    others = [each for each in (*partition.isr, *partition.current_elr) if each != partition.leader_id]
+    return (
+        f"its log ends at {partition.log.log_end_offset} and may lack committed records; it does not lead while a replica "
+        f"that has them may come back: {_named(others)}"
+    )
+
+
+def _named(brokers: Iterable[BrokerId]) -> str:
+    return ", ".join(str(each) for each in brokers) or "none is known"

@@ -1,0 +1,196 @@
+"""One real node whose log is the only copy: file errors, restarts and time take nothing away; a full disk comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import EARLIEST, Consumer
+from kafkalite.client.producer import Producer
+from kafkalite.errors import KafkaliteError
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.rpc.messages.watching import HealthProblem
+from kafkalite.testing.processes import ProcessCluster
+from tests.cluster.test_dead_disk import filled, full, mount_small
+
+pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
+
+COUNT = 400
+T0 = TopicPartition("t", 0)
+SETTINGS = {
+    "zookeeper.session.timeout.ms": 6_000,
+    "log.dir.probe.interval.ms": 500,
+    "segment.bytes": 1_024,
+    # Nothing is to be kept by the delay.
+    "stray.delete.delay.ms": 0,
+    "kafka.port": -1,
+    "http.port": -1,
+}
+
+
+async def write(client: AsyncClient, first: int, count: int) -> None:
+    async with Producer(client, batch_bytes=400) as producer:
+        for number in range(first, first + count):
+            await producer.send("t", None, b"%d" % number)
+
+
+async def read_all(client: AsyncClient, count: int) -> list[int]:
+    values: list[int] = []
+    async with Consumer(client) as consumer, asyncio.timeout(60):
+        consumer.assign({T0: EARLIEST})
+        while len(values) < count:
+            values += [int(record.value or b"") for record in await consumer.poll(timeout_s=0.5)]
+    return values
+
+
+async def problems(
+    client: AsyncClient, holds: Callable[[tuple[HealthProblem, ...]], bool]
+) -> tuple[HealthProblem, ...]:
+    """Node 1's, once `holds` is true of them."""
+    async with asyncio.timeout(60):
+        while True:
+            answer = (await client.health())[BrokerId(1)]
+            if not isinstance(answer, KafkaliteError) and holds(answer.problems):
+                return answer.problems
+            await asyncio.sleep(0.05)
+
+
+def admin(cluster: ProcessCluster, *words: str) -> Any:
+    command = [sys.executable, "-m", "kafkalite_cli", "admin", *words, "--json", "--bootstrap", cluster.bootstrap[0]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def has(what: str) -> Callable[[tuple[HealthProblem, ...]], bool]:
+    return lambda found: any(problem.what == what for problem in found)
+
+
+def log_directory(root: Path) -> Path:
+    return next(root.rglob("t-0"))
+
+
+def third_segment(directory: Path) -> Path:
+    return sorted(directory.glob("*.log"))[2]
+
+
+async def test_a_file_that_is_away_for_a_while_costs_the_last_copy_nothing(tmp_path: Path) -> None:
+    """The directory was set aside at once and removed a minute later, and nothing was left of the records."""
+    with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 1, 1)])
+            await write(client, 0, COUNT)
+        assert cluster.nodes[1].terminate() == 0
+        directory = log_directory(tmp_path)
+        cluster.restart(1)  # its files are not open
+        segment = third_segment(directory)
+        segment.rename(tmp_path / "away")
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            with contextlib.suppress(KafkaliteError, TimeoutError):
+                async with asyncio.timeout(5):
+                    await read_all(client, COUNT)
+            [problem] = [each for each in await problems(client, has("replica.last_copy")) if each.subject == "t-0"][:1]
+            assert str(directory) in problem.detail and directory.is_dir()
+            (tmp_path / "away").rename(segment)
+            await problems(client, lambda found: not found)
+            assert await read_all(client, COUNT) == list(range(COUNT))
+            await write(client, COUNT, 10)
+            assert await read_all(client, COUNT + 10) == list(range(COUNT + 10))
+        assert [path.name for path in directory.parent.iterdir() if path.name.startswith("t-0")] == ["t-0"]
+
+
+async def test_a_last_copy_whose_file_is_away_survives_a_restart_and_a_return(tmp_path: Path) -> None:
+    with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 1, 1)])
+            await write(client, 0, COUNT)
+        assert cluster.nodes[1].terminate() == 0
+        directory = log_directory(tmp_path)
+        # A file that is no file cannot be opened: neither by this start nor by the next.
+        segment = third_segment(directory)
+        segment.rename(tmp_path / "away")
+        segment.mkdir()
+        for _ in range(2):
+            cluster.restart(1)
+            async with AsyncClient.connect(cluster.bootstrap) as client:
+                await problems(client, has("replica.last_copy"))
+                await problems(client, has("partition.offline"))
+            assert directory.is_dir(), "no empty log has taken its place"
+            assert cluster.nodes[1].terminate() == 0
+        cluster.restart(1)
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await problems(client, has("replica.last_copy"))
+            segment.rmdir()
+            (tmp_path / "away").rename(segment)
+            admin(cluster, "disk", "online", str(directory.parent), "--broker", "1")
+            await problems(client, lambda found: not found)
+            assert await read_all(client, COUNT) == list(range(COUNT))
+
+
+async def test_what_was_set_aside_is_listed_restored_and_removed_by_order(tmp_path: Path) -> None:
+    """A node of an earlier version has set the only copy aside; or somebody did by hand."""
+    with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 1, 1)])
+            await write(client, 0, COUNT)
+        assert cluster.nodes[1].terminate() == 0
+        directory = log_directory(tmp_path)
+        stray = directory.with_name(f"t-0.{1_700_000_000_000:016x}{7:016x}-stray")
+        directory.rename(stray)
+        (directory.parent / ".kafkalite-incomplete").touch()
+        cluster.restart(1)
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            told = await problems(client, lambda found: has("replica.last_copy")(found) and has("disk.strays")(found))
+            assert any(stray.name in problem.detail for problem in told)
+            [listed] = admin(cluster, "disk", "strays", "list")["strays"]
+            assert (listed["path"], listed["partition"], listed["is_elsewhere"]) == (str(stray), 0, False)
+            assert listed["size_bytes"] > COUNT
+            admin(cluster, "disk", "strays", "restore", str(stray), "--broker", "1")
+            await problems(client, lambda found: not found)
+            assert await read_all(client, COUNT) == list(range(COUNT))
+        assert directory.is_dir() and not stray.exists()
+        directory.with_name(stray.name).mkdir()
+        assert cluster.nodes[1].terminate() == 0
+        cluster.restart(1)
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await problems(client, has("disk.strays"))
+            admin(cluster, "disk", "strays", "remove", str(stray), "--broker", "1")
+            await problems(client, lambda found: not found)
+        async with asyncio.timeout(30):
+            while stray.exists():
+                await asyncio.sleep(0.05)
+
+
+async def test_a_node_whose_only_disk_was_full_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    """A file system of its own, filled to the last byte; where mounting is refused, files that refuse every byte."""
+    disk = tmp_path / "node-1" / "disk-0"
+    with contextlib.ExitStack() as mounts:
+        is_mounted = await asyncio.to_thread(mount_small, disk, mounts)
+        with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS, log_dirs=1) as cluster:
+            async with AsyncClient.connect(cluster.bootstrap) as client:
+                await client.create_topics([NewTopic("t", 1, 1)])
+                await write(client, 0, COUNT)
+                (filled if is_mounted else full)(disk)
+                load = asyncio.ensure_future(write(client, COUNT, 5_000))
+                told = await problems(
+                    client, lambda found: any("returns when there is room" in problem.detail for problem in found)
+                )
+                assert any(problem.what == "disk.full" for problem in told)
+                for path in [disk / "something-else", *disk.glob("*.tmp"), *disk.glob(".*.tmp")]:
+                    path.unlink(missing_ok=True)
+                await problems(client, lambda found: not found)
+                with contextlib.suppress(KafkaliteError, TimeoutError):
+                    await load
+                values = await read_all(client, COUNT)
+                assert values[:COUNT] == list(range(COUNT))
+                await write(client, 100_000, 5)

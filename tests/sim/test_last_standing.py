@@ -1,0 +1,119 @@
+"""The last one standing (KIP-966): processes die, and the last member of the ISR loses its power and is back first."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.sim_network import Link
+from kafkalite.testing.simulation import Simulation
+
+
+def plan(seed: int, *faults: Fault) -> Plan:
+    """Three nodes, three partitions, no flush before an acknowledgement, and these faults."""
+    drawn = draw(1)
+    return dataclasses.replace(
+        drawn,
+        seed=seed,
+        nodes=3,
+        topics={"topic1": 3},
+        flush_before_ack=False,
+        log_dirs=("/data1",),
+        fault_time_s=20.0,
+        settings={**drawn.settings, "zookeeper.session.timeout.ms": 1_500, "replica.lag.time.max.ms": 2_000},
+        topic_settings={**drawn.topic_settings, "log.flush.before.ack": "false", "min.insync.replicas": "2"},
+        link=Link(),
+        producers=2,
+        batches_per_s=15.0,
+        consumers=1,
+        faults=faults,
+    )
+
+
+def nodes(seed: int) -> list[str]:
+    return [f"node{1 + (seed + number) % 3}" for number in range(3)]
+
+
+def last_standing(seed: int) -> Plan:
+    """Two processes die at once; the third host loses its power and is the first that is back."""
+    first, second, last = nodes(seed)
+    return plan(
+        seed,
+        Fault(5.0, FaultKind.CRASH, first, 9.0),
+        Fault(5.001, FaultKind.CRASH, second, 9.5 if seed % 2 else 14.0),
+        Fault(8.0, FaultKind.POWER, last, 0.3),
+    )
+
+
+def one_by_one(seed: int) -> Plan:
+    """As before, but the second dies while the first one's absence is long known, and the last is killed after it is back."""
+    first, second, last = nodes(seed)
+    return plan(
+        seed,
+        Fault(3.0, FaultKind.CRASH, first, 12.0),
+        Fault(6.0, FaultKind.CRASH, second, 8.0),
+        Fault(9.0, FaultKind.POWER, last, 0.3),
+        Fault(11.0, FaultKind.CRASH, last, 0.2),
+    )
+
+
+def without_the_controller(seed: int) -> Plan:
+    """The last one is in office as it comes back, and the office changes while the others return."""
+    first, second, last = nodes(seed)
+    return plan(
+        seed,
+        Fault(5.0, FaultKind.CRASH, first, 6.0),
+        Fault(5.3, FaultKind.CRASH, second, 7.0),
+        Fault(8.0, FaultKind.POWER, last, 0.3),
+        Fault(11.2, FaultKind.CRASH, last, 2.0),
+        Fault(15.0, FaultKind.POWER, second, 0.2),
+    )
+
+
+def killed_only(seed: int) -> Plan:
+    """Nobody loses power: the last one standing leads as soon as it is back, though the others stay away."""
+    first, second, last = nodes(seed)
+    return plan(
+        seed,
+        Fault(5.0, FaultKind.CRASH, first, 13.0),
+        Fault(5.001, FaultKind.CRASH, second, 13.5),
+        Fault(8.0, FaultKind.CRASH, last, 0.3),
+    )
+
+
+STORIES = [last_standing, one_by_one, without_the_controller, killed_only]
+
+
+@pytest.mark.checklist("F14")
+@pytest.mark.parametrize("seed", range(1, 4))
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_nothing_acknowledged_is_lost(story: object, seed: int) -> None:
+    assert callable(story)
+    result = Simulation(story(seed)).run()
+    assert result.violation is None, result.line()
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_all_lose_their_power_one_after_the_other_comes_back(seed: int) -> None:
+    """What was written had reached the disks, which nobody knows for certain: nobody leads until the last one is back and all
+    have said how far their logs go. Then the cluster is in sync again without a hand, and nothing is lost."""
+    faults = [
+        Fault(9.0 + number / 1_000, FaultKind.POWER, nodes(seed)[number], 0.5 + 1.5 * number) for number in range(3)
+    ]
+    drawn = plan(seed, *faults)
+    synced = {**drawn.topic_settings, "flush.ms": "200", "flush.messages": "1"}
+    seen: list[str] = []
+    result = Simulation(dataclasses.replace(drawn, batches_per_s=0.3, topic_settings=synced), watch=seen.append).run()
+    assert result.violation is None, result.line()
+    assert sum("replica.leads_after_loss" in line for line in seen) == 3
+    assert sum("logs.doubtful" in line for line in seen) == 3
+
+
+@pytest.mark.parametrize("seed", range(1, 4))
+def test_who_was_killed_only_does_not_wait_for_others(seed: int) -> None:
+    seen: list[str] = []
+    result = Simulation(killed_only(seed), watch=seen.append).run()
+    assert result.violation is None, result.line()
+    assert not any("logs.doubtful" in line or "replica.refuses_to_lead" in line for line in seen)

@@ -1,0 +1,79 @@
+"""Before a replica leads that may lack committed records, those that are alive say how far their logs go (KIP-966)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkalite.config import TopicConfig
+from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.rpc.messages.replication import LogEnd
+from tests.unit.controller.cluster import Cluster, running, until
+
+T0 = TopicPartition("t", 0)
+
+
+def end(epoch: int, offset: int) -> tuple[LogEnd, ...]:
+    return (LogEnd("t", 0, LeaderEpoch(epoch), Offset(offset)),)
+
+
+async def _elected(cluster: Cluster) -> tuple[int, tuple[int, ...], int]:
+    """3 is alone in the ISR, and dies: who leads."""
+    cluster.topic_configs["t"] = TopicConfig(unclean_leader_election_enable=True)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    cluster.put_state(T0, 3, (3,), leader_epoch=4)
+    controller = await cluster.start_controller(1)
+    await until(lambda: controller.is_active)
+    await cluster.stop_broker(3)
+    await until(lambda: (cluster.leader_and_isr("t") or (0, (), 0))[2] > 4)
+    await until(lambda: controller.stats.unclean_elections == 1)  # counted when the write is answered
+    found = cluster.leader_and_isr("t")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "leader"),
+    [
+        (end(4, 10), end(4, 11), 2),
+        (end(4, 11), end(4, 11), 1),
+        (end(3, 90), end(4, 11), 2),  # the later leader epoch counts first
+        (None, end(4, 0), 2),  # an older node does not know the question
+        (end(0, 0), None, 1),
+        (None, None, 1),
+        ((), end(-1, 0), 2),  # its log cannot be read
+    ],
+)
+async def test_the_most_complete_replica_leads(
+    cluster: Cluster, first: tuple[LogEnd, ...] | None, second: tuple[LogEnd, ...] | None, leader: int
+) -> None:
+    await cluster.start_broker(1, log_ends=first)
+    await cluster.start_broker(2, log_ends=second)
+    await cluster.start_broker(3)
+    assert await _elected(cluster) == (leader, (leader,), 5)
+
+
+async def test_who_does_not_answer_is_not_waited_for_longer_than_a_while(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkalite.controller.log_ends.WAIT_S", 0.05)
+    silent = await cluster.start_broker(1, log_ends=end(4, 100))
+    await cluster.start_broker(2, log_ends=end(4, 10))
+    await cluster.start_broker(3)
+    silent.hung = asyncio.Event()
+    try:
+        assert await _elected(cluster) == (2, (2,), 5)
+    finally:
+        silent.hung.set()
+
+
+async def test_a_partition_whose_leader_is_clear_does_not_wait(cluster: Cluster) -> None:
+    """Another one, which has to ask, is decided afterwards."""
+    await running(cluster, 3)
+    cluster.topic_configs["t"] = TopicConfig(unclean_leader_election_enable=True)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    cluster.create_topic("u", {0: (3, 1)})
+    await until(lambda: cluster.leader_and_isr("u") is not None and cluster.leader_and_isr("t") is not None)
+    await cluster.stop_broker(3)
+    await until(lambda: (cluster.leader_and_isr("u") or (3,))[0] == 1)

@@ -1,0 +1,96 @@
+"""Lines that clients and retries decide how often are written: one once in a while, with a count of those between."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka.groups.group_events import StoreGroup
+from kafkalite.kafka.transactions.state import TransactionState, key_of, value_of
+from kafkalite.model import TRANSACTION_TOPIC
+from kafkalite.telemetry import repeats
+
+from .conftest import Broker
+from .test_coordinators import TRANSACTIONS, Producer, commit, coordinator, wire_error
+
+
+async def test_groups_that_cannot_be_stored(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While fewer replicas are in sync than needed, every rebalance of every group fails."""
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 1), 8)
+    groups = broker.side.groups
+    partition = groups.log.state_for("g")
+    entry = partition.entries["g"]
+    later = 0.0
+    monkeypatch.setattr(groups, "_repeats", repeats.Repeats(lambda: later))
+    broker.services.partitions.fail_appends = ErrorCode.NOT_ENOUGH_REPLICAS
+    with capture_logs() as lines:
+        for _ in range(200):
+            groups._store(partition, entry, StoreGroup(entry.group.generation, {}))
+        later = repeats.INTERVAL_S + 1
+        groups._store(partition, entry, StoreGroup(entry.group.generation, {}))
+    told = [line for line in lines if line["event"] == "group.store_failed"]
+    assert [(line["error"], line["untold"]) for line in told] == [
+        ("COORDINATOR_NOT_AVAILABLE", 0),
+        ("COORDINATOR_NOT_AVAILABLE", 199),
+    ]
+
+
+async def test_transactions_that_cannot_be_completed(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    await broker.create("t")
+    client = await broker.client()
+    producers = [Producer(client, f"x{number}") for number in range(8)]
+    for producer in producers:
+        await coordinator(client, producer.name, TRANSACTIONS)
+        await producer.start()
+        assert await producer.add() == 0
+    partitions = broker.services.partitions
+    real, refused, markers = partitions.append_internal, 0, 0
+
+    def append(timeout_ms: int, wanted: Any, done: Any, **more: Any) -> None:
+        nonlocal refused, markers
+        if markers and wanted[0][0].topic == TRANSACTION_TOPIC:
+            refused += 1
+            done(tuple(wire_error(key) for key, _ in wanted))
+        else:
+            markers += wanted[0][0].topic == "t"
+            real(timeout_ms, wanted, done, **more)
+
+    # All are decided at once: the first marker finds the decisions in the log.
+    for partition in broker.side.transactions.log.states():
+        for slot in partition.slots.values():
+            assert slot.transaction is not None
+            prepared = replace(slot.transaction, state=TransactionState.PREPARE_COMMIT)
+            await broker.side.transactions.write(partition, [(key_of(prepared.transactional_id), value_of(prepared))])
+            slot.transaction = prepared
+    monkeypatch.setattr(partitions, "append_internal", append)
+    monkeypatch.setattr("kafkalite.kafka.transactions.coordinator._RETRY_S", 0.001)
+    with capture_logs() as lines:
+        for partition in broker.side.transactions.log.states():
+            for slot in partition.slots.values():
+                broker.side.transactions.finish(partition, slot)
+        async with asyncio.timeout(10):
+            while refused < 80:
+                await asyncio.sleep(0.001)
+    told = [line for line in lines if line["event"] == "transaction.complete_delayed"]
+    assert [(line["error"], line["untold"]) for line in told] == [("NOT_COORDINATOR", 0)]
+
+
+async def test_connections_that_are_refused(make_broker: Any) -> None:
+    broker = await make_broker(max_connections=1)
+    await broker.client()
+    with capture_logs() as lines:
+        for _ in range(20):
+            reader, writer = await asyncio.open_connection(*broker.services.kafka_endpoint)
+            assert await reader.read() == b""
+            writer.close()
+            await writer.wait_closed()
+    told = [line for line in lines if line["event"] == "kafka.connection_refused"]
+    assert len(told) == 1 and told[0]["reason"] == "connections.max"

@@ -1,0 +1,113 @@
+"""A transaction ends although partitions that it touched are no more."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.kafka.transactions.marker_targets import marker_targets
+from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from kafkalite.rpc.messages.control import Broker as BrokerAddress
+from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
+
+from .conftest import Broker
+from .test_coordinators import Producer
+
+
+async def _open(broker: Broker, partitions: int) -> Producer:
+    """A transaction with every partition of topic t."""
+    await broker.create("t", partitions)
+    producer = Producer(await broker.client())
+    await producer.start()
+    request = wire.AddPartitionsToTxnRequest
+    added = await producer.client.ask(
+        request(
+            v3_and_below_transactional_id="x",
+            v3_and_below_producer_id=producer.id,
+            v3_and_below_producer_epoch=producer.epoch,
+            v3_and_below_topics=[request.AddPartitionsToTxnTopic("t", list(range(partitions)))],
+        ),
+        3,
+    )
+    results = added.results_by_topic_v3_and_below[0].results_by_partition
+    assert [each.partition_error_code for each in results] == [0] * partitions
+    return producer
+
+
+async def _state(producer: Producer) -> str:
+    answer = await producer.client.ask(wire.DescribeTransactionsRequest(["x"]), 0)
+    return str(answer.transaction_states[0].transaction_state)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("partitions_left", [0, 1])
+async def test_a_transaction_with_partitions_that_are_no_more_ends(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, *, is_commit: bool, partitions_left: int
+) -> None:
+    """The topic was deleted, or recreated with fewer partitions (`remove-partitions` leaves the same)."""
+    producer = await _open(broker, 2)
+    await producer.client.ask(wire.DeleteTopicsRequest(topic_names=["t"], timeout_ms=1000), 5)
+    if partitions_left:
+        await broker.create("t", partitions_left)
+    clock, real = broker.services.clock, broker.services.clock.monotonic
+    skipped = 0
+    monkeypatch.setattr(clock, "monotonic", lambda: real() + skipped)
+    assert await producer.end(is_commit) == 0
+    # Metadata may only be behind: for a while the coordinator waits for the partition.
+    skipped = 5
+    for _ in range(5):
+        assert (await _state(producer)).startswith("Prepare")
+    async with asyncio.timeout(10):
+        while (await _state(producer)).startswith("Prepare"):
+            skipped += 6
+            await asyncio.sleep(0.01)
+    assert await _state(producer) == ("CompleteCommit" if is_commit else "CompleteAbort")
+    await producer.start()  # the transactional id is usable
+
+
+def _metadata(*partitions: int, leader: int = 1, error: ErrorCode = ErrorCode.NONE) -> MetadataResponse:
+    entries = tuple(PartitionMetadata(each, 0, BrokerId(leader), LeaderEpoch(0), (), ()) for each in partitions)
+    brokers = (
+        BrokerAddress(BrokerId(1), BrokerEpoch(1), "h", 1, "h", 2),
+        BrokerAddress(BrokerId(2), BrokerEpoch(1), "h", 3, "h", 4),
+    )
+    return MetadataResponse("c", BrokerId(1), brokers, (TopicMetadata("t", int(error), NO_TOPIC_ID, entries),))
+
+
+def test_partitions_are_gone_when_they_are_missing_for_a_while() -> None:
+    zero, one = TopicPartition("t", 0), TopicPartition("t", 1)
+    missing: dict[TopicPartition, float] = {}
+    both = {zero, one}
+    assert marker_targets(_metadata(0, 1), both, missing, 0.0).by_leader[0][1] == (zero, one)
+    for now in (100.0, 110.0):
+        targets = marker_targets(_metadata(0), both, missing, now)
+        assert targets.by_leader[0][1] == (zero,) and not targets.gone
+    # How long a partition is missing counts from when it was last known.
+    assert marker_targets(_metadata(0, 1), both, missing, 110.1).by_leader[0][1] == (zero, one)
+    assert not marker_targets(_metadata(0), both, missing, 111.0).gone
+    assert marker_targets(_metadata(0), both, missing, 121.1).gone == (one,)
+    unknown = _metadata(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    assert marker_targets(unknown, both, missing, 122.0).gone == (one,)
+    assert marker_targets(unknown, both, missing, 133.0).gone == (zero, one)
+
+
+@pytest.mark.parametrize("leader", [-1, 7])
+def test_a_partition_without_a_live_leader_is_not_gone(leader: int) -> None:
+    missing: dict[TopicPartition, float] = {}
+    for now in (0.0, 1000.0):
+        targets = marker_targets(_metadata(0, leader=leader), {TopicPartition("t", 0)}, missing, now)
+        assert not targets.gone and not targets.by_leader
+
+
+def test_partitions_are_grouped_by_their_leaders() -> None:
+    known = _metadata(0, 1, 2)
+    [topic] = known.topics
+    spread = tuple(replace(entry, leader=BrokerId(2 - entry.partition % 2)) for entry in topic.partitions)
+    known = replace(known, topics=(replace(topic, partitions=spread),))
+    targets = marker_targets(known, {TopicPartition("t", each) for each in range(3)}, {}, 0.0)
+    sent = [(broker.broker_id, [each.partition for each in theirs]) for broker, theirs in targets.by_leader]
+    assert sent == [(1, [1]), (2, [0, 2])]

@@ -1,0 +1,234 @@
+"""What is in the log of the group coordinator, but not replicated yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
+from kafkalite.kafka.transactions.markers import Marker
+from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
+
+from .conftest import Broker, Client
+from .test_coordinators import Producer, commit, coordinator, fetched, join, move, wire_error
+
+ZERO = TopicPartition("t", 0)
+
+
+class Held:
+    """Appends to `__consumer_offsets` whose followers are slow: the records are there, the answer is not."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[Callable[[Any], None], Any]] = []
+        self.fail = False
+
+    def release(self, *, failed: bool = False) -> None:
+        waiting, self.waiting = self.waiting, []
+        for done, results in waiting:
+            done(
+                tuple(wire_error(TopicPartition(each.topic, each.partition)) for each in results) if failed else results
+            )
+
+    async def some(self, count: int = 1) -> None:
+        async with asyncio.timeout(5):
+            while len(self.waiting) < count:
+                await asyncio.sleep(0)
+
+
+@contextmanager
+def slow_followers(broker: Broker) -> Iterator[Held]:
+    partitions, held = broker.services.partitions, Held()
+    real = partitions.append_internal
+
+    def slow(timeout_ms: int, wanted: Sequence[Any], done: Callable[[Any], None], **more: Any) -> None:
+        if wanted[0][0].topic == GROUP_TOPIC:
+            real(timeout_ms, wanted, lambda results: held.waiting.append((done, results)), **more)
+        else:
+            real(timeout_ms, wanted, done, **more)
+
+    partitions.append_internal = slow  # type: ignore[method-assign]
+    yield held
+    partitions.append_internal = real  # type: ignore[method-assign]
+    held.release()
+
+
+async def _read(client: Client, *, stable: bool = True) -> tuple[int, int]:
+    part = (await fetched(client, "g", ZERO, stable=stable)).topics[0].partitions[0]
+    return part.error_code, part.committed_offset
+
+
+async def _transactional_commit(client: Client, producer: Producer, offset: int) -> int:
+    request = wire.TxnOffsetCommitRequest
+    topics = [request.TxnOffsetCommitRequestTopic("t", [request.TxnOffsetCommitRequestPartition(0, offset)])]
+    answer = await client.ask(request("x", "g", producer.id, producer.epoch, topics=topics), 3)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
+UNSTABLE = (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_a_transactional_commit_is_seen_as_pending_from_its_append(broker: Broker, *, failed: bool) -> None:
+    """Another instance that reads the older offset meanwhile would process the same records, and both would commit."""
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    producer = Producer(client)
+    await producer.start()
+    while (await client.ask(wire.AddOffsetsToTxnRequest("x", producer.id, producer.epoch, "g"), 3)).error_code:
+        await asyncio.sleep(0)
+    with slow_followers(broker) as held:
+        committing = asyncio.create_task(_transactional_commit(client, producer, 12))
+        await held.some()
+        assert await _read(other) == UNSTABLE
+        assert await _read(other, stable=False) == (0, -1)
+        held.release(failed=failed)
+        error = await committing
+    assert (error != 0) == failed
+    assert await _read(other) == ((0, -1) if failed else UNSTABLE)
+
+
+@pytest.mark.parametrize("failed", [False, True])
+async def test_a_plain_commit_is_seen_as_pending_from_its_append(broker: Broker, *, failed: bool) -> None:
+    await broker.create("t")
+    client, second, other = await broker.client(), await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    with slow_followers(broker) as held:
+        committing = [
+            asyncio.create_task(client.ask(commit("g", 5), 8)),
+            asyncio.create_task(second.ask(commit("g", 6), 8)),
+        ]
+        await held.some(2)
+        assert await _read(other) == UNSTABLE
+        last = held.waiting.pop()
+        held.release(failed=failed)
+        await committing[0]
+        assert (await _read(other))[0] == ErrorCode.UNSTABLE_OFFSET_COMMIT  # the second is still under way
+        held.waiting.append(last)
+        held.release(failed=failed)
+        await committing[1]
+    assert await _read(other) == ((0, -1) if failed else (0, 6))
+
+
+async def test_what_is_committed_while_older_offsets_are_forgotten_stays(broker: Broker) -> None:
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 5), 8)
+    with slow_followers(broker) as held:
+        deleting = asyncio.create_task(client.ask(wire.DeleteGroupsRequest(["g"]), 2))
+        await held.some(1)
+        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+        await held.some(2)
+        held.waiting.reverse()  # the answer of the commit is handled first
+        held.release()
+        await asyncio.gather(deleting, committing)
+    assert await _read(client) == (0, 6)
+    assert await _read(other, stable=False) == (0, 6)
+
+
+async def test_a_commit_under_way_keeps_its_group(broker: Broker) -> None:
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    await client.ask(commit("g", 5), 8)
+    with slow_followers(broker) as held:
+        deleting = asyncio.create_task(client.ask(wire.DeleteGroupsRequest(["g"]), 2))
+        await held.some(1)
+        committing = asyncio.create_task(other.ask(commit("g", 6), 8))
+        await held.some(2)
+        held.release()  # in the order of the log
+        await asyncio.gather(deleting, committing)
+    assert await _read(client) == (0, 6)
+    await broker.side.groups.expire()
+    assert await _read(client) == (0, 6)
+
+
+def test_a_tombstone_forgets_only_what_was_before_it() -> None:
+    offsets = GroupOffsets()
+    offsets.commit(ZERO, CommittedOffset(Offset(1), -1, "", 0, record_offset=10))
+    offsets.forget(ZERO, 9)
+    assert ZERO in offsets.committed
+    offsets.forget(ZERO, 11)
+    assert offsets.is_empty()
+
+
+def test_a_pending_offset_does_not_expire() -> None:
+    offsets = GroupOffsets()
+    offsets.commit(ZERO, CommittedOffset(Offset(1), -1, "", 0, record_offset=10))
+    assert offsets.expired(100, 10, None) == [ZERO]
+    offsets.begin_append([ZERO])
+    assert offsets.expired(100, 10, None) == [] and offsets.is_pending
+    offsets.end_append([ZERO])
+    assert offsets.expired(100, 10, None) == [ZERO] and not offsets.is_pending
+
+
+async def test_a_static_member_is_given_its_new_id_when_that_is_replicated(broker: Broker) -> None:
+    await broker.create("t")
+    client, other = await broker.client(), await broker.client()
+    await coordinator(client, "g")
+    first = await client.ask(join("g", group_instance_id="i1"), 5)
+    assert first.error_code == 0
+    assignments = [wire.SyncGroupRequest.SyncGroupRequestAssignment(first.member_id, b"share")]
+    synced = await client.ask(
+        wire.SyncGroupRequest("g", 1, first.member_id, group_instance_id="i1", assignments=assignments), 3
+    )
+    assert synced.error_code == 0
+    with slow_followers(broker) as held:
+        coming = asyncio.create_task(other.ask(join("g", group_instance_id="i1"), 5))
+        await held.some()
+        assert not coming.done()
+        held.release(failed=True)
+        assert (await coming).error_code == ErrorCode.NOT_COORDINATOR
+        beat = wire.HeartbeatRequest("g", 1, first.member_id, "i1")
+        assert (await client.ask(beat, 3)).error_code == 0
+        coming = asyncio.create_task(other.ask(join("g", group_instance_id="i1"), 5))
+        await held.some()
+        held.release()
+        second = await coming
+    assert (second.error_code, second.generation_id) == (0, 1) and second.member_id != first.member_id
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    beat = wire.HeartbeatRequest("g", 1, second.member_id, "i1")
+    assert (await other.ask(beat, 3)).error_code == 0
+    assert (await client.ask(wire.HeartbeatRequest("g", 1, first.member_id, "i1"), 3)).error_code == (
+        ErrorCode.FENCED_INSTANCE_ID
+    )
+
+
+async def test_a_marker_that_comes_at_the_end_of_loading_ends_its_transaction(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one replica in sync it is acknowledged at once. Stable readers would wait for its transaction for ever."""
+    await broker.create("t")
+    client = await broker.client()
+    await coordinator(client, "g")
+    producer = Producer(client)
+    await producer.start()
+    while (await client.ask(wire.AddOffsetsToTxnRequest("x", producer.id, producer.epoch, "g"), 3)).error_code:
+        await asyncio.sleep(0)
+    assert await _transactional_commit(client, producer, 12) == 0
+    groups, partitions = broker.side.groups, broker.services.partitions
+    index = groups.log.state_for("g").index
+    key = TopicPartition(GROUP_TOPIC, index)
+    read, written = partitions.read_local, []
+
+    def read_local(partition: TopicPartition, offset: Offset, max_bytes: int) -> Any:
+        pieces = read(partition, offset, max_bytes)
+        if partition == key and not written:
+            marker = Marker(ProducerId(producer.id), producer.epoch, True, 0, (key,))
+            written.append(marker)
+            broker.supervisor.spawn("marker", broker.side.markers.write(marker), Policy.ISOLATED)
+        return pieces
+
+    monkeypatch.setattr(partitions, "read_local", read_local)
+    await move(broker, GROUP_TOPIC)
+    await coordinator(client, "g")
+    assert written and await _read(client) == (0, 12)

@@ -1,0 +1,300 @@
+"""KIP-890 through the wire: no transaction begins on a partition that its coordinator does not know of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.kafka import wire
+from kafkalite.kafka.handlers.cluster import finalized_transaction_version
+from kafkalite.kafka.transactions.questions import Answers, Asker
+from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from kafkalite.rpc.messages.control import Broker as LiveBroker
+from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
+
+from .conftest import Broker, Client, batch, produce
+from .test_coordinators import GROUPS, Producer, coordinator, visible
+
+T0 = TopicPartition("t", 0)
+
+
+async def send(
+    producer: Producer, value: bytes, version: int = 9, client: Client | None = None, sequence: int | None = None
+) -> int:
+    """As `Producer.send`; the sequence moves on only if it was taken."""
+    wanted = producer.sequence if sequence is None else sequence
+    records = batch(
+        value, producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=wanted, transactional=True
+    )
+    request = produce("t", (0, records), transactional_id=producer.name)
+    answer = await (client or producer.client).ask(request, version)
+    code = int(answer.responses[0].partition_responses[0].error_code)
+    producer.sequence = wanted + (not code)
+    return code
+
+
+async def complete(producer: Producer) -> None:
+    """Wait until the transaction's markers are written."""
+    while True:
+        described = await producer.client.ask(wire.DescribeTransactionsRequest([producer.name]), 0)
+        if described.transaction_states[0].transaction_state.startswith("Complete"):
+            return
+        await asyncio.sleep(0)
+
+
+async def bump(producer: Producer, committed: bool) -> int:
+    """EndTxn 5."""
+    while True:
+        request = wire.EndTxnRequest(producer.name, producer.id, producer.epoch, committed)
+        answer = await producer.client.ask(request, 5)
+        if answer.error_code != ErrorCode.CONCURRENT_TRANSACTIONS:
+            break
+    if not answer.error_code:
+        assert (answer.producer_id, answer.producer_epoch) != (producer.id, producer.epoch)
+        producer.id, producer.epoch, producer.sequence = answer.producer_id, answer.producer_epoch, 0
+    return int(answer.error_code)
+
+
+async def started(broker: Broker) -> Producer:
+    await broker.create("t")
+    producer = Producer(await broker.client())
+    assert await producer.start() == 0
+    return producer
+
+
+# --- who adds partitions itself ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "code"), [(3, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)])
+async def test_a_batch_that_comes_after_the_abort_is_refused(broker: Broker, version: int, code: ErrorCode) -> None:
+    producer = await started(broker)
+    await producer.add()
+    assert await send(producer, b"in time", version) == 0
+    assert await producer.end(False) == 0
+    await complete(producer)
+    assert await send(producer, b"late", version) == code
+    values, aborted, stable = await visible(producer.client)
+    assert values == [b"in time"] and aborted == [(producer.id, 0)] and stable == 2
+    await producer.add()
+    assert await send(producer, b"next", version) == 0
+    await producer.end(True)
+    await complete(producer)
+    assert (await visible(producer.client))[0] == [b"in time", b"next"]
+
+
+async def test_what_was_never_added_is_refused_and_what_is_open_is_not_asked_for_again(broker: Broker) -> None:
+    producer = await started(broker)
+    assert await send(producer, b"too early") == ErrorCode.INVALID_TXN_STATE
+    asked: list[object] = []
+    verify = broker.side.transactions.verify_partition
+    broker.side.transactions.verify_partition = lambda *who: asked.append(who) or verify(*who)  # type: ignore[func-returns-value, method-assign]
+    await producer.add()
+    for value in (b"a", b"b", b"c"):
+        assert await send(producer, value) == 0
+    assert len(asked) == 1
+
+
+async def test_without_verification_the_late_batch_is_taken(make_broker: Any) -> None:
+    producer = await started(await make_broker(transaction_partition_verification_enable=False))
+    await producer.add()
+    await send(producer, b"in time")
+    await producer.end(False)
+    await complete(producer)
+    assert await send(producer, b"late") == 0
+
+
+async def test_an_answer_from_before_the_marker_opens_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator says yes, the transaction ends, and only then the answer arrives."""
+    producer = await started(broker)
+    verifier, other = broker.side.verifier, await broker.client()
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    real, count = verifier._ask, 0
+
+    async def slow(asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
+        nonlocal count
+        count += 1
+        answers = await real(asker, partitions)
+        asked.set()
+        await go_on.wait()
+        return answers
+
+    monkeypatch.setattr(verifier, "_ask", slow)
+    monkeypatch.setattr(verifier, "_answer_here", lambda asker, line: False)
+    await producer.add()
+    sending = asyncio.ensure_future(send(producer, b"late", client=other))
+    await asked.wait()
+    await producer.end(False)
+    await complete(producer)
+    go_on.set()
+    assert await sending == ErrorCode.INVALID_TXN_STATE
+    assert count == 2  # the yes was that to a transaction that is over: asked again
+    assert not broker.services.partitions.logs[T0].open
+
+
+async def test_a_refusal_from_before_the_partition_was_added_is_not_for_who_came_later(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = await started(broker)
+    verifier = broker.side.verifier
+    asked, go_on = asyncio.Event(), asyncio.Event()
+    real = verifier._ask
+
+    async def slow(asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
+        answers = await real(asker, partitions)
+        asked.set()
+        await go_on.wait()
+        return answers
+
+    monkeypatch.setattr(verifier, "_ask", slow)
+    monkeypatch.setattr(verifier, "_answer_here", lambda asker, line: False)
+    old_copy = asyncio.ensure_future(send(producer, b"copy", client=await broker.client(), sequence=0))
+    await asked.wait()
+    await producer.add()
+    new = asyncio.ensure_future(send(producer, b"new", client=await broker.client(), sequence=0))
+    while not verifier._lines or not next(iter(verifier._lines.values()))[0].late:
+        await asyncio.sleep(0)
+    go_on.set()
+    assert await old_copy == ErrorCode.INVALID_TXN_STATE
+    assert await new == 0
+
+
+async def test_batches_behind_each_other_stay_in_order(broker: Broker) -> None:
+    """Five requests under way at once, none of which waits for an answer; the first one has the question put."""
+    producer = await started(broker)
+    records = [
+        batch(b"%d" % n, producer_id=producer.id, producer_epoch=producer.epoch, base_sequence=n, transactional=True)
+        for n in range(5)
+    ]
+    for each in records:
+        producer.client.send(produce("t", (0, each), transactional_id=producer.name), 12)
+    for _ in records:
+        _, answer = await producer.client.receive()
+        assert answer.responses[0].partition_responses[0].error_code == 0
+    assert await bump(producer, True) == 0
+    await complete(producer)
+    assert (await visible(producer.client))[0] == [b"0", b"1", b"2", b"3", b"4"]
+
+
+# --- transaction.version 2 -----------------------------------------------------------------------
+
+
+async def test_the_leader_adds_the_partition_and_each_end_bumps_the_epoch(broker: Broker) -> None:
+    producer = await started(broker)
+    first = (producer.id, producer.epoch)
+    for value, is_commit in ((b"one", True), (b"two", False), (b"three", True)):
+        assert await send(producer, value, 12) == 0
+        assert await bump(producer, is_commit) == 0  # the next batch comes before the markers are written
+    await complete(producer)
+    values, aborted, _ = await visible(producer.client)
+    assert values == [b"one", b"two", b"three"] and aborted == [(producer.id, 2)]
+    assert (producer.id, producer.epoch) == (first[0], first[1] + 3)
+    producer.epoch -= 1
+    assert await send(producer, b"late", 12, sequence=1) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+async def test_offsets_of_a_group_are_verified_and_added_alike(broker: Broker) -> None:
+    producer = await started(broker)
+    await coordinator(producer.client, "g", GROUPS)
+
+    async def commit_offset(version: int) -> int:
+        request = wire.TxnOffsetCommitRequest
+        part = request.TxnOffsetCommitRequestPartition(0, 3, committed_metadata="")
+        topics = [request.TxnOffsetCommitRequestTopic("t", [part])]
+        message = request(producer.name, "g", producer.id, producer.epoch, topics=topics)
+        answer = await producer.client.ask(message, version)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    assert await commit_offset(3) == ErrorCode.INVALID_TXN_STATE
+    assert await commit_offset(4) == ErrorCode.TRANSACTION_ABORTABLE
+    assert await producer.client.ask(wire.AddOffsetsToTxnRequest(producer.name, producer.id, producer.epoch, "g"), 3)
+    assert await commit_offset(3) == 0
+    assert await producer.end(False) == 0
+    await complete(producer)
+    assert await commit_offset(3) == ErrorCode.INVALID_TXN_STATE
+    assert await commit_offset(5) == 0
+    assert await bump(producer, True) == 0
+    await complete(producer)
+    assert not any(log.open for key, log in broker.services.partitions.logs.items() if key.topic == GROUP_TOPIC)
+
+
+async def test_the_version_is_what_all_live_brokers_know(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await broker.client()
+    answer = await client.ask(wire.ApiVersionsRequest("test", "1.0"), 4)
+    [feature] = answer.finalized_features
+    assert (feature.name, feature.max_version_level, answer.finalized_features_epoch) == ("transaction.version", 2, 1)
+    assert [(each.min_version, each.max_version) for each in answer.supported_features] == [(0, 2)]
+    assert (await client.ask(wire.ApiVersionsRequest("test", "1.0"), 3)).supported_features == ()
+    me = broker.services.metadata([]).brokers[0]
+    old = replace(me, broker_id=BrokerId(2), broker_epoch=BrokerEpoch(9), transaction_version=0)
+    assert finalized_transaction_version([me, old]) == (9, 0)
+    assert finalized_transaction_version([me, replace(old, transaction_version=7)]) == (9, 2)
+    assert finalized_transaction_version([]) == (-1, 0)
+    real = broker.services.metadata
+    monkeypatch.setattr(broker.services, "metadata", lambda topics: replace(real(topics), brokers=(me, old)))
+    assert (await client.ask(wire.ApiVersionsRequest("test", "1.0"), 4)).finalized_features == ()
+
+
+# --- between nodes -------------------------------------------------------------------------------
+
+
+def coordinated_elsewhere(here: Broker, there: Broker) -> None:
+    """`here` leads the topics, `there`, as broker 2, leads `__transaction_state`."""
+    metadata, host, port = here.services.metadata, *there.services.kafka_endpoint
+    other = LiveBroker(BrokerId(2), BrokerEpoch(2), host, port, host, 1, None, 2)
+    mine = (BrokerId(2),)
+
+    def of(topic: str, known: TopicMetadata) -> TopicMetadata:
+        if topic != TRANSACTION_TOPIC:
+            return known
+        partition = PartitionMetadata(0, 0, BrokerId(2), LeaderEpoch(0), mine, mine)
+        return TopicMetadata(topic, 0, known.topic_id, (partition,))
+
+    def answer(topics: Sequence[str] | None) -> MetadataResponse:
+        known = metadata(topics)
+        topics_known = tuple(of(each.topic, each) for each in known.topics)
+        return replace(known, brokers=(*known.brokers, other), topics=topics_known)
+
+    here.services.metadata = answer  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("version", [9, 12])
+async def test_the_coordinator_is_another_node(make_broker: Any, version: int) -> None:
+    here, there = await make_broker(), await make_broker(transaction_state_log_num_partitions=1)
+    producer = await started(there)
+    await here.create("t")
+    coordinated_elsewhere(here, there)
+    leader = await here.client()
+    if version < 12:
+        assert await send(producer, b"early", version, leader) == ErrorCode.INVALID_TXN_STATE
+        await producer.add()
+    assert await send(producer, b"in it", version, leader) == 0
+    described = await producer.client.ask(wire.DescribeTransactionsRequest([producer.name]), 0)
+    assert [topic.partitions for topic in described.transaction_states[0].topics] == [[0]]
+    here.services.partitions.logs[T0].open.clear()
+    producer.epoch += 1
+    assert await send(producer, b"x", version, leader, sequence=0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    producer.id += 1
+    assert await send(producer, b"x", version, leader, sequence=0) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+async def test_who_cannot_be_asked_is_asked_again(make_broker: Any) -> None:
+    """The producer is told to try again, whatever its age; the connection that broke is opened again."""
+    here, there = await make_broker(), await make_broker(transaction_state_log_num_partitions=1)
+    producer = await started(there)
+    await here.create("t")
+    leader = await here.client()
+    assert await send(producer, b"nobody", 9, leader) == ErrorCode.NOT_ENOUGH_REPLICAS  # there is no coordinator
+    coordinated_elsewhere(here, there)
+    await producer.add()
+    assert await send(producer, b"one", 9, leader) == 0
+    await producer.end(True)
+    await complete(producer)
+    await there.side.listener.close()
+    assert await send(producer, b"two", 9, leader, sequence=1) == 0  # this node got no marker: it is open here still
+    here.services.partitions.logs[T0].open.clear()
+    assert await send(producer, b"three", 9, leader, sequence=2) == ErrorCode.NOT_ENOUGH_REPLICAS

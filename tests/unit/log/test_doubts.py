@@ -1,0 +1,118 @@
+"""Which logs may lack what was committed, after which end of a host or a process (ADR 16)."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafkalite.config import TopicConfig
+from kafkalite.log.log_manager import LogManager
+from tests.support.logs import TOPIC_ID, batch
+from tests.unit.log.test_log_manager import CONFIG, Host, tp
+
+
+async def one_log(host: Host, config: TopicConfig = CONFIG) -> LogManager:
+    manager = await host.manager()
+    log = manager.create(tp(0), TOPIC_ID, config)
+    for number in range(5):
+        log.append_as_leader(batch([f"v{number}"]), 1)
+    return manager
+
+
+def tail_is_lost(host: Host, path: str = "/d1/t-0/00000000000000000000.log") -> None:
+    data = host.disk.entries[path].data
+    del data[len(data) // 2 :]
+
+
+async def test_a_killed_process_leaves_no_doubt() -> None:
+    host = Host("/d1")
+    await one_log(host)
+    host.disk.process_crash()
+    manager = await host.manager()
+    assert manager.unclean_start and not manager.lost_power
+    assert manager.doubtful() == []
+
+
+async def test_a_clean_stop_before_the_power_goes_leaves_no_doubt() -> None:
+    host = Host("/d1")
+    await (await one_log(host)).close()
+    host.disk.power_loss(random.Random(1))
+    assert (await host.manager()).doubtful() == []
+
+
+async def test_a_loss_of_power_puts_every_log_in_doubt_until_it_has_caught_up() -> None:
+    host = Host("/d1")
+    manager = await one_log(host)
+    await manager.checkpoint_offsets()
+    await manager.get(tp(0)).flush()  # type: ignore[union-attr]
+    host.disk.power_loss(random.Random(1))
+    manager = await host.manager()
+    assert manager.lost_power and manager.doubtful() == [tp(0)] and manager.is_doubtful(tp(0))
+    # It is killed, or stopped in order, before anybody has led it: the doubt stays.
+    host.disk.process_crash()
+    manager = await host.manager()
+    assert not manager.lost_power and manager.doubtful() == [tp(0)]
+    await manager.close()
+    manager = await host.manager()
+    assert not manager.unclean_start and manager.doubtful() == [tp(0)]
+    manager.doubt(tp(0), is_doubtful=False)
+    manager.checkpoint_high_watermarks({tp(0): 5})
+    host.disk.process_crash()
+    assert (await host.manager()).doubtful() == []
+
+
+async def test_what_is_flushed_before_it_is_acknowledged_is_not_in_doubt() -> None:
+    host = Host("/d1")
+    manager = await one_log(host)
+    await manager.get(tp(0)).flush()  # type: ignore[union-attr]
+    host.disk.power_loss(random.Random(1))
+    manager = await host.manager(t={"log.flush.before.ack": "true"})
+    assert manager.lost_power and manager.doubtful() == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"log.flush.before.ack": "true"}])
+async def test_a_log_that_ends_before_its_high_watermark_is_in_doubt(settings: dict[str, str]) -> None:
+    host = Host("/d1")
+    manager = await one_log(host)
+    manager.checkpoint_high_watermarks({tp(0): 5})
+    tail_is_lost(host)
+    host.disk.process_crash()
+    assert (await host.manager(t=settings)).doubtful() == [tp(0)]
+
+
+async def test_a_log_with_half_a_batch_at_its_end_is_in_doubt() -> None:
+    """Nothing says how far it went: bytes that were there are gone."""
+    host = Host("/d1")
+    await one_log(host)
+    tail_is_lost(host)
+    host.disk.process_crash()
+    assert (await host.manager()).doubtful() == [tp(0)]
+
+
+async def test_an_older_version_has_left_no_boot_id() -> None:
+    """After its unclean end nobody knows; a new directory has nothing to doubt."""
+    host = Host("/d1")
+    await one_log(host)
+    host.disk.remove("/d1/.kafkalite-boot")
+    host.disk.process_crash()
+    manager = await host.manager()
+    assert manager.doubtful() == [tp(0)]
+
+
+async def test_a_log_that_is_made_again_is_not_in_doubt() -> None:
+    host = Host("/d1")
+    await one_log(host)
+    host.disk.power_loss(random.Random(3))
+    manager = await host.manager()
+    manager.set_stray(tp(0))
+    manager.create(tp(0), TOPIC_ID, CONFIG)
+    assert manager.doubtful() == []
+
+
+async def test_a_damaged_list_of_doubts_is_reported_and_the_rest_goes_on() -> None:
+    host = Host("/d1")
+    await one_log(host)
+    host.disk.write_file_atomic("/d1/.kafkalite-doubtful", b"0\n7\n")
+    host.disk.process_crash()
+    assert (await host.manager()).get(tp(0)) is not None

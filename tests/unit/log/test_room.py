@@ -1,0 +1,109 @@
+"""A disk that was full comes back when there is room, without anybody, and not in order to be full again at once."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from kafkalite.config import TopicConfig
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.real import RealClock
+from kafkalite.errors import StorageError
+from kafkalite.log.log_manager import LogManager
+from kafkalite.log.room import MIN_ROOM_BYTES, RoomPauses, has_room, needed_bytes
+from kafkalite.model import TopicPartition
+from tests.support.logs import TOPIC_ID, batch, values
+from tests.support.memory_disk import MemoryDisk
+from tests.unit.log.test_lone_copies import Host
+
+T0 = TopicPartition("t", 0)
+
+
+def test_more_has_to_be_free_than_what_makes_a_disk_full() -> None:
+    assert [needed_bytes(total) // MIN_ROOM_BYTES for total in (0, 10 << 20, 100 << 20, 450 << 20, 1 << 40)] == [
+        2,
+        2,
+        2,
+        2,
+        4,
+    ]
+    assert all(needed_bytes(total) > MIN_ROOM_BYTES for total in range(0, 1 << 31, 1 << 25))
+
+
+def test_a_disk_that_is_full_again_and_again_is_looked_at_less_often() -> None:
+    pauses = RoomPauses()
+    found = []
+    for number in range(9):
+        pauses.note(float(number))
+        found.append(pauses.next_look - number)
+    assert found == [5, 10, 20, 40, 80, 160, 300, 300, 300]
+    pauses.note(5_000.0)
+    assert pauses.next_look == 5_005.0 and len(pauses.full_at) == 1
+    pauses.looked(5_005.0)
+    assert pauses.next_look == 5_010.0
+
+
+class Quota(MemoryDisk):
+    """Free bytes are those of the whole disk; what may be written is less."""
+
+    left = MIN_ROOM_BYTES
+
+    def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        if len(data) > self.left:
+            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT), path)
+        super().write_file_atomic(path, data, durable=durable)
+
+
+async def test_a_quota_does_not_show_in_the_free_bytes() -> None:
+    disk, own_time = Quota(), OwnTime(RealClock())
+    disk.makedirs("/d1")
+    disk.left = MIN_ROOM_BYTES - 1
+    assert not await has_room(disk, "/d1", own_time)
+    disk.left = MIN_ROOM_BYTES
+    assert await has_room(disk, "/d1", own_time)
+    assert disk.listdir("/d1") == [], "nothing of the probe is left"
+    disk.free_bytes = lambda path: 2 * MIN_ROOM_BYTES - 1  # type: ignore[method-assign]
+    assert not await has_room(disk, "/d1", own_time)
+
+
+def full(manager: LogManager, number: int) -> StorageError:
+    log = manager.get(T0)
+    assert log is not None
+    cause = OSError(number, os.strerror(number))
+    error = log.storage_error("append", cause)
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+async def test_a_directory_that_went_offline_for_want_of_room_is_told_when_there_is_some(number: int) -> None:
+    host = Host()
+    manager = await host.manager()
+    log = manager.create(T0, TOPIC_ID, TopicConfig())
+    log.append_as_leader(batch(["a"]), 1)
+    error = full(manager, number)
+    room = [1_000]
+    host.disk.free_bytes = lambda path: room[0]  # type: ignore[method-assign]
+    manager.log_failed(error)
+    await host.verdict()
+    assert host.dead == ["/d1"] and manager.dirs()[0].waits_for_room
+    assert await manager.with_room_again() == [], "not before its time"
+    host.clock.now_ms += 6_000
+    assert await manager.with_room_again() == []
+    room[0] = 1 << 30
+    assert await manager.with_room_again() == []
+    host.clock.now_ms += 6_000
+    assert await manager.with_room_again() == ["/d1"]
+    assert await manager.bring_online("/d1", "cluster", 1, {}) == 1
+    again = manager.get(T0)
+    assert again is not None and values(again) == [(0, b"a")] and not manager.dirs()[0].waits_for_room
+
+
+async def test_a_dead_disk_waits_for_no_room() -> None:
+    host = Host()
+    manager = await host.manager()
+    manager.dir_failed(StorageError("gone", directory="/d1"))
+    host.clock.now_ms += 3_600_000
+    assert not manager.dirs()[0].waits_for_room and await manager.with_room_again() == []

@@ -1,0 +1,40 @@
+"""Producer ids are there before they are asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafkalite.coordination.coordinator import NotSentError
+from kafkalite.node.producer_ids import SPARE_BLOCKS, ProducerIds
+
+
+class Blocks:
+    def __init__(self) -> None:
+        self.reserved = 0
+        self.is_away = False
+        self.changed = asyncio.Event()
+
+    async def reserve(self) -> tuple[int, int]:
+        self.changed.set()
+        if self.is_away:
+            raise NotSentError("ZooKeeper is away")
+        self.reserved += 1
+        return self.reserved * 10, 10
+
+
+async def test_blocks_are_reserved_before_they_are_needed_and_each_id_is_given_out_once() -> None:
+    blocks = Blocks()
+    ids = ProducerIds(blocks.reserve)
+    task = asyncio.create_task(ids.run())
+    while blocks.reserved < SPARE_BLOCKS:
+        await asyncio.sleep(0)
+    blocks.is_away = True
+    taken = [await ids.allocate() for _ in range(15)]
+    assert len(set(taken)) == 15
+    blocks.is_away = False
+    blocks.changed.clear()
+    await blocks.changed.wait()
+    first, count = await ids.block()
+    assert not set(range(first, first + count)) & set(taken)
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,138 @@
+"""The last copy of a partition: what its node does with it, and what it says of it."""
+
+import errno
+import os
+
+import pytest
+
+from kafkalite.errors import ErrorCode
+from kafkalite.model import (
+    NO_LEADER,
+    BrokerId,
+    ControllerEpoch,
+    LeaderEpoch,
+    PartitionEpoch,
+    TopicPartition,
+)
+from kafkalite.replica.strays import is_elsewhere
+from kafkalite.rpc.messages.control import PartitionState
+from kafkalite.telemetry.advice import advice
+from tests.unit.replica.conftest import TOPIC_ID
+
+T0 = TopicPartition("t", 0)
+
+
+# --- whether what was set aside may go ---------------------------------------------------------------------
+
+
+def state(leader: int, isr: tuple[int, ...], replicas: tuple[int, ...]) -> PartitionState:
+    return PartitionState(
+        "t", 0, TOPIC_ID, ControllerEpoch(1), BrokerId(leader), LeaderEpoch(3), tuple(map(BrokerId, isr)),
+        PartitionEpoch(1), tuple(map(BrokerId, replicas)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("known", "is_sound", "expected"),
+    [
+        (state(2, (2, 1), (1, 2, 3)), True, True),
+        (state(1, (1, 2), (1, 2)), True, True),
+        (state(2, (2, 1), (1, 2, 3)), False, False),  # the replica here is offline
+        (state(2, (2, 3), (1, 2, 3)), True, False),  # ... has yet to catch up
+        (state(1, (1,), (1, 2, 3)), True, False),  # ... is alone
+        (state(1, (1,), (1,)), True, False),  # nobody else ever has it
+        (state(1, (1, 4), (1, 4)), True, False),  # the other one is dead
+        (state(NO_LEADER, (1, 2), (1, 2)), True, False),
+        (state(2, (2,), (2,)), False, True),  # it was moved to another broker
+        (state(2, (2, 3), (2, 3)), False, True),
+        (state(2, (2,), (2, 3)), False, False),
+        (None, False, False),  # the topic is not there: an emptied ZooKeeper says so of all
+        (None, True, False),
+    ],
+)
+def test_what_was_set_aside_goes_only_if_it_is_known_to_be_elsewhere(known, is_sound, expected):
+    live = {BrokerId(1), BrokerId(2), BrokerId(3)}
+    assert is_elsewhere(BrokerId(1), known, live, is_sound_here=is_sound) is expected
+
+
+# --- errors that are nobody's ------------------------------------------------------------------------------
+
+
+def refusing(log, name, number):
+    """The log's method of this name raises a StorageError with this error number, until it is put back."""
+    original = getattr(type(log), name)
+
+    def method(self, *arguments, **others):
+        if self is not log:
+            return original(self, *arguments, **others)
+        cause = OSError(number, os.strerror(number))
+        raise log.storage_error(name, cause) from cause
+
+    return original, method
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+async def test_a_node_without_descriptors_refuses_the_operation_and_keeps_its_replicas(
+    make_cluster, monkeypatch, number
+):
+    """It left the ISR and the lead, and its log was set aside."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    await cluster.command(1, cluster.decide(T0, leader=1, isr=(1,), epoch=0))
+    node = cluster.node(1)
+    log = node.partition(T0).log
+    assert (await node.produce(T0, b"a")).error == ErrorCode.NONE
+    for name in ("append_as_leader", "read"):
+        with monkeypatch.context() as patched:
+            patched.setattr(type(log), name, refusing(log, name, number)[1])
+            answer = await node.produce(T0, b"b") if name != "read" else (await node.fetch(T0, 0))[0]
+            assert answer.error == ErrorCode.KAFKA_STORAGE_ERROR
+    assert node.storage_errors == [] and node.partition(T0).storage_error is None
+    assert (await node.produce(T0, b"c")).error == ErrorCode.NONE
+    found, _ = await node.fetch(T0, 0)
+    assert found.error == ErrorCode.NONE and found.high_watermark == 2 and node.manager.problems() == ()
+
+
+# --- the last copy -----------------------------------------------------------------------------------------
+
+
+async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cluster, until):
+    """Its directory was set aside and removed, while health said that its records were there."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    node = cluster.node(1)
+    node.topic_overrides["segment_bytes"] = 200
+    await cluster.command(1, cluster.decide(T0, leader=1, isr=(1,), epoch=0))
+    for number in range(6):
+        assert (await node.produce(T0, b"value %d" % number)).error == ErrorCode.NONE
+    log = node.partition(T0).log
+    victim = log.segments[1].log_path
+    os.rename(victim, f"{victim}.away")
+    node.logs.dirs()[0].handles.close()
+    assert (await node.fetch(T0, log.segments[1].base_offset))[0].error == ErrorCode.KAFKA_STORAGE_ERROR
+    node.logs.log_failed(node.storage_errors[0])  # what a whole node does with it
+    await until(lambda: node.logs.dirs()[0].is_judged and node.logs.failed_log(T0) is not None)
+    answer = await cluster.command(1, cluster.decide(T0, leader=NO_LEADER, isr=(1,), epoch=1))
+    assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    for _ in range(3):
+        await node.manager.retry_offline()
+    [problem] = node.manager.problems()
+    assert problem.what == "replica.last_copy" and f"kept in {log.path}" in problem.detail and victim in problem.detail
+    assert node.disk.exists(log.path)
+    os.rename(f"{victim}.away", victim)
+    await node.logs.bring_online(str(node.directory), "AAAAAAAAAAAAAAAAAAAAAA", 1, {})
+    await node.manager.retry_offline()
+    await cluster.command(1, cluster.decide(T0, leader=1, isr=(1,), epoch=2))
+    assert node.partition(T0).log.log_end_offset == 6 and node.partition(T0).high_watermark == 6
+    assert node.manager.restarting.restarts == 0, "nothing was made anew"
+
+
+@pytest.mark.parametrize("what", ["replica.last_copy", "replica.last_copy_damaged"])
+def test_nobody_is_told_to_remove_the_last_copy(what):
+    text = advice(what).do
+    assert "do not remove" in text and "elect" not in text
+
+
+def test_who_moves_a_damaged_replica_away_is_told_to_look_at_the_isr_first():
+    text = advice("replica.damaged").do
+    assert text.index("shows another replica in the ISR") < text.index("move this partition's directory away")
