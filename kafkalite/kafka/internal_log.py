@@ -127,10 +127,10 @@ class InternalLog(Generic[State]):
         raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def _create(self) -> None:
-        known = self._services.metadata(None)
-        if not known.brokers:
+        brokers = broker_count(self._services.metadata(None))
+        if not brokers:
             raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        order = internal_topic(self.topic, self._services.config, broker_count(known))
+        order = internal_topic(self.topic, self._services.config, brokers)
         await self._services.create_topics(CreateTopicsRequest((order,)))
 
     # --- leadership ---

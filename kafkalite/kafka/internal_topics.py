@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from kafkalite.config import BrokerConfig
-from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC
+from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId
 from kafkalite.rpc.messages.data import MetadataResponse
 from kafkalite.rpc.messages.topics import NewTopic
 
+#: The controller, before any metadata has come.
+NO_BROKER = BrokerId(-1)
+
 
 def broker_count(known: MetadataResponse) -> int:
-    """The brokers of the cluster: those that are alive, and those that have replicas.
+    """The brokers of the cluster: those that are alive, and those that have replicas; 0 as long as that is not known.
 
     Args:
         known: the metadata of all topics.
-    A broker that is away for a moment must not cost an internal topic a replica for good.
+    A broker that is away for a moment must not cost an internal topic a replica for good. A node that has just started knows
+    the brokers which its first command names, and no topics, until the controller has sent it the metadata.
     """
+    if known.controller_id == NO_BROKER:
+        return 0
     alive = {broker.broker_id for broker in known.brokers}
     return len(alive.union(*(part.replicas for topic in known.topics for part in topic.partitions)))
 

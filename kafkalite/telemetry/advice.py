@@ -33,7 +33,14 @@ ADVICE = {
     ),
     "disk.offline": Advice(
         "its replicas leave their ISRs and are made anew on the node's other disks, if it has any with room",
-        "replace or repair the disk, then `admin disk online DIR`; no restart is needed",
+        "replace or repair the disk, then `admin disk online DIR`; no restart is needed. If `replica.last_copy` names a "
+        "partition on it, the disk has to come back with its data",
+    ),
+    "replica.last_copy": Advice(
+        "nothing is removed: no other replica in sync has these records. Where the disk is sound, the node looks at the files "
+        "again now and then, and the replica leads again when all of them are there",
+        "do not remove its files and do not replace the disk. Repair what keeps it from its files, then `admin disk online "
+        "DIR`, which opens them again, as a restart does",
     ),
     "partition.offline": Advice(
         "the controller waits for a member of the ISR, or an eligible replica, to come back; it then leads, and nothing is lost",
@@ -58,12 +65,6 @@ ADVICE = {
     "partition.under_min_isr": Advice(
         "acks=all is refused until enough replicas have caught up; reading goes on; replicas join as they catch up",
         "bring back the brokers that are missing from the ISR, or move the replica elsewhere: `admin reassign`",
-    ),
-    "replica.last_copy": Advice(
-        "nothing is removed: no other replica in sync has these records. Where the disk is sound, the node looks at the files "
-        "again now and then, and the replica leads again when all of them are there",
-        "do not remove its files and do not replace the disk. Repair what keeps it from its files, then `admin disk online "
-        "DIR`, which opens them again, as a restart does",
     ),
     "replica.last_copy_damaged": Advice(
         "it stays the leader and serves what is sound; the records behind the damage cannot be read",

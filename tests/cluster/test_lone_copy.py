@@ -171,23 +171,57 @@ async def test_what_was_set_aside_is_listed_restored_and_removed_by_order(tmp_pa
                 await asyncio.sleep(0.05)
 
 
-async def test_a_node_whose_only_disk_was_full_goes_on_when_there_is_room(tmp_path: Path) -> None:
-    """A file system of its own, filled to the last byte; where mounting is refused, files that refuse every byte."""
-    disk = tmp_path / "node-1" / "disk-0"
+async def test_what_was_set_aside_goes_when_its_replica_is_in_sync_again(tmp_path: Path) -> None:
+    with ProcessCluster(tmp_path, nodes=2, settings=SETTINGS) as cluster:
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            await client.create_topics([NewTopic("t", 1, 2)])
+            await write(client, 0, COUNT)
+            await in_sync(client, 2)
+        assert cluster.nodes[2].terminate() == 0
+        directory = log_directory(tmp_path / "node-2")
+        segment = third_segment(directory)
+        segment.unlink()
+        segment.mkdir()  # what cannot be opened
+        cluster.restart(2)
+        async with AsyncClient.connect(cluster.bootstrap) as client:
+            async with asyncio.timeout(60):
+                while segment.is_dir() or any(path.name.endswith("-stray") for path in directory.parent.iterdir()):
+                    await asyncio.sleep(0.05)
+            await in_sync(client, 2)
+            assert cluster.nodes[1].terminate() == 0, "the new one has everything"
+            assert await read_all(client, COUNT) == list(range(COUNT))
+
+
+async def in_sync(client: AsyncClient, count: int) -> None:
+    async with asyncio.timeout(60):
+        while len((await client.metadata(["t"])).topics[0].partitions[0].isr) != count:
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+async def test_nodes_whose_only_disks_were_full_go_on_when_there_is_room(tmp_path: Path, nodes: int) -> None:
+    """File systems of their own, filled to the last byte; where mounting is refused, files that refuse every byte. With all
+    of them full, the cluster refused acks=all until somebody brought each disk online."""
+    disks = [tmp_path / f"node-{number}" / "disk-0" for number in range(1, nodes + 1)]
     with contextlib.ExitStack() as mounts:
-        is_mounted = await asyncio.to_thread(mount_small, disk, mounts)
-        with ProcessCluster(tmp_path, nodes=1, settings=SETTINGS, log_dirs=1) as cluster:
+        mounted = [await asyncio.to_thread(mount_small, disk, mounts) for disk in disks]
+        with ProcessCluster(tmp_path, nodes=nodes, settings=SETTINGS, log_dirs=1) as cluster:
             async with AsyncClient.connect(cluster.bootstrap) as client:
-                await client.create_topics([NewTopic("t", 1, 1)])
+                settings = {"min.insync.replicas": str(min(2, nodes))}
+                await client.create_topics([NewTopic("t", 1, nodes, configs=settings)])
                 await write(client, 0, COUNT)
-                (filled if is_mounted else full)(disk)
+                await in_sync(client, nodes)
+                for disk in disks:
+                    (filled if all(mounted) else full)(disk)
                 load = asyncio.ensure_future(write(client, COUNT, 5_000))
-                told = await problems(
+                await problems(client, has("disk.full"))
+                await problems(
                     client, lambda found: any("returns when there is room" in problem.detail for problem in found)
                 )
-                assert any(problem.what == "disk.full" for problem in told)
-                for path in [disk / "something-else", *disk.glob("*.tmp"), *disk.glob(".*.tmp")]:
-                    path.unlink(missing_ok=True)
+                for disk in disks:
+                    for path in [disk / "something-else", *disk.glob("*.tmp"), *disk.glob(".*.tmp")]:
+                        path.unlink(missing_ok=True)
+                await in_sync(client, nodes)
                 await problems(client, lambda found: not found)
                 with contextlib.suppress(KafkaliteError, TimeoutError):
                     await load

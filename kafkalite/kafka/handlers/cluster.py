@@ -155,14 +155,12 @@ class ClusterHandlers:
     ) -> Any:
         config = self._services.config
         brokers = broker_count(self._services.metadata(None)) if INTERNAL_TOPICS.intersection(missing) else 0
-        created = await self._services.create_topics(
-            CreateTopicsRequest(
-                tuple(
-                    internal_topic(name, config, brokers) if name in INTERNAL_TOPICS else NewTopic(name)
-                    for name in missing
-                )
-            )
+        wanted = tuple(
+            internal_topic(name, config, brokers) if name in INTERNAL_TOPICS else NewTopic(name)
+            for name in missing
+            if brokers or name not in INTERNAL_TOPICS
         )
+        created = await self._services.create_topics(CreateTopicsRequest(wanted))
         errors = {
             result.topic: result.error
             for result in created.topics
@@ -261,7 +259,7 @@ class ClusterHandlers:
             partitions = [part for part in topic.partitions if part.partition >= first]
             if topics and not room:
                 return response(topics=[*topics, *refused], next_cursor=response.Cursor(topic.topic, 0))
-            page = _topic_page(topic, partitions[:room], alive)
+            page = topic_page(topic, partitions[:room], alive)
             page.topic_authorized_operations = self._access.authorized_operations(
                 request, ResourceType.TOPIC, topic.topic
             )
@@ -305,7 +303,8 @@ def _topic(topic: TopicMetadata, alive: set[Any]) -> Any:
     )
 
 
-def _topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[Any]) -> Any:
+def topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[Any]) -> Any:
+    """Some partitions of a topic, as DescribeTopicPartitions tells of them."""
     response = wire.DescribeTopicPartitionsResponse
     whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive)
     eligible = {part.partition: part for part in partitions}

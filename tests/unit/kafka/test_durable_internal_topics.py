@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from kafkalite.config import BrokerConfig, TopicConfig, internal_topic_config
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.kafka.internal_topics import broker_count, internal_topic
-from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, TopicId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.testing.loopback_cluster import LoopbackCluster
@@ -73,6 +74,10 @@ def test_brokers_that_have_replicas_count_though_they_are_away(
     alive: list[int], replicas: list[tuple[int, ...]], count: int
 ) -> None:
     assert broker_count(_known(alive, *replicas)) == count
+
+
+def test_before_the_first_metadata_the_number_of_brokers_is_not_known() -> None:
+    assert broker_count(replace(_known([4]), controller_id=BrokerId(-1))) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka import codec, wire
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.kafka.handlers.cluster import topic_page
+from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
@@ -234,3 +236,14 @@ async def test_topics_are_described_in_pages(broker: Broker) -> None:
     ]
     refused = await client.ask(request([request.TopicRequest("a")], 10, request.Cursor("a", -1)), 0)
     assert refused.topics[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_described_partition_tells_who_is_eligible() -> None:
+    """KIP-966: what `kafka-topics --describe` shows as Elr and LastKnownElr."""
+    one, two, three, four = map(BrokerId, (1, 2, 3, 4))
+    replicas = (one, two, three, four)
+    partition = PartitionMetadata(0, 0, three, LeaderEpoch(7), replicas, (three,), (one, two), (four,))
+    topic = TopicMetadata("t", 0, TopicId("6tHHHpZDRVKlYZMrGIiuuQ"), (partition,))
+    told = topic_page(topic, topic.partitions, {three, four}).partitions[0]
+    assert (told.leader_id, told.leader_epoch, told.isr_nodes, told.offline_replicas) == (3, 7, (three,), [1, 2])
+    assert (told.eligible_leader_replicas, told.last_known_elr) == ((one, two), (four,))
