@@ -60,6 +60,12 @@ class TopicConfig:
     index_interval_bytes: int = _key(4096, "one offset index entry per so many bytes of log", low=0)
     log_flush_before_ack: bool = _key(False, "fsync on every in-sync replica before a record counts as committed")
     max_message_bytes: int = _key(1_048_588, "largest record batch", low=0)
+    message_timestamp_after_max_ms: int = _key(
+        3_600_000, "a record whose own timestamp is so far ahead of the broker's clock is refused (CreateTime)", low=0
+    )
+    message_timestamp_before_max_ms: int = _key(
+        _MAX, "a record whose own timestamp is so far behind the broker's clock is refused (CreateTime)", low=0
+    )
     message_timestamp_type: str = _key(
         "CreateTime", "whose clock a record carries", choices=("CreateTime", "LogAppendTime")
     )
@@ -259,6 +265,8 @@ ALIASES = {
     "log.flush.interval.messages": "flush.messages", "log.flush.interval.ms": "flush.ms",
     "log.segment.delete.delay.ms": "file.delete.delay.ms", "message.max.bytes": "max.message.bytes",
     "log.cleaner.delete.retention.ms": "delete.retention.ms", "log.message.timestamp.type": "message.timestamp.type",
+    "log.message.timestamp.after.max.ms": "message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms": "message.timestamp.before.max.ms",
     "log.cleaner.min.cleanable.ratio": "min.cleanable.dirty.ratio", "zookeeper": "zookeeper.connect",
 }  # fmt: skip
 

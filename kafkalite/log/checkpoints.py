@@ -28,6 +28,11 @@ BOOT = ".kafkalite-boot"
 DOUBTFUL = ".kafkalite-doubtful"
 
 
+#: Ours, in a partition's directory: offsets are missing in this log. Recovery believes gaps then where a loss of power, or a
+#: wrong base offset, could look the same.
+COMPACTED = ".kafkalite-compacted"
+
+
 class MalformedCheckpoint(ValueError):
     """The file is not what its name says."""
 
@@ -90,6 +95,17 @@ def decode_partition_metadata(data: bytes) -> TopicId:
     if fields.get("version") != "0" or len(topic_id) != 22:
         raise MalformedCheckpoint(f"{data[:80]!r}")
     return TopicId(topic_id)
+
+
+def encode_compacted(end: int) -> bytes:
+    """`end`: compactions of this log were below it; 0: offsets are missing only where it was copied from."""
+    return f"{end}\n".encode()
+
+
+def decode_compacted(data: bytes) -> int:
+    """0 for what is damaged: offsets are missing, where is not known."""
+    text = data.strip()
+    return int(text) if data.endswith(b"\n") and text.isdigit() and len(text) < 20 else 0
 
 
 def encode_meta_properties(cluster_id: str, broker_id: int) -> bytes:

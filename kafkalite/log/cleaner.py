@@ -8,13 +8,14 @@ of a producer stays, if need be without records: its sequence is needed for dedu
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import field
 from functools import partial
 
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk, File
-from kafkalite.errors import StorageError
+from kafkalite.errors import ApiError, StorageError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import AbortedTransaction
@@ -64,23 +65,25 @@ class Transactions:
 
     def __init__(self, aborted: list[AbortedTransaction]) -> None:
         self._to_come = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
-        self._aborting: set[int] = set()
+        #: Producer id -> the marker's offset of its aborted transaction. What lies behind the marker is not of it, also
+        #: where the pass never meets the marker, or nothing of the transaction is left but the marker.
+        self._aborting: dict[int, int] = {}
         self._has_data: set[int] = set()
 
     def is_aborted(self, header: BatchHeader) -> bool:
         """Whether the data batch is of a transaction that was aborted."""
         while self._to_come and self._to_come[-1].first_offset <= header.base_offset:
-            self._aborting.add(self._to_come.pop().producer_id)
+            entry = self._to_come.pop()
+            self._aborting[entry.producer_id] = entry.last_offset
         if not header.is_transactional:
             return False
         self._has_data.add(header.producer_id)
-        return header.producer_id in self._aborting
+        return header.base_offset < self._aborting.get(header.producer_id, -1)
 
     def is_spent(self, header: BatchHeader) -> bool:
         """Whether the marker ends a transaction of which no record is left."""
         spent = header.producer_id not in self._has_data
         self._has_data.discard(header.producer_id)
-        self._aborting.discard(header.producer_id)
         return spent
 
 
@@ -97,11 +100,24 @@ class CleanedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a pass is to clean: closed segments below `end_offset`, new since `first_dirty_offset`."""
+    """What a pass is to clean: closed segments below `end_offset`, new since `first_dirty_offset`.
+
+    `cuts` is the log's when the pass began (`stands`).
+    """
 
     sources: list[Segment]
     first_dirty_offset: int
     end_offset: int
+    cuts: int
+
+    def stands(self, log: PartitionLog) -> bool:
+        """Whether the segments are as they were, but for those that the pass itself has replaced.
+
+        Retention, a truncation, the replica's deletion, its move to another disk or its failure take them away, and a pass
+        that is under way then ends without a word: what it reads and writes is not the log's any more. The same when the
+        topic is no longer to be compacted.
+        """
+        return not log.is_closed and log.cuts == self.cuts and "compact" in log.config.cleanup_policy
 
 
 def plan(
@@ -129,7 +145,7 @@ def plan(
     overdue = now_ms - oldest_dirty_ms > config.max_compaction_lag_ms
     if not overdue and dirty_bytes < config.min_cleanable_dirty_ratio * (clean_bytes + dirty_bytes):
         return None
-    return Plan(sources, max(first_dirty_offset, sources[0].base_offset), sources[-1].next_offset)
+    return Plan(sources, max(first_dirty_offset, sources[0].base_offset), sources[-1].next_offset, log.cuts)
 
 
 def _own_view(disk: Disk, segment: Segment) -> Segment:
@@ -316,26 +332,41 @@ async def compact(
     Raises:
         StorageError; ApiError CORRUPT_MESSAGE (damage in a closed segment: nothing is swapped in).
     """
-    config = log.config
-    work = plan(log, config, first_dirty_offset=first_dirty_offset, high_watermark=high_watermark, now_ms=now_ms)
+    work = plan(log, log.config, first_dirty_offset=first_dirty_offset, high_watermark=high_watermark, now_ms=now_ms)
     if work is None:
         return first_dirty_offset
+    try:
+        reached = await _pass(log, disk, work, now_ms, map_bytes)
+    except (OSError, StorageError, ApiError) as error:
+        if not work.stands(log):
+            return first_dirty_offset  # what it was reading has gone
+        if isinstance(error, OSError):
+            raise log.storage_error("compaction", error) from error
+        raise
+    return first_dirty_offset if reached is None else reached
+
+
+async def _pass(log: PartitionLog, disk: Disk, work: Plan, now_ms: int, map_bytes: int) -> int | None:
+    """The new first dirty offset; None if the log changed meanwhile. Raises OSError, StorageError, ApiError."""
+    config = log.config
     aborted = log.aborted_transactions(log.first_offset, work.end_offset)
     producers = {(pid, e.batches[-1].last_offset) for pid, e in log.active_producers().items() if e.batches}
-    sizes = [segment.size for segment in work.sources]
-    try:
-        offsets = OffsetMap(map_bytes)
+    offsets = OffsetMap(map_bytes)
 
-        def build() -> None:
-            nonlocal offsets
-            offsets = build_map(disk, work, aborted, map_bytes)
+    def build() -> None:
+        nonlocal offsets
+        offsets = build_map(disk, work, aborted, map_bytes)
 
-        await disk.run_blocking(build, log.path)
-        rewriter = Rewriter(
-            offsets, Transactions(aborted), producers, now_ms=now_ms, delete_retention_ms=config.delete_retention_ms
-        )
-        for sources in groups_of(work.sources, config):
-            group = CleanedGroup(sources, f"{sources[0].log_path}{CLEANED}")
+    await disk.run_blocking(build, log.path)
+    rewriter = Rewriter(
+        offsets, Transactions(aborted), producers, now_ms=now_ms, delete_retention_ms=config.delete_retention_ms
+    )
+    for sources in groups_of(work.sources, config):
+        if not work.stands(log):
+            return None
+        # A name of its own: a thread that is left behind by a disk that hung must not write into a later pass's file.
+        group = CleanedGroup(sources, f"{sources[0].log_path}.{now_ms:x}{CLEANED}")
+        try:
             files: list[File] = []
             write = partial(write_group, disk, group, rewriter)
             await disk.run_blocking(lambda write=write, files=files: files.append(write()), log.path)  # type: ignore[misc]
@@ -343,17 +374,21 @@ async def compact(
                 await files[0].sync()
             finally:
                 files[0].close()
-            if log.is_closed or [s.size for s in work.sources] != sizes:
-                disk.remove(group.path)
-                return first_dirty_offset
-            if not log.replace_segments(group.sources, _segment_of(log, group), group.path, group.dropped_markers):
-                disk.remove(group.path)
-                return first_dirty_offset
-    except OSError as error:
-        if log.is_closed:
-            return first_dirty_offset
-        raise log.storage_error("compaction", error) from error
+        except Exception:
+            _discard(log, disk, group)
+            raise
+        if not work.stands(log) or not log.replace_segments(
+            sources, _segment_of(log, group), group.path, group.dropped_markers
+        ):
+            _discard(log, disk, group)
+            return None
     return offsets.latest_offset + 1
+
+
+def _discard(log: PartitionLog, disk: Disk, group: CleanedGroup) -> None:
+    if not log.is_closed:  # its disk may hang, and its directory is on its way out
+        with contextlib.suppress(OSError):
+            disk.remove(group.path)
 
 
 def _segment_of(log: PartitionLog, group: CleanedGroup) -> Segment:

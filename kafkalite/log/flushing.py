@@ -13,7 +13,7 @@ from kafkalite.log import checkpoints
 from kafkalite.log.epoch_file import LeaderEpochFile
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.local_log import LocalLog
-from kafkalite.log.segment import SNAPSHOT, Segment, file_name
+from kafkalite.log.segment import INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment, file_name
 from kafkalite.log.snapshots import ProducerSnapshots
 from kafkalite.model import Offset
 
@@ -111,7 +111,6 @@ class Flusher:
         self.unflushed_since_ms = None
         cut = local.dir_dirty
         try:
-            await self.sync_metadata()
             sizes = [
                 (segment, segment.size)
                 for segment in local.segments
@@ -119,12 +118,18 @@ class Flusher:
                 and (
                     segment.synced_size < segment.size
                     or segment.next_offset > self.recovery_point
+                    or (not segment.indexes_synced and segment is not active)
                     or (cut and segment is active)
                 )
                 and (segment is active or segment is not local.segments[-1])
             ]
+            for segment, _ in sizes:
+                # Before the directory is synced: a file may be new.
+                if segment.save_aborted() if segment is active else segment.save_indexes():
+                    local.dir_dirty = True
+            await self.sync_metadata()
             for segment, size in sizes:
-                await self._sync_segment(segment, with_indexes=segment is not active)
+                await self._sync_segment(segment, is_closed=segment is not active)
                 if self._sync_ceiling is None:
                     segment.synced_size = size
         except OSError as error:
@@ -145,7 +150,7 @@ class Flusher:
         self.synced_offset = max(self.synced_offset, end)
         self.recovery_point = max(self.recovery_point, end)
 
-    async def _sync_segment(self, segment: Segment, *, with_indexes: bool) -> None:
+    async def _sync_segment(self, segment: Segment, *, is_closed: bool) -> None:
         local = self.local
         if segment not in local.segments:
             return
@@ -155,10 +160,44 @@ class Flusher:
             await self._sync(file)
         finally:
             local.handles.unpin(file)
-        if with_indexes and segment in local.segments:
-            # A segment past the recovery point is never scanned again: its indexes must be as durable as itself.
-            for suffix in (*segment.save_indexes(),):
+        # What is past the recovery point is never scanned again: its indexes must be as durable as itself. Those of the
+        # active segment are made again from its batches, but for the transactions that were aborted in it: it may roll
+        # exactly here.
+        if is_closed:
+            await self._sync_indexes(segment)
+        elif count := segment.aborted_to_sync():
+            await self._sync_path(segment.path(TXN_INDEX))
+            if self._sync_ceiling is None:
+                segment.aborted_synced(count)
+
+    async def _sync_indexes(self, segment: Segment) -> None:
+        if segment.indexes_synced:
+            return
+        segment.indexes_synced = True  # until somebody writes to them
+        count = segment.aborted_to_sync()
+        try:
+            for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
+                if segment not in self.local.segments:
+                    return
                 await self._sync_path(segment.path(suffix))
+        except BaseException:
+            segment.indexes_synced = False
+            raise
+        if segment.indexes_synced:
+            segment.aborted_synced(count)
+
+    async def sync_indexes(self) -> None:
+        """See `PartitionLog.close_cleanly`."""
+        local = self.local
+        while self._flushing is not None:
+            await asyncio.shield(self._flushing)
+        try:
+            for segment in list(local.segments):
+                if segment.exists:
+                    await self._sync_indexes(segment)
+            await self.sync_metadata()
+        except OSError as error:
+            raise local.storage_error("flush", error) from error
 
     async def _sync_path(self, path: str) -> None:
         local = self.local

@@ -11,6 +11,7 @@ from kafkalite.errors import ApiError, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.cleaner import compact
 from kafkalite.log.dir_failures import DirFailures
+from kafkalite.log.failures import Blame, blame
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
@@ -56,7 +57,10 @@ class Housekeeping:
         self._moves = moves
         self._hw_of = hw_of
         self.producer_id_expiration_ms = config.producer_id_expiration_ms
-        self._compacting: TopicPartition | None = None
+        self._compacting: PartitionLog | None = None
+        #: A retention pass has met the log that is being compacted.
+        self._retention_is_due = False
+        self._files_retired = 0
         #: Replaced and set whenever a compaction ends.
         self._compacted = asyncio.Event()
 
@@ -84,26 +88,35 @@ class Housekeeping:
         for number, log in enumerate(self._pool.all()):
             if number % _HOUSEKEEPING_CHUNK == _HOUSEKEEPING_CHUNK - 1:
                 await asyncio.sleep(0)
-            if self._pool.holds(log):
-                try:
-                    job(log)
-                except StorageError as error:
-                    self._failures.log_failed(error, is_certain=False)
+            self._each(log, job)
+
+    def _each(self, log: PartitionLog, job: Callable[[PartitionLog], None]) -> None:
+        if self._pool.holds(log):
+            try:
+                job(log)
+            except StorageError as error:
+                self._failures.log_failed(error, is_certain=False)
 
     async def retention_pass(self) -> int:
         """Delete old segments and forget silent producers; returns the number of files taken out of service."""
         now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic()
-        removed = 0
+        before = self._files_retired
 
         def look_at(log: PartitionLog) -> None:
-            nonlocal removed
-            for path in log.delete_old_segments(self._hw_of(log.topic_partition), now_ms):
-                self._removals.later(path, log.config.file_delete_delay_ms, is_dir=False)
-                removed += 1
+            if log is self._compacting:
+                self._retention_is_due = True  # its segments are being read: afterwards
+            else:
+                self._delete_old(log)
             log.expire_producers(now_ms, self.producer_id_expiration_ms, now_s)
 
         await self._each_log(look_at)
-        return removed
+        return self._files_retired - before
+
+    def _delete_old(self, log: PartitionLog) -> None:
+        """Raises StorageError."""
+        for path in log.delete_old_segments(self._hw_of(log.topic_partition), self._clock.wall_ms()):
+            self._removals.later(path, log.config.file_delete_delay_ms, is_dir=False)
+            self._files_retired += 1
 
     async def flush_pass(self) -> None:
         """fsync what is due by flush.ms or flush.messages, and segments that have rolled."""
@@ -133,42 +146,66 @@ class Housekeeping:
         """Compact every log that is due; returns how many were."""
         cleaned = 0
         for log in [log for log in self._pool.all() if "compact" in log.config.cleanup_policy]:
-            tp = log.topic_partition
-            if self._pool.logs.get(tp) is not log or tp in self._moves:
-                continue
-            log_dir = self._pool.dirs[log.directory]
-            self._compacting = tp
-            dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
-            try:
-                reached = await log_dir.unless_gone(
-                    compact(
-                        log,
-                        self._disk,
-                        first_dirty_offset=dirty,
-                        high_watermark=self._hw_of(tp),
-                        now_ms=self._clock.wall_ms(),
-                    )
-                )
-            except StorageError as error:
-                self._failures.log_failed(error, is_certain=False)
-                continue
-            except TimeoutError:
-                continue
-            except ApiError as error:
-                _log.error("log.not_compacted", partition=str(tp), error=str(error))
-                continue
-            finally:
-                self._compacting = None
-                ended, self._compacted = self._compacted, asyncio.Event()
-                ended.set()
-            if reached != dirty and log_dir.online:
-                cleaned += 1
-                log_dir.cleaned_to[tp] = reached
-                self._offsets.drop_foreign(log_dir, log_dir.cleaned_to)
-                self._offsets.write(log_dir, checkpoints.CLEANER_OFFSETS, log_dir.cleaned_to, durable=False)
+            if self._pool.holds(log) and log.topic_partition not in self._moves:
+                cleaned += await self._compact(log)
+                if self._retention_is_due:
+                    self._retention_is_due = False
+                    self._each(log, self._delete_old)
         return cleaned
+
+    async def _compact(self, log: PartitionLog) -> bool:
+        """One pass over one log; whether it got anywhere. Moves wait for its end, and retention leaves the log alone."""
+        tp = log.topic_partition
+        log_dir = self._pool.dirs[log.directory]
+        dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
+        self._compacting = log
+        try:
+            reached = await log_dir.unless_gone(
+                compact(
+                    log,
+                    self._disk,
+                    first_dirty_offset=dirty,
+                    high_watermark=self._hw_of(tp),
+                    now_ms=self._clock.wall_ms(),
+                )
+            )
+        except StorageError as error:
+            if blame(error) is Blame.ROOM and not log.is_failed:
+                # The copy could not be written; what it would have replaced is as it was.
+                _log.error("log.not_compacted", partition=str(tp), error=str(error))
+            else:
+                self._failures.log_failed(error, is_certain=False)
+            return False
+        except TimeoutError:
+            return False  # the directory went offline meanwhile
+        except ApiError as error:
+            _log.error("log.not_compacted", partition=str(tp), error=str(error))
+            return False
+        finally:
+            self._compacting = None
+            ended, self._compacted = self._compacted, asyncio.Event()
+            ended.set()
+        if reached == dirty or not self._pool.holds(log):
+            return False
+        log_dir.cleaned_to[tp] = reached
+        self._offsets.drop_foreign(log_dir, log_dir.cleaned_to)
+        self._offsets.write(log_dir, checkpoints.CLEANER_OFFSETS, log_dir.cleaned_to, durable=False)
+        return True
+
+    def watch_cuts(self, log: PartitionLog) -> None:
+        """A log came into service: whatever is cut from it now or later is to be compacted again when it is written again."""
+        log.on_cut = self._lower_cleaned
+        self._lower_cleaned(log)
+
+    def _lower_cleaned(self, log: PartitionLog) -> None:
+        log_dir = self._pool.dirs[log.directory]
+        tp, end = log.topic_partition, log.log_end_offset
+        if self._pool.holds(log) and log_dir.cleaned_to.get(tp, 0) > end:
+            log_dir.cleaned_to[tp] = end
+            # Before anything is written there: what is above it would never be looked at again.
+            self._offsets.write(log_dir, checkpoints.CLEANER_OFFSETS, log_dir.cleaned_to, durable=True)
 
     async def compaction_over(self, topic_partition: TopicPartition) -> None:
         """See `LogManager.compaction_over`."""
-        while self._compacting == topic_partition:
+        while self._compacting is not None and self._compacting.topic_partition == topic_partition:
             await self._compacted.wait()

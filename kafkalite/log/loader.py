@@ -14,7 +14,15 @@ from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
-from kafkalite.log.recovery import NOTHING_CUT, LogParts, load_snapshot, recover, replay
+from kafkalite.log.recovery import (
+    EVERYWHERE,
+    NOTHING_CUT,
+    LogParts,
+    load_snapshot,
+    recover,
+    remake_aborted,
+    replay,
+)
 from kafkalite.log.segment import DELETED, INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, Segment
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
@@ -49,6 +57,9 @@ def load_log(
         OSError.
     """
     names = _tidy(disk, path, disk.listdir(path))
+    compacted_to: int | None = None
+    if checkpoints.COMPACTED in names:
+        compacted_to = checkpoints.decode_compacted(disk.read_file(f"{path}/{checkpoints.COMPACTED}"))
     bases = [int(name[: -len(LOG)]) for name in names if name.endswith(LOG)]
     snapshots = [int(name[: -len(SNAPSHOT)]) for name in names if name.endswith(SNAPSHOT)]
     segments = [
@@ -68,8 +79,10 @@ def load_log(
             known_point = recovery_point
             last = len(segments) - 1
             checked_from = next((n for n, s in enumerate(segments[:-1]) if s.next_offset > recovery_point), last)
-            gaps = "compact" in config.cleanup_policy
-            cut = recover(segments, checked_from, file_epochs, gaps=gaps, interval=config.index_interval_bytes)
+            if compacted_to is None and "compact" in config.cleanup_policy:
+                compacted_to = EVERYWHERE  # an older version has left no mark of its compactions
+            interval = config.index_interval_bytes
+            cut = recover(segments, checked_from, file_epochs, compacted_to=compacted_to, interval=interval)
             # What was cut may be back after a power loss until it is flushed: check that segment again next time.
             recovery_point = min(recovery_point, cut)
             was_cut = cut < NOTHING_CUT
@@ -85,6 +98,11 @@ def load_log(
     for offset in [offset for offset in snapshots if offset > trusted_to]:
         disk.remove(f"{path}/{offset:020d}{SNAPSHOT}")
         snapshots.remove(offset)
+    doubtful = [
+        segment for segment in segments if segment not in recovered and _is_doubtful(segment, names, clean=clean)
+    ]
+    if doubtful:
+        remake_aborted(disk, path, segments, doubtful, snapshots)
     parts = LogParts(
         segments=segments,
         epochs=_epochs(segments, file_epochs, end),
@@ -95,6 +113,7 @@ def load_log(
         topic_id=_read_topic_id(disk, path, names),
         clean=clean,
         recovery_point_lowered=lowered,
+        compacted_to=-1 if compacted_to in (None, EVERYWHERE) else compacted_to,
         was_cut=was_cut,
     )
     return PartitionLog(
@@ -199,11 +218,20 @@ def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str
         or any(_is_numbered(name, s) and (base <= int(name[:20]) < covered_to) for s in (INDEX, TIME_INDEX, TXN_INDEX))
     ]
     for name in stale:
-        if not name.endswith(TXN_INDEX):
-            disk.remove(f"{path}/{name}")
+        disk.remove(f"{path}/{name}")
+    # The transaction index has to be made again: to be found damaged is how the loader knows.
+    disk.write_file_atomic(f"{path}/{base:020d}{TXN_INDEX}", b"?", durable=False)
     left = [name for name in names if name not in stale and name != swap]
-    base_name = swap[: -len(SWAP)]
-    return left if base_name in left else [*left, base_name]
+    return sorted({*left, swap[: -len(SWAP)], f"{base:020d}{TXN_INDEX}"})
+
+
+def _is_doubtful(segment: Segment, names: list[str], *, clean: bool) -> bool:
+    """Whether the transaction index of a segment that nothing checks again cannot be what was written. Raises OSError."""
+    name = segment.path("").rpartition("/")[2]
+    if name + TXN_INDEX in names:
+        return not segment.load_aborted()
+    # Files that were not synced are lost together: one that has rolled has a time index, unless it is tiny.
+    return not clean and bool(segment.size) and name + INDEX not in names and name + TIME_INDEX not in names
 
 
 def _read_epochs(disk: Disk, path: str, names: list[str]) -> LeaderEpochCache | None:

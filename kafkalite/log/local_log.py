@@ -26,7 +26,8 @@ class LocalLog:
     """
 
     __slots__ = (
-        "closed", "dir_dirty", "directory", "disk", "failed", "handles", "metadata_dirty", "next_offset", "path", "segments", "sync_failed",
+        "_unmarked_to", "closed", "compacted_to", "cuts", "dir_dirty", "directory", "disk", "failed", "handles",
+        "metadata_dirty", "next_offset", "path", "segments", "sync_failed",
         "topic_id", "topic_partition",
     )  # fmt: skip
 
@@ -42,6 +43,7 @@ class LocalLog:
         path: str,
         metadata_dirty: bool,
         dir_dirty: bool,
+        compacted_to: int = -1,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -58,10 +60,17 @@ class LocalLog:
         #: An fsync failed: the page cache may show what the disk does not have.
         self.sync_failed = False
         self.closed = False
+        #: Counts what cuts, removes or renames segments, other than a compaction: work on them off the loop is void then.
+        self.cuts = 0
         #: partition.metadata and the directory itself are not durable yet.
         self.metadata_dirty = metadata_dirty
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
         self.dir_dirty = dir_dirty
+        #: What checkpoints.COMPACTED says: -1, no compaction took offsets of this log; 0, only where it was copied from;
+        #: else compactions were here, below this offset.
+        self.compacted_to = compacted_to
+        #: Below this offset an older version, which notes nothing, may have compacted.
+        self._unmarked_to = self.next_offset if compacted_to < 0 else 0
 
     # --- errors -----------------------------------------------------------------------------------
 
@@ -164,11 +173,30 @@ class LocalLog:
             durable=False,
         )
 
+    def note_copied_gap(self) -> None:
+        """Offsets are missing in what comes next; durable with the next flush."""
+        if self.compacted_to < 0:
+            self._write_compacted_to(0, durable=False)
+
+    def note_compacted(self, end: int) -> None:
+        """A compaction is about to take offsets below `end`; durable when this returns."""
+        if end > self.compacted_to:
+            self._write_compacted_to(end, durable=True)
+
+    def _write_compacted_to(self, end: int, *, durable: bool) -> None:
+        end = max(end, min(self._unmarked_to, self.next_offset))
+        self._unmarked_to = 0
+        data = checkpoints.encode_compacted(end)
+        self.disk.write_file_atomic(f"{self.path}/{checkpoints.COMPACTED}", data, durable=durable)
+        self.compacted_to = end
+        self.dir_dirty = True
+
     # --- cutting and removing ---------------------------------------------------------------------
 
     def cut_to(self, offset: int) -> None:
         """Remove all batches that reach to or beyond `offset`, which is not below the first segment."""
         self.dir_dirty = True
+        self.cuts += 1
         while len(self.segments) > 1 and self.segments[-1].base_offset >= offset:
             self.segments.pop().remove()
         segment = self.segments[-1]
@@ -177,17 +205,25 @@ class LocalLog:
             end = segment.end_before(position)
             segment.truncate_to_position(position, end)
         self.next_offset = segment.next_offset
+        self._lower_compacted()
 
     def start_at(self, offset: int) -> None:
         """One empty segment, in place of all (whose files have been removed)."""
+        self.cuts += 1
         segment = self.new_segment(offset)
         self.segments[:] = [segment]
         segment.create()
         self.next_offset = offset
+        self._lower_compacted()
+
+    def _lower_compacted(self) -> None:
+        if self.compacted_to > self.next_offset:  # what comes instead has not been compacted
+            self._write_compacted_to(self.next_offset, durable=False)
 
     def take_oldest(self, count: int) -> list[str]:
         """Take so many segments out of service: their files are renamed to *.deleted; the paths of those."""
         self.dir_dirty = True
+        self.cuts += 1
         removed: list[str] = []
         try:
             for segment in self.segments[:count]:
@@ -209,16 +245,22 @@ class LocalLog:
         assert first is not None
         aborted = [entry for s in sources for entry in s.aborted() if entry.last_offset not in dropped_markers]
         swap = f"{cleaned.log_path}.swap"
+        self.dir_dirty = True
+        with self.io("compaction"):
+            self.note_compacted(sources[-1].next_offset)
+        # What fails from here on: neither the old segments nor the new one may be there as they are known here.
         with self.io("compaction", changes=True):
             self.disk.rename(cleaned_path, swap)
             self.disk.sync_dir(self.path)
             for source in sources:
                 source.remove()
-            self.disk.rename(swap, cleaned.log_path)
             for entry in aborted:
                 cleaned.add_aborted(entry)
+            # The next start makes the transaction index again as long as it finds a .swap; after that it trusts the index.
+            if cleaned.save_aborted_durably():
+                self.disk.sync_dir(self.path)
+            self.disk.rename(swap, cleaned.log_path)
             self.segments[first : first + len(sources)] = [cleaned]
-            self.dir_dirty = True
             cleaned.save_indexes()
 
     def _number_of(self, segment: Segment) -> int | None:
@@ -227,6 +269,7 @@ class LocalLog:
     def relocate(self, path: str) -> None:
         """Rename the directory; the next flush makes that durable."""
         self.close_files()
+        self.cuts += 1
         with self.io("renaming the log"):
             self.disk.rename(self.path, path)
         self.path = path

@@ -116,6 +116,7 @@ class LogManager:
             self._pool, config, disk, clock, self._removals, self._offsets, self._failures, self.moves,
             hw_of=lambda topic_partition: self.hw_of(topic_partition),
         )  # fmt: skip
+        self._pool.on_put = self._housekeeping.watch_cuts
 
     def _suspect(self, log_dir: LogDir, error: StorageError) -> None:
         self._judge.suspect(log_dir, error)
@@ -483,9 +484,7 @@ class LogManager:
             for log in logs:
                 log_dir = self._pool.dirs[log.directory]
                 try:
-                    if log.is_dirty:
-                        await log_dir.unless_gone(log.flush())
-                    log.prepare_clean_close()
+                    await log_dir.unless_gone(log.close_cleanly())
                 except (StorageError, TimeoutError) as error:
                     # Not marked clean, hence no time for a verdict: the next start recovers it.
                     self.dir_failed(dir_error(log_dir, "flushing at the end", error))

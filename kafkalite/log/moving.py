@@ -16,7 +16,7 @@ What a move does when something else happens, decided here:
 | the current log is truncated | the future one is, too, before it takes more |
 | retention, DeleteRecords | the future log's start follows |
 | compaction | waits until the move is over: it could remove a tombstone whose record was copied before |
-| restart, or the other disk comes back | goes on with what was copied; for a compacted topic from the beginning |
+| restart, or the other disk comes back | goes on with what was copied; of a log that was ever compacted from the beginning |
 """
 
 from __future__ import annotations
@@ -315,7 +315,9 @@ class DiskMoves:
                 found.append(load_log(tp, config, path=move.path, **place))
 
         await log_dir.unless_gone(self._disk.run_blocking(load, move.target))
-        if found and found[0].topic_id == source.topic_id and "compact" not in source.config.cleanup_policy:
+        # Whatever the policy is today: what a compaction took since it was copied could be a tombstone of what was copied.
+        may_be_compacted = source.is_compacted or "compact" in source.config.cleanup_policy
+        if found and found[0].topic_id == source.topic_id and not may_be_compacted:
             agree(found[0], source)
             return found[0]
         if found:
@@ -367,7 +369,7 @@ class DiskMoves:
         for records in read.records:
             if not future.size_bytes:
                 first = parse_header(memoryview(records), 0).base_offset
-                if first != future.log_end_offset:  # the log's start lies within a batch
+                if first < future.log_end_offset:  # the log's start lies within a batch
                     future.truncate_fully_and_start_at(first)
             future.append_as_follower(records)
             copied += len(records)

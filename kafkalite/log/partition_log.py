@@ -25,7 +25,15 @@ from kafkalite.log.recovery import LogParts, load_snapshot, replay
 from kafkalite.log.retention import SegmentFacts, segments_to_delete
 from kafkalite.log.segment import Segment
 from kafkalite.log.snapshots import ProducerSnapshots
-from kafkalite.log.validation import Origin, batches_for_follower, batches_for_leader, marker_in
+from kafkalite.log.validation import (
+    Origin,
+    batches_for_follower,
+    begins_within,
+    batches_for_leader,
+    check_timestamps,
+    has_gap,
+    marker_in,
+)
 from kafkalite.model import LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkalite.record.batch import BatchHeader, assign_in_place
 
@@ -40,7 +48,7 @@ class PartitionLog:
 
     __slots__ = (
         "_epochs", "_flusher", "_local", "_now_ms", "_producers", "_snapshots", "clean_start", "config", "damaged_at",
-        "directory", "disk", "log_end_offset", "log_start_offset", "lowest_cut", "on_recovery_point_lowered",
+        "directory", "disk", "log_end_offset", "log_start_offset", "lowest_cut", "on_cut", "on_recovery_point_lowered",
         "topic_partition", "was_cut",
     )  # fmt: skip
 
@@ -68,6 +76,7 @@ class PartitionLog:
         self._local = LocalLog(
             topic_partition, parts.topic_id, parts.segments, disk=disk, handles=handles, directory=directory, path=path,
             metadata_dirty=is_new or unclean, dir_dirty=unclean,
+            compacted_to=parts.compacted_to,
         )  # fmt: skip
         self._epochs = LeaderEpochFile(self._local, parts.epochs, dirty=unclean)
         self._producers = parts.producers
@@ -94,6 +103,8 @@ class PartitionLog:
         self.lowest_cut: int | None = None
         #: Told when the recovery point went down; has to make that durable before it returns.
         self.on_recovery_point_lowered: Callable[[PartitionLog], None] | None = None
+        #: Told when a truncation has lowered the log's end.
+        self.on_cut: Callable[[PartitionLog], None] | None = None
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -173,7 +184,7 @@ class PartitionLog:
             transaction_version: of a marker; see ProducerStates.prepare.
 
         Raises:
-            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD,
+            ApiError: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
                 UNSUPPORTED_COMPRESSION_TYPE, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
                 INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED. StorageError.
         """
@@ -181,6 +192,8 @@ class PartitionLog:
         config = self.config
         view = memoryview(records).cast("B")
         batches = batches_for_leader(view, config, origin)
+        if origin == "client" and config.message_timestamp_type == "CreateTime":
+            check_timestamps(batches, config, self._now_ms())
         prepared: PreparedAppend | None = None
         offset = self.log_end_offset
         bases: list[int] = []
@@ -220,15 +233,23 @@ class PartitionLog:
     def append_as_follower(self, records: Buffer) -> AppendInfo:
         """Take a leader's batches as they are; they must continue at `log_end_offset`. All or nothing.
 
+        An empty log may also begin with the batch in which it starts: DeleteRecords can end within a batch.
+
         Raises:
             ApiError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE (they don't continue here). StorageError.
         """
         self._local.check_usable()
         view = memoryview(records).cast("B")
-        gaps = "compact" in self.config.cleanup_policy
-        batches = batches_for_follower(view, self.log_end_offset, gaps=gaps)
+        start = self.log_start_offset
+        base = begins_within(view, start) if self.log_end_offset == start else None
+        batches = batches_for_follower(view, self.log_end_offset if base is None else base)
+        if base is not None:
+            self.truncate_fully_and_start_at(base)
         if not batches:
             return AppendInfo(self.log_end_offset, self.log_end_offset - 1, -1, -1, 0, 0)
+        if self._local.compacted_to < 0 and has_gap(batches, self.log_end_offset):
+            with self._local.io("noting that offsets are missing"):
+                self._local.note_copied_gap()
         prepared: PreparedAppend | None = None
         bases: list[int] = []
         epochs: list[tuple[int, int]] = []
@@ -244,7 +265,9 @@ class PartitionLog:
                 self._producers.prepare(
                     prepared, header, base, marker_in(view, position, header), from_client=False, replicated=True
                 )
-        return self._write(batches, bases, view, prepared, epochs, -1)
+        info = self._write(batches, bases, view, prepared, epochs, -1)
+        self.advance_log_start_offset(start)
+        return info
 
     def _write(
         self,
@@ -280,7 +303,11 @@ class PartitionLog:
                 if is_new:
                     if first and prepared is not None:  # the snapshot at the segment's end has what the segment has
                         self._note_ended(self._producers.apply_until(prepared, bases[first]))
-                    segment = self._roll(bases[first])
+                    # At the log's end, not where the batch begins: offsets that a compaction took are missing within a
+                    # segment, and between segments nothing is missing that was not lost.
+                    last = bases[first + count - 1] + batches[first + count - 1][1].last_offset_delta
+                    is_near = segment.size and last - self.log_end_offset < 2**31
+                    segment = self._roll(self.log_end_offset if is_near else bases[first])
                 before = segment.size
                 newest = local.write(batches, bases, buffers, first, first + count, append_time, interval)
                 max_timestamp = max(max_timestamp, newest)
@@ -356,17 +383,18 @@ class PartitionLog:
             )
         limit = self.log_end_offset if max_offset is None else min(max_offset, self.log_end_offset)
         if offset >= limit:
-            return ReadInfo(offset, [], 0)
+            return ReadInfo(offset, [], 0, offset)
         try:
-            data = read_batches(self._local, offset, max_bytes, limit, min_one_batch)
-            if verify and data:
-                data = sound_prefix(self._local, data, offset, gaps="compact" in self.config.cleanup_policy)
+            piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch)
+            if piece is None:
+                return ReadInfo(offset, [], 0, offset)
+            data, end = sound_prefix(self._local, piece, offset, limit) if verify else (piece.data, limit)
         except OSError as error:
             raise self.storage_error("read", error) from error
         except ApiError:
             self.damaged_at = offset
             raise
-        return ReadInfo(offset, [data] if data else [], len(data))
+        return ReadInfo(offset, [data], len(data), end)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, Offset, LeaderEpoch] | None:
         """(timestamp, offset, leader epoch) of the first record whose timestamp is >= `timestamp_ms`; None if none."""
@@ -422,6 +450,8 @@ class PartitionLog:
                 self._epochs.save()
             self._reload_producers()
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        if self.on_cut is not None:
+            self.on_cut(self)
 
     def _cut_to(self, offset: int) -> None:
         """Cut the segments; offsets follow. Raises OSError."""
@@ -454,6 +484,8 @@ class PartitionLog:
                 self._epochs.save()
             self._snapshots.remove(lambda _: True)
             self._producers = ProducerStates()
+        if self.on_cut is not None:
+            self.on_cut(self)
 
     # --- producers and transactions ---------------------------------------------------------------
 
@@ -573,7 +605,9 @@ class PartitionLog:
         with self._local.io("retention"):
             by_time = self.config.retention_ms >= 0 and "delete" in self.config.cleanup_policy
             for segment in self._local.segments:
-                largest = segment.largest_timestamp()[0] if by_time else -1
+                largest = segment.largest_timestamp()[0] if by_time and segment.size else 0
+                if largest < 0:  # the producer gave none
+                    largest = self.disk.modified_ms(segment.log_path)
                 facts.append(SegmentFacts(segment.next_offset, segment.size, largest))
             count = segments_to_delete(
                 facts, self.config, high_watermark=high_watermark, log_start_offset=self.log_start_offset, now_ms=now_ms
@@ -592,6 +626,16 @@ class PartitionLog:
 
     # --- compaction -------------------------------------------------------------------------------
 
+    @property
+    def is_compacted(self) -> bool:
+        """A compaction has taken offsets once, here or where the batches came from."""
+        return self._local.compacted_to >= 0
+
+    @property
+    def cuts(self) -> int:
+        """Changes whenever segments are cut, removed or renamed, other than by `replace_segments`."""
+        return self._local.cuts
+
     def empty_segment(self, base_offset: int) -> Segment:
         """A segment of this log, not in it yet."""
         return self._local.new_segment(base_offset)
@@ -605,7 +649,7 @@ class PartitionLog:
         Returns False, changing nothing, when the sources are not in the log as they were. Raises StorageError.
         """
         self._local.check_usable()
-        if not self._local.holds(sources) or self._flusher.is_under_way:
+        if not self._local.holds(sources):
             return False
         self._local.replace(sources, cleaned, cleaned_path, dropped_markers)
         return True
@@ -632,14 +676,22 @@ class PartitionLog:
     # --- the end ----------------------------------------------------------------------------------
 
     def prepare_clean_close(self) -> None:
-        """Write what makes the next start fast: the producers at the log's end, the indexes. Flush before and after."""
+        """Write what makes the next start fast: the producers at the log's end, the indexes; into the page cache."""
         with self._local.io("close"):
             if self._epochs.unsaved:
                 self._epochs.save()
             if self.log_end_offset > self.log_start_offset or len(self._producers):
                 self._snapshots.take(self._producers, self.log_end_offset)
             for segment in self._local.segments:
-                segment.save_indexes()
+                if segment.save_indexes():
+                    self._local.dir_dirty = True
+
+    async def close_cleanly(self) -> None:
+        """Make durable all that the next start takes on trust. `close` is to follow. Raises StorageError."""
+        if self.is_dirty:
+            await self.flush()
+        self.prepare_clean_close()
+        await self._flusher.sync_indexes()
 
     def use_handles(self, handles: HandleCache) -> None:
         """Open files through this cache from now on."""

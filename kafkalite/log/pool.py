@@ -22,6 +22,8 @@ class LogPool:
         self.offline_bytes: dict[TopicPartition, int] = {}
         #: Told, with the reason, when a log has left the pool; set later.
         self.on_taken: Callable[[TopicPartition, str], None] = lambda tp, reason: None
+        #: ... or has come into it.
+        self.on_put: Callable[[PartitionLog], None] = lambda log: None
         #: ... or was lost by it.
         self.on_lost: Callable[[TopicPartition, str], None] = lambda tp, reason: None
 
@@ -42,6 +44,7 @@ class LogPool:
     def put(self, log: PartitionLog) -> None:
         self.logs[log.topic_partition] = log
         self.dirs[log.directory].log_count += 1
+        self.on_put(log)
 
     def take(self, topic_partition: TopicPartition) -> PartitionLog | None:
         log = self._remove(topic_partition)
@@ -60,6 +63,7 @@ class LogPool:
         self.dirs[old.directory].log_count -= 1
         self.dirs[new.directory].log_count += 1
         self.logs[old.topic_partition] = new
+        self.on_put(new)
 
     def lose(self, tp: TopicPartition, log_dir: LogDir) -> None:
         """The log goes offline."""

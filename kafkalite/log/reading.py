@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from itertools import islice
 from typing import NamedTuple
 
 from kafkalite.errors import ErrorCode, api_error
@@ -14,15 +16,27 @@ from kafkalite.record.reader import records_of
 
 
 class ReadInfo(NamedTuple):
-    """Whole batches from the one that holds `offset` on. `first_entry_incomplete` is never set: batches are not cut."""
+    """Whole batches from the one that holds `offset` on. `first_entry_incomplete` is never set: batches are not cut.
+
+    `next_offset`: behind the last of them; an upper bound of that where they were not checked.
+    """
 
     offset: int
     records: list[bytes | memoryview]
     size_bytes: int
+    next_offset: int
     first_entry_incomplete: bool = False
 
 
-def read_batches(local: LocalLog, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> bytes | memoryview:
+class Piece(NamedTuple):
+    """Bytes of whole batches, and where they lie."""
+
+    data: bytes | memoryview
+    segment: Segment
+    position: int
+
+
+def read_batches(local: LocalLog, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> Piece | None:
     """Whole batches of one segment from the one that holds `offset`, all of them below `limit`, as they lie on the disk.
 
     Raises:
@@ -36,16 +50,17 @@ def read_batches(local: LocalLog, offset: int, max_bytes: int, limit: int, min_o
         return _read_once(local, offset, max_bytes, limit, min_one_batch)
 
 
-def _read_once(local: LocalLog, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> bytes | memoryview:
+def _read_once(local: LocalLog, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> Piece | None:
     segments = local.segments
     number = local.segment_number(offset)
     while number < len(segments):
         segment = segments[number]
         start = segment.position_of(offset)
         if start < segment.size:
-            return _read_segment(segment, start, max_bytes, limit, min_one_batch)
+            data = _read_segment(segment, start, max_bytes, limit, min_one_batch)
+            return Piece(data, segment, start) if data else None
         number += 1
-    return b""
+    return None
 
 
 def _read_segment(segment: Segment, start: int, max_bytes: int, limit: int, min_one_batch: bool) -> bytes | memoryview:
@@ -79,34 +94,53 @@ def _whole_batches(data: bytes, limit: int) -> int:
     return position
 
 
-def sound_prefix(local: LocalLog, data: bytes | memoryview, offset: int, *, gaps: bool) -> bytes | memoryview:
-    """`data` up to the first damaged batch. Raises ApiError CORRUPT_MESSAGE if that is the first one.
+def sound_prefix(local: LocalLog, piece: Piece, offset: int, limit: int) -> tuple[bytes | memoryview, int]:
+    """What was read up to the first damaged batch, and the offset behind it. Raises OSError; ApiError CORRUPT_MESSAGE if
+    that is the first one.
 
-    The base offset lies outside the CRC: it must continue where the batch before ended, and the first batch must
-    hold `offset`. (Compaction leaves `gaps`: there offsets can only be seen to go back.)
+    The base offset lies outside the CRC. Offsets may be missing anywhere (a compaction took them, whatever the topic's
+    policy is today), but they never go back, the first batch holds `offset` or lies behind it, and all lie below `limit`.
+    Where they go back to what is missing at the last gap, it is the batch at the gap that is not believed.
     """
+    data = piece.data
     position, end = 0, len(data)
-    lowest, highest = 0, offset
+    following = before_gap = offset
+    at_gap: int | None = None
     while position < end:
         header = HEADER.unpack_from(data, position) if end - position >= HEADER_SIZE else None
         size = header[1] + LOG_OVERHEAD if header is not None else 0
-        if (
-            header is None
-            or size < HEADER_SIZE
-            or position + size > end
-            or crc_of(data, position, size) != header[4]
-            or header[0] < lowest
-            or (header[0] > highest and not gaps)
-            or header[0] + header[6] < offset
-        ):
-            if position:
-                return memoryview(data)[:position]
-            raise api_error(
-                ErrorCode.CORRUPT_MESSAGE, f"{local.topic_partition}: damaged bytes on disk at offset {offset}"
-            )
-        lowest = highest = header[0] + header[6] + 1
+        if header is None or size < HEADER_SIZE or position + size > end or crc_of(data, position, size) != header[4]:
+            break
+        base, last = header[0], header[0] + header[6]
+        if position and base < following:
+            if at_gap is not None and base >= before_gap:
+                position, following = at_gap, before_gap
+            break
+        if last < offset or last >= limit:
+            break
+        if base > following:
+            at_gap, before_gap = position, following
+        elif position:
+            at_gap = None  # there is a batch that continues behind it
+        following = last + 1
         position += size
-    return data
+    else:
+        if at_gap is None or not before_gap <= _base_behind(local, piece) < following:
+            return data, following
+        position, following = at_gap, before_gap
+    if position:
+        return memoryview(data)[:position], following
+    raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{local.topic_partition}: damaged bytes on disk at offset {offset}")
+
+
+def _base_behind(local: LocalLog, piece: Piece) -> int:
+    """Where the batch behind what was read begins; the log's end if there is none. Raises OSError."""
+    segment, position = piece.segment, piece.position + len(piece.data)
+    if position + HEADER_SIZE <= segment.size:
+        return int.from_bytes(segment.read_at(position, 8), "big", signed=True)
+    return min(
+        (one.base_offset for one in local.segments if one.base_offset > segment.base_offset), default=local.next_offset
+    )
 
 
 def offset_for_timestamp(
@@ -140,10 +174,15 @@ def _find_timestamp(
 def aborted_transactions(local: LocalLog, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
     """Those that overlap [from_offset, to_offset). Raises OSError."""
     found: list[AbortedTransaction] = []
-    for segment in local.segments[local.segment_number(from_offset) :]:
-        for entry in segment.aborted():
-            if entry.last_offset >= from_offset and entry.first_offset < to_offset:
+    for number in range(local.segment_number(from_offset), len(local.segments)):
+        entries = local.segments[number].aborted()  # in the order of their markers
+        for entry in islice(entries, bisect_left(entries, from_offset, key=_last_offset), None):
+            if entry.first_offset < to_offset:
                 found.append(entry)
             if entry.last_stable_offset >= to_offset:
                 return found
     return found
+
+
+def _last_offset(entry: AbortedTransaction) -> int:
+    return entry.last_offset

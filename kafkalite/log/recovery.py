@@ -1,8 +1,8 @@
 """What is found again from the batches themselves, after an unclean stop or a truncation: the log's sound prefix, its producers.
 
-Recovery keeps the longest prefix of batches that are whole, have the right CRC, continue where the one before ended and
-bear the leader epoch that the epoch file gives for their offset (base offset and epoch lie outside the CRC). What comes
-behind is cut off; followers fetch it again. An epoch that the file doesn't know was never flushed: a flush makes the
+Recovery keeps the longest prefix of batches that are whole, have the right CRC, lie behind the one before and bear the
+leader epoch that the epoch file gives for their offset (base offset and epoch lie outside the CRC). What comes behind is
+cut off; followers fetch it again. An epoch that the file doesn't know was never flushed: a flush makes the
 file durable first.
 
 The producers are those of the newest sound snapshot, brought to the log's end by the batches behind it.
@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from kafkalite.env.seams import Disk
+from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.epoch_cache import LeaderEpochCache
 from kafkalite.log.index import AbortedTransaction
@@ -24,6 +25,9 @@ from kafkalite.record.batch import BatchHeader
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
+
+#: Compactions may have been anywhere in the log.
+EVERYWHERE = 2**63 - 1
 
 
 @dataclass(slots=True)
@@ -40,6 +44,8 @@ class LogParts:
     clean: bool
     #: The recovery point in the checkpoint file is too high (recovery cut below it).
     recovery_point_lowered: bool = False
+    #: See `LocalLog.compacted_to`.
+    compacted_to: int = -1
     #: Recovery found bytes that are no records, and cut them off.
     was_cut: bool = False
 
@@ -48,30 +54,43 @@ class LogParts:
 NOTHING_CUT = 2**63 - 1
 
 
-def recover(segments: list[Segment], first: int, epochs: LeaderEpochCache | None, *, gaps: bool, interval: int) -> int:
+def recover(
+    segments: list[Segment], first: int, epochs: LeaderEpochCache | None, *, compacted_to: int | None, interval: int
+) -> int:
     """Check `segments` from number `first` on; cut and drop what is not sound.
+
+    Offsets may be missing within a segment: a compaction took them, here or where the batches were copied from, whatever the
+    topic's policy is today. Between two segments they may only where a compaction was: a loss of power can take the end of
+    a file and leave the next one, and can bring back a file that was removed. Before the last batch of a segment they may
+    only if offsets are known to be missing in this log: a wrong base offset has nothing behind it to contradict it.
+
+    Args:
+        compacted_to: as the log's; None: it does not say, and a segment that begins behind its base offset has to.
 
     Returns the base offset of the segment that was cut (or behind which some were dropped); NOTHING_CUT if none was.
     Raises OSError.
     """
+    all_segments = list(segments)
+
+    def known() -> int:
+        nonlocal compacted_to
+        if compacted_to is None:
+            compacted_to = EVERYWHERE if any(s.size and s.starts_with_gap() for s in all_segments) else -1
+        return compacted_to
+
     expected = segments[first].base_offset
     floor_epoch = -1
     for number in range(first, len(segments)):
         segment = segments[number]
-        if segment.base_offset != expected and not (gaps and segment.base_offset > expected):
+        if segment.base_offset < expected or (segment.base_offset > expected and segment.base_offset > known()):
             _drop(segments, number)
             return segments[-1].base_offset
-        expected = max(expected, segment.base_offset)
-        segment.reset_for_recovery()
-        segment.next_offset = segment.base_offset
-        end = 0
-        for position, header, _ in segment.checked():
-            continues = header.base_offset == expected or (gaps and header.base_offset > expected)
-            if not continues or header.last_offset_delta < 0 or not _epoch_fits(epochs, header, floor_epoch):
-                break
-            floor_epoch = header.partition_leader_epoch
-            segment.recovered(position, header, interval)
-            end, expected = position + header.size, header.next_offset
+        ceiling = segments[number + 1].base_offset if number + 1 < len(segments) else 2**63 - 1
+        walk = _Walk(segment, epochs, floor_epoch, ceiling)
+        end = walk.run(interval)
+        if walk.doubtful_from is not None and (walk.is_contradicted or known() < 0):
+            end = walk.run(interval, stop=walk.doubtful_from)
+        expected, floor_epoch = segment.next_offset, walk.last_epoch
         whole = end == segment.size
         if not whole:
             _log.warning("log.cut", segment=segment.path(LOG), size=segment.size, kept=end)
@@ -80,6 +99,49 @@ def recover(segments: list[Segment], first: int, epochs: LeaderEpochCache | None
             _drop(segments, number + 1)
             return segment.base_offset
     return NOTHING_CUT
+
+
+class _Walk:
+    """Over one segment: makes again what is derived from its batches, up to the first one that is not sound."""
+
+    def __init__(self, segment: Segment, epochs: LeaderEpochCache | None, floor_epoch: int, ceiling: int) -> None:
+        self._segment = segment
+        self._epochs = epochs
+        self._floor_epoch = floor_epoch
+        #: No batch reaches beyond this offset, and the last one of a segment that is not the last reaches it.
+        self._ceiling = ceiling
+        self.last_epoch = floor_epoch
+        #: Where the last batch is if offsets are missing before it and nothing behind it bears it out; None: it is not so.
+        self.doubtful_from: int | None = None
+        #: ... and the next one fits where offsets seemed to be missing: the base offset of the doubtful one is wrong.
+        self.is_contradicted = False
+
+    def run(self, interval: int, stop: int | None = None) -> int:
+        """Where the sound batches end; none at or behind `stop` is. Raises OSError."""
+        segment = self._segment
+        segment.reset_for_recovery()
+        segment.next_offset = expected = before_gap = segment.base_offset
+        self.last_epoch, self.doubtful_from, self.is_contradicted = self._floor_epoch, None, False
+        end = 0
+        for position, header, _ in segment.checked():
+            if position == stop:
+                break
+            base = header.base_offset
+            if base < expected or header.last_offset_delta < 0 or header.next_offset > self._ceiling:
+                self.is_contradicted = before_gap <= base < expected
+                break
+            if not _epoch_fits(self._epochs, header, self.last_epoch):
+                break
+            if base > expected:
+                self.doubtful_from, before_gap = position, expected
+            else:
+                self.doubtful_from = None
+            self.last_epoch = header.partition_leader_epoch
+            segment.recovered(position, header, interval)
+            end, expected = position + header.size, header.next_offset
+        if expected == self._ceiling:
+            self.doubtful_from = None
+        return end
 
 
 def _epoch_fits(epochs: LeaderEpochCache | None, header: BatchHeader, floor_epoch: int) -> bool:
@@ -111,6 +173,26 @@ def load_snapshot(disk: Disk, path: str, snapshots: list[int]) -> tuple[Producer
         disk.remove(name)
         snapshots.pop()
     return ProducerStates(), 0
+
+
+def remake_aborted(
+    disk: Disk, path: str, segments: list[Segment], doubtful: list[Segment], snapshots: list[int]
+) -> None:
+    """Make the transaction indexes of the `doubtful` segments again from the batches. Raises OSError."""
+    first = doubtful[0].base_offset
+    known = [offset for offset in snapshots if offset <= first]
+    states, start = load_snapshot(disk, path, known)
+    snapshots[:] = [offset for offset in snapshots if offset > first or offset in known]
+    for segment in doubtful:
+        segment.forget_aborted()
+    _log.warning("log.transaction_index_made_again", path=path, segments=len(doubtful), read_from=start)
+    try:
+        for segment, aborted in replay(states, segments[: segments.index(doubtful[-1]) + 1], start):
+            if segment in doubtful:
+                segment.add_aborted(aborted)
+    except ApiError as error:
+        # Below the recovery point, where nothing was checked: reads will meet it and refuse.
+        _log.error("log.damaged", path=path, error=str(error))
 
 
 def replay(

@@ -9,7 +9,10 @@ from kafkalite.config import TopicConfig
 
 
 class SegmentFacts(NamedTuple):
-    """What retention looks at; `largest_timestamp` -1 when no record has one."""
+    """What retention looks at.
+
+    `largest_timestamp`: of its records; of its file where no record has one.
+    """
 
     next_offset: int
     size_bytes: int
@@ -22,24 +25,27 @@ def segments_to_delete(
     """How many of the oldest segments go, up to all of them.
 
     A segment goes when all of it is below the log start offset, too old, or more than the partition may keep; never
-    when it reaches beyond the high watermark. Compaction without `delete` keeps what is only old or much.
+    when it reaches beyond the high watermark. Compaction without `delete` keeps what is only old or much. A closed segment
+    that a compaction has left empty holds up nothing: it goes with the next one behind it. The active one stays while it
+    is empty.
     """
     may_expire = "delete" in config.cleanup_policy
     excess = sum(segment.size_bytes for segment in segments) - config.retention_bytes
     count = 0
-    for segment in segments:
-        if segment.next_offset > high_watermark or not segment.size_bytes:
+    for number, segment in enumerate(segments):
+        if segment.next_offset > high_watermark:
             break
         breached = segment.next_offset <= log_start_offset
-        old = (
-            may_expire
-            and config.retention_ms >= 0
-            and segment.largest_timestamp >= 0
-            and now_ms - segment.largest_timestamp > config.retention_ms
-        )
+        if not segment.size_bytes:
+            if number == len(segments) - 1:
+                break
+            if breached:
+                count = number + 1
+            continue
+        old = may_expire and config.retention_ms >= 0 and now_ms - segment.largest_timestamp > config.retention_ms
         much = may_expire and config.retention_bytes >= 0 and excess >= segment.size_bytes
         if not (breached or old or much):
             break
         excess -= segment.size_bytes
-        count += 1
+        count = number + 1
     return count

@@ -44,8 +44,9 @@ class Segment:
     """
 
     __slots__ = (
-        "_aborted", "_aborted_saved", "_disk", "_handles", "_offsets", "_offsets_saved", "_tail_last", "_tail_positions",
-        "_times", "_times_saved", "base_offset", "bytes_since_index", "directory", "exists", "first_timestamp", "log_path",
+        "_aborted", "_aborted_saved", "_aborted_synced", "_disk", "_handles", "_offsets", "_offsets_saved", "_tail_last", "_tail_positions",
+        "_times", "_times_saved", "base_offset", "bytes_since_index", "directory", "exists", "first_timestamp",
+        "indexes_synced", "log_path",
         "max_timestamp", "max_timestamp_offset", "next_offset", "size", "synced_size",
     )  # fmt: skip
 
@@ -60,11 +61,15 @@ class Segment:
         self.size = 0
         self.synced_size = 0
         self.exists = False
+        #: The index files are on the disk itself, as they are in memory; of a closed segment that stays so.
+        self.indexes_synced = False
         #: None: not loaded from their files yet.
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._aborted: list[AbortedTransaction] | None = None
         self._offsets_saved = self._times_saved = self._aborted_saved = 0
+        #: Entries of the transaction index that are on the disk itself.
+        self._aborted_synced = 0
         self.bytes_since_index = 0
         #: Of the first batch: a segment's age is counted in record time. None: not known yet.
         self.first_timestamp: int | None = None
@@ -92,6 +97,7 @@ class Segment:
         segment.size = segment.synced_size = file.size()
         file.close()
         segment.next_offset = next_offset
+        segment.indexes_synced = True  # by those who wrote them; what recovery makes again is not
         if segment.size:
             segment.max_timestamp = None
         return segment
@@ -339,6 +345,11 @@ class Segment:
                 return position
         return self.size
 
+    def starts_with_gap(self) -> bool:
+        """Whether its first batch lies behind the base offset: only a compaction takes offsets away there. Raises OSError."""
+        data = self.read_at(0, HEADER_SIZE)
+        return len(data) == HEADER_SIZE and BatchHeader._make(HEADER.unpack(data)).base_offset > self.base_offset
+
     def end_before(self, position: int) -> int:
         """Where the batch that ends at `position` leaves off: the next offset; the base offset if there is none.
 
@@ -391,10 +402,30 @@ class Segment:
 
     def aborted(self) -> list[AbortedTransaction]:
         """Aborted transactions whose marker lies in this segment, in the markers' order."""
-        if self._aborted is None:
-            self._aborted = decode_aborted(self._read_optional(TXN_INDEX)) or []
-            self._aborted_saved = len(self._aborted)
+        if self._aborted is None and not self.load_aborted():
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{self.path(TXN_INDEX)} is damaged")
+        assert self._aborted is not None
         return self._aborted
+
+    def load_aborted(self) -> bool:
+        """Read the transaction index; False if the file is not one of this segment. Raises OSError."""
+        entries = decode_aborted(self._read_optional(TXN_INDEX))
+        lowest = self.base_offset
+        for entry in entries or ():
+            if not lowest <= entry.last_offset < self.next_offset or entry.first_offset >= entry.last_offset:
+                return False
+            lowest = entry.last_offset + 1
+        if entries is None:
+            return False
+        self._aborted = entries
+        self._aborted_saved = self._aborted_synced = len(entries)
+        return True
+
+    def forget_aborted(self) -> None:
+        """The transaction index is to be made again from the batches. Raises OSError."""
+        self._disk.remove(self.path(TXN_INDEX))
+        self._aborted, self._aborted_saved, self._aborted_synced = [], 0, 0
+        self.indexes_synced = False
 
     def add_aborted(self, entry: AbortedTransaction) -> None:
         self.aborted().append(entry)
@@ -416,11 +447,35 @@ class Segment:
                 TIME_INDEX, self._times_saved * TIME_ENTRY.size, self._times.encode(self._times_saved)
             )
             self._times_saved = len(self._times)
-        if self._aborted is not None and self._aborted_saved != len(self._aborted):
-            data = b"".join(entry.encode() for entry in self._aborted[self._aborted_saved :])
-            written += self._save(TXN_INDEX, self._aborted_saved * ABORTED_ENTRY.size, data)
-            self._aborted_saved = len(self._aborted)
+        written += self.save_aborted()
+        if written:
+            self.indexes_synced = False
         return written
+
+    def save_aborted(self) -> list[str]:
+        """Bring the file of the transaction index up to date, as `save_indexes`."""
+        if self._aborted is None or self._aborted_saved == len(self._aborted):
+            return []
+        data = b"".join(entry.encode() for entry in self._aborted[self._aborted_saved :])
+        written = self._save(TXN_INDEX, self._aborted_saved * ABORTED_ENTRY.size, data)
+        self._aborted_saved = len(self._aborted)
+        return written
+
+    def save_aborted_durably(self) -> bool:
+        """Write the whole transaction index and sync it here and now; False if it is empty. Raises OSError."""
+        if not self._aborted:
+            return False
+        self._disk.write_file_atomic(self.path(TXN_INDEX), b"".join(entry.encode() for entry in self._aborted))
+        self._aborted_saved = self._aborted_synced = len(self._aborted)
+        return True
+
+    def aborted_to_sync(self) -> int:
+        """How many entries of the transaction index are in the file; 0 if all of those are on the disk itself."""
+        return self._aborted_saved if self._aborted_saved > self._aborted_synced else 0
+
+    def aborted_synced(self, count: int) -> None:
+        """So many entries are on the disk itself."""
+        self._aborted_synced = max(self._aborted_synced, min(count, self._aborted_saved))
 
     def _save(self, suffix: str, keep: int, data: bytes) -> list[str]:
         """Cut the file to `keep` bytes and append `data`."""
@@ -442,6 +497,7 @@ class Segment:
         if self.size:
             timestamp, offset = self.largest_timestamp()
             self._time_index().maybe_append(timestamp, offset - self.base_offset)
+        self.indexes_synced = False
         self.save_indexes()
 
     def log_file(self) -> File:
@@ -462,6 +518,8 @@ class Segment:
         self._times_saved = min(self._times_saved, len(times))
         aborted[:] = [entry for entry in aborted if entry.last_offset < next_offset]
         self._aborted_saved = min(self._aborted_saved, len(aborted))
+        self._aborted_synced = min(self._aborted_synced, len(aborted))
+        self.indexes_synced = False
         self._forget_tail()
         self.bytes_since_index = position - (offsets.positions[-1] if offsets.positions else 0)
         self.max_timestamp = None if position else -1
@@ -486,7 +544,8 @@ class Segment:
     def reset_for_recovery(self) -> None:
         """Forget all that is derived from the batches: recovery makes it anew."""
         self._offsets, self._times, self._aborted = OffsetIndex(), TimeIndex(), []
-        self._offsets_saved = self._times_saved = self._aborted_saved = 0
+        self._offsets_saved = self._times_saved = self._aborted_saved = self._aborted_synced = 0
+        self.indexes_synced = False
         self._forget_tail()
         self.bytes_since_index = 0
         self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = -1, -1, None

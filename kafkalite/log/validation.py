@@ -23,6 +23,8 @@ from kafkalite.record.reader import EndTransactionMarker, end_transaction_marker
 Origin = Literal["client", "coordinator"]
 
 _MAX_CODEC = 4
+#: Of a record that has none.
+NO_TIMESTAMP = -1
 
 
 def batches_for_leader(view: memoryview, config: TopicConfig, origin: Origin) -> list[tuple[int, BatchHeader]]:
@@ -76,6 +78,22 @@ def _check_batch(view: memoryview, position: int, header: BatchHeader, config: T
             _check_keys(view, position, header)
 
 
+def check_timestamps(batches: list[tuple[int, BatchHeader]], config: TopicConfig, now_ms: int) -> None:
+    """A producer's timestamps have to be near the broker's clock: one record from the far future would keep its segment, and
+    all behind it, from ever being old enough to go. By the heads of the batches: the first record's, and the largest.
+
+    Raises ApiError INVALID_TIMESTAMP.
+    """
+    latest, earliest = now_ms + config.message_timestamp_after_max_ms, now_ms - config.message_timestamp_before_max_ms
+    for _, header in batches:
+        first, largest = header.base_timestamp, header.max_timestamp
+        if largest > latest or first > latest or (first < earliest and first != NO_TIMESTAMP):
+            wrong = first if first < earliest else max(first, largest)
+            raise api_error(
+                ErrorCode.INVALID_TIMESTAMP, f"timestamp {wrong} is not within {earliest}..{latest} (milliseconds)"
+            )
+
+
 def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:
     """A compacted topic takes no record without a key. The one check that looks at records, on such topics only."""
     for record in records_of(view, position, header):
@@ -83,14 +101,13 @@ def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:
             raise api_error(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
 
 
-def batches_for_follower(view: memoryview, log_end_offset: int, *, gaps: bool) -> list[tuple[int, BatchHeader]]:
+def batches_for_follower(view: memoryview, log_end_offset: int) -> list[tuple[int, BatchHeader]]:
     """(position, header) of each batch that a leader sent, all of them whole and in order.
 
-    Args:
-        gaps: offsets may be missing between batches (compaction took them).
+    Offsets may be missing between them: a compaction took them, now or under an earlier cleanup.policy.
 
     Raises:
-        ApiError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE when they don't continue at `log_end_offset`.
+        ApiError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE when they begin before `log_end_offset`, or go back.
     """
     batches = list(split_batches(view))
     expected = log_end_offset
@@ -99,10 +116,32 @@ def batches_for_follower(view: memoryview, log_end_offset: int, *, gaps: bool) -
         if crc32c(view[position + CRC_START : position + header.batch_length + LOG_OVERHEAD]) != header.crc:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch at {base} is wrong")
         delta = header.last_offset_delta
-        if delta < 0 or base < expected or (base > expected and not gaps):
+        if delta < 0 or base < expected:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {base}, the log ends at {expected}")
         expected = base + delta + 1
     return batches
+
+
+def begins_within(view: memoryview, log_end_offset: int) -> int | None:
+    """The base offset of a leader's first batch if an empty log that ends at `log_end_offset` lies within that batch.
+
+    DeleteRecords moved the leader's log start there (Kafka's UnexpectedAppendOffsetException).
+    """
+    if len(view) < HEADER_SIZE:
+        return None
+    header = BatchHeader._make(HEADER.unpack_from(view))
+    base = header.base_offset
+    return base if 0 <= base < log_end_offset <= base + header.last_offset_delta else None
+
+
+def has_gap(batches: list[tuple[int, BatchHeader]], log_end_offset: int) -> bool:
+    """Whether offsets are missing between these batches, or before them."""
+    expected = log_end_offset
+    for _, header in batches:
+        if header.base_offset != expected:
+            return True
+        expected = header.base_offset + header.last_offset_delta + 1
+    return False
 
 
 def marker_in(view: memoryview, position: int, header: BatchHeader) -> EndTransactionMarker | None:

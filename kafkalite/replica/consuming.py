@@ -136,7 +136,7 @@ class Consuming:
                 records.extend(info.records)
                 size_bytes = info.size_bytes
                 if isolation == 1 and size_bytes:
-                    found = log.aborted_transactions(offset, limit)
+                    found = log.aborted_transactions(offset, info.next_offset)
                     aborted = tuple(
                         AbortedTransaction(ProducerId(one.producer_id), Offset(one.first_offset)) for one in found
                     )

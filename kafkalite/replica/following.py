@@ -101,6 +101,8 @@ class Following:
             log.truncate_fully_and_start_at(log.log_start_offset)
         else:
             log.truncate_to(offset)
+        # The log may end before `offset`: a batch is never cut, and offsets may be missing there.
+        partition.follower_high_watermark = min(partition.follower_high_watermark, log.log_end_offset)
 
     def _start_over(self, partition: Partition, answer: ReplicaFetchedPartition) -> None:
         """Nothing of ours continues the leader's log: copy all of it."""

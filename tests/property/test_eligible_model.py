@@ -113,9 +113,12 @@ class Model(Script):
         )
 
     def may_join(self, leader: PartitionLeader, broker: BrokerId) -> bool:
-        """A leader takes in only the life of a broker that the controller has named to it."""
-        info, known = self.brokers.get(broker), self.state.brokers.get(broker)
-        return info is not None and info == known and broker not in leader.committed_isr
+        return self.is_known(broker) and broker not in leader.committed_isr
+
+    def is_known(self, broker: BrokerId) -> bool:
+        """A replica that has come back follows, and is taken in, only after the controller has named this life of it."""
+        info = self.brokers.get(broker)
+        return info is not None and info == self.state.brokers.get(broker)
 
     def write_isr(self, leader: PartitionLeader, isr: tuple[BrokerId, ...], *, is_seen: bool) -> None:
         elr, last = rules.eligible_after(leader, isr)
@@ -134,7 +137,7 @@ class Model(Script):
         leader = self.leader()
         match action:
             case "commit" if leader is not None and not leader.is_frozen:
-                if all(each in self.brokers for each in leader.committed_isr):
+                if all(self.is_known(each) for each in leader.committed_isr):
                     self.committed += 1
                     for each in leader.committed_isr:
                         self.level[each], self.doubt[each] = self.committed, False

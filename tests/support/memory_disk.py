@@ -84,6 +84,8 @@ class MemoryDisk:
         self.fail_sync = False
         self.during_sync: Callable[[], object] | None = None
         self.broken: set[str] = set()
+        #: When every file was last written to (wall ms).
+        self.modified = 0
         self.boot = "boot-0"
 
     def _check(self, path: str) -> None:
@@ -179,7 +181,7 @@ class MemoryDisk:
         return 1 << 40
 
     def modified_ms(self, path: str) -> int:
-        return 0
+        return self.modified
 
     def lock(self, path: str) -> Callable[[], None]:
         self._check(path)

@@ -18,7 +18,7 @@ from kafkalite.kafka.services import Services
 from kafkalite.kafka.transactions import decisions
 from kafkalite.kafka.transactions import state as rules
 from kafkalite.kafka.transactions.decisions import Decision
-from kafkalite.kafka.transactions.marker_targets import marker_targets
+from kafkalite.kafka.transactions.marker_targets import MarkerTargets, marker_targets
 from kafkalite.kafka.transactions.markers import Errors, Marker, MarkerChannels
 from kafkalite.kafka.transactions.producer_ids import ProducerIds
 from kafkalite.kafka.transactions.state import Transaction, TransactionState
@@ -255,8 +255,7 @@ class TransactionCoordinator:
                 remaining -= set(targets.gone)
                 gone = [str(each) for each in targets.gone]
                 _log.warning("transaction.partitions_gone", transactional_id=prepared.transactional_id, partitions=gone)
-            for leader, theirs in targets.by_leader:
-                errors = await self._send(leader, prepared, partition.leader_epoch, theirs)
+            for errors in await self._send_all(targets, prepared, partition.leader_epoch):
                 if errors is None:
                     continue
                 if ErrorCode.TRANSACTION_COORDINATOR_FENCED in errors.values():
@@ -266,6 +265,15 @@ class TransactionCoordinator:
             if remaining:
                 await asyncio.sleep(_RETRY_S)
         await self._write_complete(partition, slot, prepared)
+
+    async def _send_all(self, targets: MarkerTargets, prepared: Transaction, epoch: LeaderEpoch) -> list[Errors | None]:
+        """Each leader's outcome. All are asked at once: one that does not answer must not hold up the others' readers."""
+        sends = [self._send(leader, prepared, epoch, theirs) for leader, theirs in targets.by_leader]
+        if len(sends) == 1:
+            return [await sends[0]]
+        spawn = self._services.supervisor.spawn
+        tasks = [spawn(f"markers.{prepared.transactional_id}", send, Policy.ISOLATED) for send in sends]
+        return [await task for task in tasks]
 
     async def _send(
         self, broker: Broker, prepared: Transaction, epoch: LeaderEpoch, partitions: tuple[TopicPartition, ...]

@@ -26,7 +26,8 @@ _VERSION = 1
 #: Carries the transaction's version (KIP-1228); only for nodes that know it.
 _VERSION_OF_TV2 = 2
 _WRITE_TXN_MARKERS = 27
-_TIMEOUT_S = 30.0
+#: Markers that are not answered for this long are sent again, to whichever node leads by then.
+_TIMEOUT_S = 10.0
 #: A connection is used for this share of its session.
 _USED_SHARE = 0.8
 _APPEND_TIMEOUT_MS = 5_000

@@ -13,6 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import assign_in_place, parse_header, split_batches
+from kafkalite.record.builder import end_transaction_marker
+from kafkalite.record.reader import end_transaction_marker_of
 from tests.support.logs import PATH, batch, config, everything, make_log, reopen
 from tests.support.memory_disk import MemoryDisk
 
@@ -67,10 +69,28 @@ class LogModel(RuleBasedStateMachine):
         """What the log itself has to expect: behind the last batch of that producer that is still in it."""
         for one in reversed(self.batches):
             header = parse_header(one)
-            if header.producer_id == producer_id:
+            if header.producer_id == producer_id and not header.is_control:
                 return header.last_sequence + 1
         known = self.log.active_producers().get(producer_id)
         return known.last_sequence + 1 if known is not None else 0
+
+    @rule(
+        producer_id=st.integers(3, 4), writes=st.integers(0, 2), end=st.sampled_from(["abort", "abort", "commit", ""])
+    )
+    def transaction(self, producer_id: int, writes: int, end: str) -> None:
+        for _ in range(writes):
+            made = batch(
+                ["t" * 60], producer_id=producer_id, producer_epoch=0, base_sequence=self._sequence(producer_id),
+                transactional=True, timestamp_ms=self.time,
+            )  # fmt: skip
+            self.log.append_as_leader(made, self.epoch)
+            self._taken(made, self.epoch)
+        if end:
+            made = end_transaction_marker(
+                producer_id, 0, commit=end == "commit", coordinator_epoch=0, timestamp_ms=self.time
+            )
+            self.log.append_as_leader(made, self.epoch, origin="coordinator")
+            self._taken(made, self.epoch)
 
     @rule(size=st.integers(0, 200), many=st.integers(1, 12), jump=st.integers(0, 2))
     def append_as_follower(self, size: int, many: int, jump: int) -> None:
@@ -142,11 +162,13 @@ class LogModel(RuleBasedStateMachine):
         assert self.log.synced_offset == self.end
         self.durable_to, self.recovery_point = self.end, self.log.recovery_point
 
-    @rule()
-    def close_and_open(self) -> None:
-        asyncio.run(self.log.flush())
-        self.log.prepare_clean_close()
+    @rule(seed=st.one_of(st.none(), st.integers(0, 2**32)))
+    def close_and_open(self, seed: int | None) -> None:
+        """With a `seed`, the power goes when the process has ended."""
+        asyncio.run(self.log.close_cleanly())
         self.log.close()
+        if seed is not None:
+            self.disk.power_loss(random.Random(seed))
         self.log = reopen(self.disk, clean=True, log_start_offset=self.start, handle_capacity=2, **SETTINGS)
         assert self.log.synced_offset == self.end
         self.durable_to = self.end
@@ -221,12 +243,35 @@ class LogModel(RuleBasedStateMachine):
     @invariant()
     def producers(self) -> None:
         for producer_id, entry in self.log.active_producers().items():
-            mine = [h for one in self.batches if (h := parse_header(one)).producer_id == producer_id]
+            heads = [parse_header(one) for one in self.batches]
+            mine = [head for head in heads if head.producer_id == producer_id and not head.is_control]
             kept = [(kept.first_offset, kept.last_sequence) for kept in entry.batches]
             expected = [(h.base_offset, h.last_sequence) for h in mine][-5:]
             assert kept[len(kept) - len(expected) :] == expected
         present = {parse_header(one).producer_id for one in self.batches} - {-1}
         assert present <= set(self.log.active_producers())
+
+    @invariant()
+    def aborted_transactions(self) -> None:
+        """Each of which anything is left, from its first batch to its marker; at most such besides of which nothing is."""
+        began: dict[int, int] = {}
+        expected: dict[int, tuple[int, int]] = {}
+        for one in self.batches:
+            header = parse_header(one)
+            if header.is_control:
+                marker = end_transaction_marker_of(memoryview(one), 0, header)
+                assert marker is not None
+                first = began.pop(header.producer_id, None)
+                if first is not None and not marker.commit:
+                    expected[header.base_offset] = header.producer_id, first
+            elif header.is_transactional:
+                began.setdefault(header.producer_id, header.base_offset)
+        found = {entry.last_offset: entry for entry in self.log.aborted_transactions(self.start, self.end)}
+        for marker_offset, (producer_id, first) in expected.items():
+            entry = found.pop(marker_offset)
+            assert entry.producer_id == producer_id
+            assert entry.first_offset == first or entry.first_offset < self.start
+        assert all(entry.first_offset < self.start for entry in found.values())
 
     @invariant()
     def segments(self) -> None:

@@ -111,3 +111,42 @@ def test_partitions_are_grouped_by_their_leaders() -> None:
     targets = marker_targets(known, {TopicPartition("t", each) for each in range(3)}, {}, 0.0)
     sent = [(broker.broker_id, [each.partition for each in theirs]) for broker, theirs in targets.by_leader]
     assert sent == [(1, [1]), (2, [0, 2])]
+
+
+async def test_a_leader_that_does_not_answer_does_not_hold_up_the_markers_of_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    producer = await _open(broker, 2)
+    known = broker.services.metadata
+    silent = BrokerAddress(BrokerId(0), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", 2)
+
+    def metadata(topics: list[str] | None) -> MetadataResponse:
+        """Partition 0 is led by another node, whose id comes first."""
+        told = known(topics)
+        if topics != ["t"]:
+            return told
+        [topic] = told.topics
+        spread = tuple(replace(each, leader=BrokerId(each.partition)) for each in topic.partitions)
+        return replace(told, brokers=(silent, *told.brokers), topics=(replace(topic, partitions=spread),))
+
+    never = asyncio.Event()
+    asked: list[tuple[str, int]] = []
+
+    async def dial(host: str, port: int) -> object:
+        asked.append((host, port))
+        await never.wait()
+        raise OSError("gone")
+
+    monkeypatch.setattr(broker.services, "metadata", metadata)
+    monkeypatch.setattr(broker.services, "dial_kafka", dial)
+    assert await producer.end(True) == 0
+    log = broker.services.partitions.logs[TopicPartition("t", 1)]
+    async with asyncio.timeout(10):
+        while not (asked and any(header.is_control for header, _ in log.batches)):
+            await asyncio.sleep(0)
+    assert (await _state(producer)) == "PrepareCommit"
+    monkeypatch.setattr(broker.services, "metadata", known)  # partition 0 has another leader now
+    never.set()
+    async with asyncio.timeout(10):
+        while (await _state(producer)).startswith("Prepare"):
+            await asyncio.sleep(0.01)

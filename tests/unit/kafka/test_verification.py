@@ -13,6 +13,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.kafka import wire
 from kafkalite.kafka.handlers.cluster import finalized_transaction_version
 from kafkalite.kafka.transactions.questions import Answers, Asker
+from kafkalite.kafka.transactions.state import MAX_PRODUCER_EPOCH
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
@@ -195,6 +196,21 @@ async def test_the_leader_adds_the_partition_and_each_end_bumps_the_epoch(broker
     assert (producer.id, producer.epoch) == (first[0], first[1] + 3)
     producer.epoch -= 1
     assert await send(producer, b"late", 12, sequence=1) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+async def test_a_producer_whose_epochs_are_used_up_goes_on_under_another_id(broker: Broker) -> None:
+    producer = await started(broker)
+    _, slot = broker.side.transactions._find(producer.name)
+    assert slot.transaction is not None
+    slot.transaction = replace(slot.transaction, producer_epoch=MAX_PRODUCER_EPOCH)
+    first, producer.epoch = producer.id, MAX_PRODUCER_EPOCH
+    assert await send(producer, b"last of one", 12) == 0
+    assert await bump(producer, True) == 0
+    assert producer.id != first and producer.epoch == 0
+    assert await send(producer, b"first of the next", 12) == 0
+    assert await bump(producer, True) == 0
+    await complete(producer)
+    assert (await visible(producer.client))[0] == [b"last of one", b"first of the next"]
 
 
 async def test_offsets_of_a_group_are_verified_and_added_alike(broker: Broker) -> None:

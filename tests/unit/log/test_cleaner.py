@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import random
+
 import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -14,7 +17,7 @@ from kafkalite.record.builder import RecordBatchBuilder, encode_batch, encode_re
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records
 from tests.support.logs import PATH, TOPIC_ID, TP, config, everything, make_log, reopen
-from tests.support.memory_disk import ManualClock, MemoryDisk
+from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 
 SETTINGS = {
     "cleanup_policy": "compact",
@@ -150,7 +153,7 @@ async def test_tombstones_stay_for_their_time_then_go() -> None:
 async def test_tombstones_that_are_kept_for_ever() -> None:
     """Found by setting every number to the largest that there is: the failure of the cleaner ended every node."""
     disk = MemoryDisk()
-    log = make_log(disk, **SETTINGS | {"delete_retention_ms": 2**63 - 1})
+    log = make_log(disk, **SETTINGS | {"delete_retention_ms": 2**63 - 1, "message_timestamp_after_max_ms": 2**63 - 1})
     log.append_as_leader(keyed([("a", "1"), ("b", "1")], timestamp_ms=2**63 - 1), 1)
     log.append_as_leader(keyed([("a", None)], timestamp_ms=-1), 1)
     log.roll()
@@ -164,7 +167,7 @@ async def test_tombstones_that_are_kept_for_ever() -> None:
 async def test_timestamps_beyond_64_bits_and_records_without_a_key() -> None:
     """Both can lie in a log that was not compacted before: what is in a batch is looked at by nobody else."""
     disk = MemoryDisk()
-    log = make_log(disk, **SETTINGS | {"cleanup_policy": "delete"})
+    log = make_log(disk, **SETTINGS | {"cleanup_policy": "delete", "message_timestamp_after_max_ms": 2**63 - 1})
     payload = encode_record(0, 5, b"a", b"old", ()) + encode_record(1, 2**63 - 1, b"a", b"new", ())
     batch = encode_batch(
         payload, record_count=2, last_offset_delta=1, base_timestamp=2**63 - 2, max_timestamp=2**63 - 1
@@ -269,6 +272,29 @@ async def test_a_log_that_changes_under_the_cleaner_is_left_alone() -> None:
     assert log.log_end_offset <= 5 and not [name for name in disk.listdir(PATH) if "cleaned" in name or "swap" in name]
 
 
+@pytest.mark.parametrize("seed", range(4))
+async def test_a_compaction_ends_while_a_flush_is_under_way(seed: int) -> None:
+    """With log.flush.before.ack and steady traffic one nearly always is."""
+    disk = MemoryDisk()
+    log = make_log(disk, **SETTINGS)
+    fill(log)
+    expected, end = state(log), log.segments[-1].base_offset
+    reached: list[int] = []
+
+    async def meanwhile() -> None:
+        disk.during_sync = None
+        reached.append(await clean(log, disk))
+
+    disk.during_sync = meanwhile
+    assert await log.flush() == log.log_end_offset
+    assert reached == [end] and state(log) == expected
+    await log.flush()
+    point = log.recovery_point
+    disk.power_loss(random.Random(seed))
+    again = reopen(disk, recovery_point=point, **SETTINGS)
+    assert state(again) == expected and again.log_end_offset == log.log_end_offset
+
+
 async def test_a_crash_at_each_step_of_the_swap_loses_nothing() -> None:
     reference = MemoryDisk()
     log = make_log(reference, **SETTINGS)
@@ -330,3 +356,47 @@ async def test_the_manager_cleans_what_is_due_and_remembers_how_far() -> None:
     assert await manager.cleaning_pass() == 0
     assert disk.read_file("/d/cleaner-offset-checkpoint").startswith(b"0\n1\nevents 0 ")
     await manager.close()
+
+
+class Refusing(MemoryDisk):
+    """Refuses what has to do with a name, with this error."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused, self.code = "", 0
+
+    def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        if self.refused and path.endswith(self.refused):
+            raise OSError(self.code, "injected", path)
+        return super().open(path, create=create)
+
+    def rename(self, old: str, new: str) -> None:
+        if self.refused and new.endswith(self.refused):
+            raise OSError(self.code, "injected", old)
+        super().rename(old, new)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM])
+async def test_a_compaction_that_finds_no_room_leaves_the_log_in_service(code: int) -> None:
+    disk, lost = Refusing(), []
+
+    def fatal(error: BaseException) -> None:
+        raise error
+
+    manager = LogManager(
+        BrokerConfig(log_dirs=("/d",)), disk, ManualClock(), supervisor=Supervisor(fatal),
+        on_dir_failed=lambda *_: None, on_log_failed=lambda tp, error: lost.append(str(error)),
+    )  # fmt: skip
+    await manager.start("c", 1, {})
+    log = manager.create(TP, TOPIC_ID, TopicConfig(cleanup_policy="compact", segment_bytes=1024))
+    last = fill(log)
+    manager.hw_of = lambda _: log.log_end_offset
+    disk.refused, disk.code = ".cleaned", code
+    assert await manager.cleaning_pass() == 0
+    assert manager.get(TP) is log and lost == []
+    disk.refused = ".swap"  # the copy was written, and nothing has been replaced yet; what was replaced is not known
+    assert await manager.cleaning_pass() == 0
+    assert manager.get(TP) is None and len(lost) == 1
+    disk.refused = ""
+    assert log.is_failed and last
+    await manager.close(clean=False)

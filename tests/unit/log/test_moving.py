@@ -258,6 +258,48 @@ async def test_a_compacted_log_is_not_compacted_meanwhile_and_begun_anew_after_a
     assert await manager.cleaning_pass() == 1
 
 
+async def test_a_log_that_was_compacted_once_is_copied_anew_whatever_its_policy_is_today() -> None:
+    """What a compaction took since it was copied could be the tombstone of what was copied."""
+    host = Host(replica_alter_log_dirs_io_max_bytes_per_second=4_096)
+    manager = await host.start()
+    manager.hw_of = lambda tp: 10**9  # type: ignore[assignment]
+    log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
+    fill(log, 200)
+    log.append_as_leader(batch(["last"], key=b"k"), 1)
+    log.roll()
+    assert await manager.cleaning_pass() == 1
+    fill(log, 200)
+    move = manager.moves.order(T0, "/d2", throttle=80_000)
+    assert move is not None
+    await until(lambda: move.copied_bytes > 10_000)
+    await log.flush()
+    before = values(log)
+    manager = await host.restart({"segment.bytes": "2048"})
+    (again,) = manager.moves.under_way()
+    await until(lambda: again.future is not None)
+    assert again.future is not None and again.copied_bytes == again.future.size_bytes
+    again.throttle = 0
+    await until(lambda: again.state == "done")
+    assert values(host.log) == before
+
+
+async def test_a_move_keeps_offsets_that_are_missing_at_the_start_of_the_log() -> None:
+    host = Host()
+    manager = await host.start()
+    manager.hw_of = lambda tp: 10**9  # type: ignore[assignment]
+    log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
+    for number in range(100):
+        log.append_as_leader(batch([f"{number}" + "." * 100], key=b"k%d" % (number % 3)), 1)
+    assert await manager.cleaning_pass() == 1
+    before = values(log)
+    assert before[0][0] > 50 and log.log_start_offset == 0
+    move = manager.moves.order(T0, "/d2")
+    assert move is not None
+    await until(lambda: move.state == "done")
+    assert host.log.directory == "/d2"
+    assert (values(host.log), host.log.log_start_offset) == (before, 0)
+
+
 async def test_futures_that_stand_for_nothing_are_removed() -> None:
     host = Host()
     manager = await host.start()

@@ -171,15 +171,49 @@ def test_a_follower_takes_only_what_continues(disk: MemoryDisk) -> None:
     log = make_log(disk)
     log.append_as_follower(batch(["a", "b"], base_offset=0, leader_epoch=2))
     assert (log.log_end_offset, log.latest_epoch) == (2, 2)
-    for offset in (1, 3):
+    for refused_ones in (
+        batch(["c"], base_offset=1, leader_epoch=2),
+        batch(["c"], base_offset=2, leader_epoch=2) * 2,
+        batch(["c"], base_offset=9, leader_epoch=2) + batch(["d"], base_offset=8, leader_epoch=2),
+    ):
         with pytest.raises(ApiError) as error:
-            log.append_as_follower(batch(["c"], base_offset=offset, leader_epoch=2))
-        assert refused(error) == ErrorCode.OFFSET_OUT_OF_RANGE
+            log.append_as_follower(refused_ones)
+        assert refused(error) == ErrorCode.OFFSET_OUT_OF_RANGE and log.log_end_offset == 2
     spoiled = bytearray(batch(["c"], base_offset=2, leader_epoch=2))
     spoiled[-1] ^= 1
     with pytest.raises(ApiError) as error:
         log.append_as_follower(batch(["good"], base_offset=2, leader_epoch=2) + spoiled)
     assert refused(error) == ErrorCode.CORRUPT_MESSAGE and log.log_end_offset == 2
+    # The leader's log was compacted, whatever the topic's policy is today: offsets are missing there, and so here.
+    log.append_as_follower(batch(["c"], base_offset=7, leader_epoch=2))
+    assert [r.offset for r in read_records(everything(log))] == [0, 1, 7]
+    assert [r.offset for r in read_records(everything(reopen(disk)))] == [0, 1, 7]
+
+
+def test_a_follower_begins_with_the_batch_in_which_the_leaders_log_starts(disk: MemoryDisk) -> None:
+    leader = make_log(disk)
+    leader.append_as_leader(batch(["a"]), 1)
+    leader.append_as_leader(batch(["b", "c", "d"]), 2)
+    leader.append_as_leader(batch(["e"]), 2)
+    leader.advance_log_start_offset(2)  # DeleteRecords, in the middle of a batch
+    other = MemoryDisk()
+    follower = make_log(other)
+    follower.truncate_fully_and_start_at(2)
+    follower.append_as_follower(b"".join(leader.read(2, 10_000).records))
+    assert (follower.log_start_offset, follower.log_end_offset, follower.latest_epoch) == (2, 5, 2)
+    assert [record.offset for record in read_records(everything(follower))] == [1, 2, 3, 4]
+    again = reopen(other)
+    assert again.log_end_offset == 5
+    # Only an empty log begins within a batch, and only within one that goes on behind its end.
+    for log, refused_ones in (
+        (follower, batch(["x", "y"], base_offset=4, leader_epoch=3)),
+        (make_log(MemoryDisk()), batch(["x"], base_offset=-1, leader_epoch=3)),
+    ):
+        end = log.log_end_offset
+        with pytest.raises(ApiError) as error:
+            log.append_as_follower(refused_ones)
+        assert refused(error) in (ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.CORRUPT_MESSAGE)
+        assert log.log_end_offset == end
 
 
 def test_log_append_time_restamps_the_batch(disk: MemoryDisk) -> None:

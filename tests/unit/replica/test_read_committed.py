@@ -1,0 +1,45 @@
+"""What a reader of committed transactions is given along with the records."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
+from kafkalite.record.compression import Codec
+from kafkalite.rpc.messages.data import FetchedPartition, FetchPartition, FetchRequest
+
+TP = TopicPartition("t", 0)
+
+
+async def test_a_fetch_lists_the_aborted_transactions_of_what_it_returns(make_cluster) -> None:
+    """Not of everything up to the last stable offset: a small answer stays small."""
+    cluster = await make_cluster(1)
+    cluster.create_topic("t", {0: (1,)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1,), epoch=0))
+    node = cluster.node(1)
+    for number in range(6):
+        builder = RecordBatchBuilder(
+            Codec.NONE, producer_id=7, producer_epoch=0, base_sequence=number, transactional=True
+        )
+        builder.append(b"k", b"%d" % number, (), 1_000)
+        await node.produce(TP, batch=builder.build())
+        marker = end_transaction_marker(7, 0, commit=number == 5, coordinator_epoch=0, timestamp_ms=1_000)
+        node.partition(TP).log.append_as_leader(marker, LeaderEpoch(0), origin="coordinator")
+    await node.produce(TP, b"plain")
+
+    async def listed(offset: int, max_bytes: int) -> tuple[int, list[int]]:
+        answer: asyncio.Future[FetchedPartition] = asyncio.get_running_loop().create_future()
+        wanted = (FetchPartition(TP.topic, TP.partition, Offset(offset), max_bytes),)
+        request = FetchRequest(0, 1, 1 << 20, wanted, isolation=1)
+        node.manager.fetch(request, lambda parts, body: answer.set_result(parts[0]))
+        part = await answer
+        assert part.last_stable_offset == 13
+        return part.records_size, [each.first_offset for each in part.aborted]
+
+    size, everything = await listed(0, 1 << 20)
+    assert everything == [0, 2, 4, 6, 8]
+    for offset in range(13):
+        part_size, aborted = await listed(offset, 1)
+        assert 0 < part_size < size
+        assert aborted == ([offset // 2 * 2] if offset < 10 else [])
