@@ -72,7 +72,7 @@ class _Channel:
     def __init__(self, services: Services, address: tuple[str, int]) -> None:
         self.address = address
         self._services = services
-        self._connection = NodeConnection(services, address, "AddPartitionsToTxn", _VERSION)
+        self._connection = NodeConnection(services, address, "AddPartitionsToTxn")
         self._queue: list[tuple[Question, asyncio.Future[Answers]]] = []
         self._is_running = False
 
@@ -97,7 +97,8 @@ class _Channel:
                 work, self._queue = self._queue[:_MOST_AT_ONCE], self._queue[_MOST_AT_ONCE:]
                 try:
                     async with asyncio.timeout(_TIMEOUT_S):
-                        response = await self._connection.ask(request_of([question for question, _ in work]))
+                        request = request_of([question for question, _ in work])
+                        response = await self._connection.ask(request, _VERSION)
                     answers = answers_of(response, [question for question, _ in work])
                 except (OSError, TimeoutError, WireError, EOFError, ApiError, struct.error, ValueError) as error:
                     self._connection.close()
