@@ -1,7 +1,7 @@
-"""Logs that may lack what was committed: their host has lost its power, or bytes are gone that were there (ADR 16).
+"""Logs that may lack committed records: their host has lost its power, or bytes are missing (ADR 16).
 
 A process that is killed loses nothing: what it wrote is in the kernel's memory. So the boot id of the host is kept in every log
-directory; another one at a start, without the marker of a clean stop, means that the kernel's memory was lost. A doubt outlives
+directory. If it has changed at a start, and there is no marker of a clean stop, the kernel's memory was lost. A doubt survives
 restarts until the replica has caught up with a leader.
 """
 
@@ -19,7 +19,7 @@ _log = get_logger(__name__)
 
 
 class Doubts:
-    """Those of one log directory. All methods that touch the disk raise OSError."""
+    """The doubts of one log directory. All methods that touch the disk raise OSError."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -31,7 +31,7 @@ class Doubts:
         self.lost_power = False
 
     def open(self, *, clean: bool, is_new: bool) -> None:
-        """Read what an earlier life has left."""
+        """Read the files of an earlier life."""
         self.logs = set()
         if self._disk.exists(self._path):
             try:
@@ -49,7 +49,7 @@ class Doubts:
         for log in logs:
             there.add(log.topic_partition)
             lost = high_watermarks.get(log.topic_partition, 0) > log.log_end_offset
-            # With log.flush.before.ack whatever counted was on the disk.
+            # With log.flush.before.ack all acknowledged records were on the disk.
             unsure = not log.config.log_flush_before_ack and (self.lost_power or log.was_cut)
             if not clean and (lost or unsure):
                 self.logs.add(log.topic_partition)
@@ -62,7 +62,7 @@ class Doubts:
             _log.warning("logs.doubtful", file=self._path, logs=len(self.logs), lost_power=self.lost_power)
 
     def save(self, *, durable: bool) -> None:
-        """Write them down if they have changed. A doubt that is over may stay there: that is safe, only late."""
+        """Write them if they have changed. A doubt that is over may stay in the file for a while, which is safe."""
         if self.logs != self._saved:
             data = checkpoints.encode_offsets(dict.fromkeys(self.logs, 0))
             self._disk.write_file_atomic(self._path, data, durable=durable)

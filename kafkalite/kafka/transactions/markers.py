@@ -26,7 +26,7 @@ from kafkalite.rpc.messages.data import ProducedPartition
 _VERSION = 1
 #: Carries the transaction's version (KIP-1228); only for nodes that know it.
 _VERSION_OF_TV2 = 2
-#: Markers that are not answered for this long are sent again, to whichever node leads by then.
+#: Markers that are not answered for this long are sent again, to the leader at that time.
 _TIMEOUT_S = 10.0
 _APPEND_TIMEOUT_MS = 5_000
 
@@ -42,7 +42,7 @@ class Marker:
     is_commit: bool
     coordinator_epoch: int
     partitions: tuple[TopicPartition, ...]
-    #: From 2 on the epoch is above that of the transaction: one that comes late cannot end the next.
+    #: From 2 on the epoch is above that of the transaction: a late marker cannot end the next one.
     transaction_version: int = 0
 
 
