@@ -28,8 +28,8 @@ from kafkalite.log.snapshots import ProducerSnapshots
 from kafkalite.log.validation import (
     Origin,
     batches_for_follower,
-    begins_within,
     batches_for_leader,
+    begins_within,
     check_timestamps,
     has_gap,
     marker_in,
