@@ -5,6 +5,7 @@ Offsets are counted in records. An "end offset" is exclusive: the next offset to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, NewType
 
 from kafkalite.lazy_dataclass import dataclass
@@ -78,6 +79,11 @@ class LeaderAndIsr:
     elr: tuple[BrokerId, ...] = ()
     #: Were in the ISR or the ELR since the ISR fell below min.insync.replicas, and may have lost records since.
     last_known_elr: tuple[BrokerId, ...] = ()
+
+
+def is_under_replicated(replicas: Sequence[BrokerId], isr: Sequence[BrokerId], adding: Sequence[BrokerId]) -> bool:
+    """Whether fewer are in sync than the partition has replicas, without those that a reassignment is adding (KIP-455)."""
+    return len(isr) < sum(replica not in adding for replica in replicas)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
-from kafkalite.model import BrokerId
+from kafkalite.model import BrokerId, is_under_replicated
 from kafkalite.rpc.client import error_code
-from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, TopicMetadata
+from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.topics import NewTopic, TopicResult
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
@@ -185,19 +185,27 @@ def _has_leaders(topics: Sequence[TopicMetadata]) -> bool:
 
 @admin.command("delete-topic")
 @click.argument("name")
+@click.option(
+    "--vanished",
+    is_flag=True,
+    help="Also if the topic is not in ZooKeeper: remove the replicas that brokers have kept.",
+)
 @client_options
-def delete_topic(name: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def delete_topic(name: str, vanished: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Delete a topic with all its records.
 
-    Example:
+    Brokers that are down remove their replicas when they return; the name is free at once.
+
+    Examples:
 
     \b
       kafkalite admin delete-topic flights
+      kafkalite admin delete-topic --vanished flights    # health says topic.vanished, and it is to go for good
     """
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            (result,) = await client.delete_topics([name], timeout_s=timeout_s)
+            (result,) = await client.delete_topics([name], timeout_s=timeout_s, vanished=vanished)
             raise_for(result)
             Output(as_json).value({"topic": name, "deleted": True}, f"deleted topic {name}")
 
@@ -280,7 +288,7 @@ def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
             _ids(entry.replicas),
             _ids(entry.isr),
             _ids(entry.elr),
-            _state(entry.leader, len(entry.isr), len(entry.replicas)),
+            _state(entry),
         )
         for topic in topics
         for entry in sorted(topic.partitions, key=lambda partition: partition.partition)
@@ -288,10 +296,12 @@ def _describe_topics(topics: Sequence[TopicMetadata], out: Output) -> None:
     out.table("", ("topic", "partition", "leader", "epoch", "replicas", "isr", "elr", "state"), rows)
 
 
-def _state(leader: int, in_sync: int, replicas: int) -> str:
-    if leader < 0:
+def _state(partition: PartitionMetadata) -> str:
+    if partition.leader < 0:
         return "offline"
-    return "under-replicated" if in_sync < replicas else "ok"
+    if is_under_replicated(partition.replicas, partition.isr, partition.adding):
+        return "under-replicated"
+    return "ok"
 
 
 async def _describe_internal(client: AsyncClient, topics: Sequence[str], timeout_s: float, out: Output) -> int:

@@ -15,11 +15,12 @@ import click
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, LATEST, ConsumedRecord, Consumer
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import TopicPartition
 from kafkalite_cli.consume_group import consume_in_group
 from kafkalite_cli.output import client_options, connect, run_async
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole
 from kafkalite_cli.produce import TOPIC_TIMEOUT_S
+from kafkalite_cli.to_the_end import ToTheEnd
 
 _FIELD = re.compile(r"\{(topic|partition|offset|timestamp|key|value|headers)\}")
 _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
@@ -30,7 +31,11 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 @click.option("--from", "start", metavar="beginning|end|OFFSET", default="end", show_default=True)
 @click.option("--partition", type=Whole(0), help="Only this one [default: all].")
 @click.option("--max", "maximum", type=Whole(0), metavar="N", help="Stop after so many records.")
-@click.option("--exit-at-end", is_flag=True, help="Stop at what is the end when the command starts.")
+@click.option(
+    "--exit-at-end",
+    is_flag=True,
+    help="Stop at what is the end when the command starts; or with an error when nothing can be read for --timeout.",
+)
 @click.option(
     "--format",
     "template",
@@ -84,13 +89,15 @@ def consume(
             keys = [TopicPartition(topic, number) for number in range(count) if partition in (None, number)]
             if group is not None:
                 assert isinstance(position, str)  # an offset needs --partition
-                await consume_in_group(client, group, topic, position, maximum, exit_at_end, read_committed, show)
+                await consume_in_group(
+                    client, group, topic, position, maximum, exit_at_end, read_committed, timeout_s, show
+                )
                 return
             strict = None if isinstance(position, int) else EARLIEST
             async with Consumer(client, read_committed=read_committed, on_out_of_range=strict) as consumer:
                 consumer.assign(dict.fromkeys(keys, position))
                 asyncio.get_running_loop().add_signal_handler(signal.SIGINT, consumer.close)
-                await _copy(client, consumer, keys, maximum, exit_at_end, show)
+                await _copy(client, consumer, keys, maximum, exit_at_end, timeout_s, show)
 
     run_async(work())
 
@@ -156,17 +163,17 @@ async def _copy(
     keys: Sequence[TopicPartition],
     maximum: int | None,
     exit_at_end: bool,
+    timeout_s: float,
     show: Callable[[ConsumedRecord], bytes],
 ) -> None:
-    ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP)) if exit_at_end else {}
+    end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
     out = sys.stdout.buffer
     left = sys.maxsize if maximum is None else maximum
     while left > 0 and not consumer.closed:
         for record in await consumer.poll(max_records=min(left, 5000)):
-            end = ends.get(TopicPartition(record.topic, record.partition))
-            if end is None or record.offset < end.offset:
+            if end is None or end.is_before(TopicPartition(record.topic, record.partition), record.offset):
                 out.write(show(record))
                 left -= 1
         out.flush()
-        if ends and all((consumer.position(key) or 0) >= end.offset for key, end in ends.items()):
+        if end is not None and end.is_reached():
             return

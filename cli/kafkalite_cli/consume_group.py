@@ -10,7 +10,8 @@ from collections.abc import Callable
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import ConsumedRecord, Consumer
 from kafkalite.client.groups import Groups, Membership
-from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.model import TopicPartition
+from kafkalite_cli.to_the_end import ToTheEnd
 
 #: What is printed is committed so often, and before the partitions go to somebody else.
 COMMIT_S = 1.0
@@ -24,6 +25,7 @@ async def consume_in_group(
     maximum: int | None,
     exit_at_end: bool,
     read_committed: bool,
+    timeout_s: float,
     show: Callable[[ConsumedRecord], bytes],
 ) -> None:
     """Until SIGINT, `maximum` records, or the ends that stood when a share was given. Raises ApiError, RpcError."""
@@ -35,7 +37,9 @@ async def consume_in_group(
         while left > 0 and not stopped.is_set():
             await member.join()
             async with Consumer(client, read_committed=read_committed) as consumer:
-                left, at_end = await _share(client, consumer, member, start, left, exit_at_end, show, stopped)
+                left, at_end = await _share(
+                    client, consumer, member, start, left, exit_at_end, timeout_s, show, stopped
+                )
             if at_end:
                 return
     finally:
@@ -49,6 +53,7 @@ async def _share(
     start: str,
     left: int,
     exit_at_end: bool,
+    timeout_s: float,
     show: Callable[[ConsumedRecord], bytes],
     stopped: asyncio.Event,
 ) -> tuple[int, bool]:
@@ -56,7 +61,7 @@ async def _share(
     keys = member.partitions
     committed = await member.committed()
     consumer.assign({key: committed.get(key, start) for key in keys})
-    ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP)) if exit_at_end and keys else {}
+    end = await ToTheEnd.of(client, consumer, list(keys), timeout_s) if exit_at_end else None
     printed: dict[TopicPartition, int] = {}
     due = client.now() + COMMIT_S
     out = sys.stdout.buffer
@@ -66,7 +71,7 @@ async def _share(
             printed[TopicPartition(record.topic, record.partition)] = record.offset + 1
             left -= 1
         out.flush()
-        at_end = exit_at_end and all((consumer.position(key) or 0) >= end.offset for key, end in ends.items())
+        at_end = end is not None and end.is_reached()
         if printed and (at_end or client.now() >= due):
             if not await member.commit(printed):
                 return left, False

@@ -15,9 +15,12 @@ from kafkalite_cli.parameters import parse_partition
 
 @click.command("why")
 @click.argument("partition", metavar="TOPIC-P")
+@click.argument("number", required=False, metavar="")
 @client_options
-def why(partition: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """What is wrong with a partition, since when, what led there, and what to do; exits 1 if anything is.
+
+    TOPIC P, in two words, is understood, too.
 
     Every node tells what it remembers: the last 24 events of each partition, those from before its restart marked.
 
@@ -27,7 +30,7 @@ def why(partition: str, bootstrap: str, timeout_s: float, as_json: bool) -> None
       kafkalite admin why flights-3
       kafkalite admin why flights-3 --json | jq .findings
     """
-    key = parse_partition(partition)
+    key = parse_partition(partition if number is None else f"{partition}-{number}")
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:

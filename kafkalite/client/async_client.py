@@ -210,9 +210,11 @@ class AsyncClient(ClusterRequests):
         results = of_kind(answer, CreateTopicsResponse).topics
         return _forgive(results, ErrorCode.TOPIC_ALREADY_EXISTS) if again else results
 
-    async def delete_topics(self, topics: Sequence[str], *, timeout_s: float = 30.0) -> tuple[TopicResult, ...]:
-        """Delete topics; one result each."""
-        request = DeleteTopicsRequest(tuple(topics), int(timeout_s * 1000))
+    async def delete_topics(
+        self, topics: Sequence[str], *, timeout_s: float = 30.0, vanished: bool = False
+    ) -> tuple[TopicResult, ...]:
+        """Delete topics; one result each. `vanished`: also what brokers have kept of topics that are not there any more."""
+        request = DeleteTopicsRequest(tuple(topics), int(timeout_s * 1000), vanished)
         answer, again = await self._ask_around(request, timeout_s=timeout_s, node_timeout_s=timeout_s)
         results = of_kind(answer, DeleteTopicsResponse).topics
         return _forgive(results, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if again else results

@@ -64,6 +64,7 @@ class _Assigned:
     fetching: bool = False
     failures: int = 0
     not_before: float = 0.0
+    error: KafkaliteError | None = None
 
 
 class Consumer:
@@ -133,6 +134,10 @@ class Consumer:
     def high_watermark(self, key: TopicPartition) -> int:
         """The high watermark as the last fetch told; -1 before."""
         return self._assigned[key].high_watermark
+
+    def last_error(self, key: TopicPartition) -> KafkaliteError | None:
+        """Why the last fetch of a partition failed; None if it did not."""
+        return self._assigned[key].error
 
     def close(self) -> None:
         """Fetch nothing more."""
@@ -261,6 +266,7 @@ class Consumer:
             self._failed(entry, api_error(code, f"{entry.key}: {code.name} at offset {entry.position}"))
             return
         entry.failures = 0
+        entry.error = None
         entry.high_watermark = max(entry.high_watermark, fetched.high_watermark)
         entry.log_start_offset = fetched.log_start_offset
         assert isinstance(entry.position, int)
@@ -270,6 +276,7 @@ class Consumer:
 
     def _failed(self, entry: _Assigned, error: RpcError | ApiError) -> None:
         entry.failures += 1
+        entry.error = error
         entry.not_before = self._client.now() + self._client.backoff.pause_s(entry.failures)
         self._client.refresh_soon()
         if isinstance(error, RpcError) or is_retriable(error.code):

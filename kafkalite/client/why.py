@@ -11,7 +11,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
 from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import PartitionMetadata
@@ -134,8 +134,10 @@ def diagnose(known: Known) -> Diagnosis:
             0,
             BrokerId(-1),
         )
-    missing = [broker for broker in metadata.replicas if broker not in metadata.isr]
-    if metadata.leader >= 0 and missing and not told & {"partition.under_min_isr", "partition.under_replicated"}:
+    expected = [broker for broker in metadata.replicas if broker not in metadata.adding]
+    missing = [broker for broker in expected if broker not in metadata.isr]
+    is_short = is_under_replicated(metadata.replicas, metadata.isr, metadata.adding)
+    if metadata.leader >= 0 and is_short and not told & {"partition.under_min_isr", "partition.under_replicated"}:
         tell("partition.under_replicated", f"{name}: not in sync: {missing}", 0, BrokerId(-1))
     for broker in metadata.replicas:
         if broker not in known.live:

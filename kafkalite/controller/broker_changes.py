@@ -52,6 +52,8 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
         topics=event.topics,
         partitions=event.states,
         malformed=event.malformed,
+        leftovers=event.leftovers,
+        vanished=event.vanished,
     )
     state = dataclasses.replace(state, removals=partition_orders.under_way(state, event.removals))
     effects: list[Effect] = [OpenChannel(event.brokers[broker]) for broker in sorted(event.brokers)]

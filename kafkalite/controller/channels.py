@@ -26,6 +26,7 @@ from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import (
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
+    StopPartition,
     StopReplicaRequest,
     StopReplicaResponse,
     UpdateMetadataResponse,
@@ -246,6 +247,10 @@ class Channels:
             code = refused.get(partition, ErrorCode.NONE)
             if code in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH):
                 channel.refusals.pop(partition, None)  # stale: the broker knows more than this command told
+            elif isinstance(entry, StopPartition) and code == ErrorCode.INCONSISTENT_TOPIC_ID:
+                channel.refusals.pop(
+                    partition, None
+                )  # what is there is another topic's, which this command did not mean
             elif partition in channel.refusals or len(channel.refusals) < MAX_REFUSALS:
                 since_ms = channel.refusals.get(partition, (0, now_ms))[1]
                 channel.refusals[partition] = (code, since_ms)
@@ -265,8 +270,11 @@ class Channels:
             doubtful = tuple(TopicPartition(*each) for each in unsure)
             self._post(ReplicasDoubtful(broker.broker_id, broker.broker_epoch, doubtful))
         if isinstance(command, StopReplicaRequest):
-            deleted = [TopicPartition(stop.topic, stop.partition) for stop in command.partitions if stop.delete_files]
-            failed = tuple(each for each in deleted if refused.get((each.topic, each.partition)))
-            stopped = tuple(each for each in deleted if not refused.get((each.topic, each.partition)))
+            deleted = [stop for stop in command.partitions if stop.delete_files]
+            is_gone = (ErrorCode.NONE, ErrorCode.INCONSISTENT_TOPIC_ID)
+            gone = [stop for stop in deleted if refused.get((stop.topic, stop.partition), ErrorCode.NONE) in is_gone]
+            stopped = tuple(TopicPartition(stop.topic, stop.partition) for stop in gone)
+            failed = tuple(TopicPartition(stop.topic, stop.partition) for stop in deleted if stop not in gone)
+            ids = tuple(stop.topic_id for stop in gone)
             if deleted:
-                self._post(ReplicasStopped(broker.broker_id, broker.broker_epoch, stopped, failed))
+                self._post(ReplicasStopped(broker.broker_id, broker.broker_epoch, stopped, failed, ids))

@@ -10,6 +10,7 @@ from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.model import (
     NO_LEADER,
     NO_LEADER_EPOCH,
+    NO_TOPIC_ID,
     BrokerId,
     BrokerInfo,
     LeaderAndIsr,
@@ -18,6 +19,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.rpc.messages.control import (
+    ALL_OF_A_VANISHED_TOPIC,
     Broker,
     LeaderAndIsrRequest,
     PartitionState,
@@ -214,15 +216,29 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
             for topic in sorted(state.deletions)
             for stop in delete_replicas(state, topic, state.deletions[topic].waiting, [broker], cause)
         ]
+        effects += delete_leftovers(state, [broker], cause)
         effects += delete_partitions(state, broker, cause)
         effects.append(_leader_and_isr(state, broker, hosted[broker], cause, is_init=broker not in incomplete))
-    everything = tuple(entries)
-    gone = tuple(sorted(state.deletions))
-    effects += [
-        _update_metadata(state, broker, everything, cause, is_full=True, deleted_topics=gone)
-        for broker in sorted(hosted)
+    return [*effects, *_announce_all(state, hosted, entries, cause)]
+
+
+def announce_everything(state: ControllerState, cause: str) -> list[Effect]:
+    """Tell every live broker all partitions, so that clients hear no more of others: without saying that those were deleted."""
+    entries = [
+        _entry(state, each, state.partitions[each]) if each in state.partitions else _entry_without_state(state, each)
+        for each, _ in state.assigned()
+        if each in state.partitions or each not in state.removals
     ]
-    return effects
+    return _announce_all(state, state.brokers, entries, cause)
+
+
+def _announce_all(
+    state: ControllerState, to: Collection[BrokerId], entries: Iterable[PartitionState], cause: str
+) -> list[Effect]:
+    everything, gone = tuple(entries), tuple(sorted(state.deletions))
+    return [
+        _update_metadata(state, broker, everything, cause, is_full=True, deleted_topics=gone) for broker in sorted(to)
+    ]
 
 
 def delete_replicas(
@@ -321,14 +337,35 @@ def announce_deletion(state: ControllerState, topics: Collection[str], cause: st
     return [_update_metadata(state, broker, (), cause, deleted_topics=gone) for broker in sorted(state.brokers)]
 
 
-def delete_unknown_topic(
+def keep_replicas(
     state: ControllerState, topic: str, topic_id: TopicId, assignment: Mapping[int, Replicas], cause: str
 ) -> list[Effect]:
-    """StopReplica with deletion for a topic whose znode somebody has removed by hand (C19)."""
+    """StopReplica without deletion for a topic whose znode has vanished without an order (ADR 19)."""
     by_broker: dict[BrokerId, list[StopPartition]] = {}
     for partition in sorted(assignment):
         for broker in assignment[partition]:
             if broker in state.brokers:
-                stop = StopPartition(topic, partition, topic_id, EPOCH_DURING_DELETE, delete_files=True)
+                stop = StopPartition(topic, partition, topic_id, EPOCH_DURING_DELETE, delete_files=False)
+                by_broker.setdefault(broker, []).append(stop)
+    return [_stop(state, broker, by_broker[broker], cause) for broker in sorted(by_broker)]
+
+
+def delete_vanished(state: ControllerState, topics: Collection[str], cause: str) -> list[Effect]:
+    """StopReplica with deletion for all that brokers have kept of these topics, which are not in ZooKeeper any more: somebody
+    has ordered that they go for good."""
+    stops = [
+        StopPartition(topic, ALL_OF_A_VANISHED_TOPIC, NO_TOPIC_ID, EPOCH_DURING_DELETE, delete_files=True)
+        for topic in sorted(topics)
+    ]
+    return [_stop(state, broker, stops, cause) for broker in sorted(state.brokers)] if stops else []
+
+
+def delete_leftovers(state: ControllerState, to: Collection[BrokerId], cause: str) -> list[Effect]:
+    """StopReplica with deletion for what brokers still have of deleted topics, if they are alive."""
+    by_broker: dict[BrokerId, list[StopPartition]] = {}
+    for topic_id, leftover in sorted(state.leftovers.items()):
+        for partition, broker in sorted(leftover.waiting):
+            if broker in to and broker in state.brokers:
+                stop = StopPartition(leftover.topic, partition, topic_id, EPOCH_DURING_DELETE, delete_files=True)
                 by_broker.setdefault(broker, []).append(stop)
     return [_stop(state, broker, by_broker[broker], cause) for broker in sorted(by_broker)]

@@ -227,15 +227,21 @@ class Controller:
 
     # --- requests of brokers ---------------------------------------------------------------------------------
 
-    def on_isr_changed(self, request: IsrChangedRequest) -> IsrChangedResponse:
-        """A leader has changed ISRs: they are read again, and told to everybody (F7)."""
+    def on_isr_changed(self, request: IsrChangedRequest) -> asyncio.Future[IsrChangedResponse]:
+        """A leader has changed ISRs: they are read again, and told to everybody (F7).
+
+        Taken in by the call; answered when this controller is known to have been in office after the notice came. Otherwise
+        its successor may have read the state before it changed, and the leader has to send the notice again, to that one.
+        """
+        answer: asyncio.Future[IsrChangedResponse] = asyncio.get_running_loop().create_future()
         leadership = self._leadership
         if leadership is None or not leadership.ready:
-            return IsrChangedResponse(ErrorCode.NOT_CONTROLLER)
-        if not leadership.state.has_broker(request.broker_id, request.broker_epoch):
-            return IsrChangedResponse(ErrorCode.STALE_BROKER_EPOCH)
-        leadership.isr_changed(request)
-        return IsrChangedResponse(ErrorCode.NONE)
+            answer.set_result(IsrChangedResponse(ErrorCode.NOT_CONTROLLER))
+        elif not leadership.state.has_broker(request.broker_id, request.broker_epoch):
+            answer.set_result(IsrChangedResponse(ErrorCode.STALE_BROKER_EPOCH))
+        else:
+            leadership.isr_changed(request, answer)
+        return answer
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlledShutdownResponse:
         """Move leadership off a broker that is about to stop."""

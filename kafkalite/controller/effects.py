@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkalite.controller.events import Event, Purpose, TopicChange
-from kafkalite.controller.state import Replicas
+from kafkalite.controller.state import Replicas, Vanished
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
+from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import (
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
@@ -121,9 +121,36 @@ class CloseChannel:
 
 @dataclass(frozen=True, slots=True)
 class RemoveTopic:
-    """Remove a topic's znodes, children first, and its name from /admin/delete_topics; ends as TopicRemoved."""
+    """Remove a topic's znodes, children first, and its name from /admin/delete_topics; ends as TopicRemoved.
+
+    `leftover`: (partition, broker) whose files are still there, to be written down under the topic's id.
+    """
 
     topic: str
+    topic_id: TopicId
+    leftover: tuple[tuple[int, BrokerId], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DropLeftover:
+    """Nothing is left of this deleted topic: remove what says so."""
+
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True)
+class KeepVanished:
+    """Write down the states of a topic whose znode has vanished: it may come back without them."""
+
+    topic: str
+    vanished: Vanished
+
+
+@dataclass(frozen=True, slots=True)
+class DropVanished:
+    """The topic is back with all its states, or goes for good."""
+
+    topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +196,7 @@ class Note:
     event: str
     subject: str
     detail: str = ""
+    is_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +220,9 @@ Effect = (
     | OpenChannel
     | CloseChannel
     | RemoveTopic
+    | DropLeftover
+    | KeepVanished
+    | DropVanished
     | DropDeletionOrders
     | DropPreferredElection
     | DropRestartRequests

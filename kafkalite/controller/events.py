@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from kafkalite.controller.eligible import LogEnd
-from kafkalite.controller.state import Replicas, Topic
+from kafkalite.controller.state import Leftover, Replicas, Topic, Vanished
 from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicId, TopicPartition
 
 #: No limit (Kafka's Int.MAX).
 UNLIMITED = 2**31 - 1
@@ -129,6 +129,8 @@ class ClusterRead:
     unclean_topics: frozenset[str] = frozenset()
     removals: Mapping[TopicPartition, PartitionRemoval] = field(default_factory=dict)
     suspects: Mapping[BrokerId, BrokerInfo] = field(default_factory=dict)
+    leftovers: Mapping[TopicId, Leftover] = field(default_factory=dict)
+    vanished: Mapping[str, Vanished] = field(default_factory=dict)
     #: min.insync.replicas by topic.
     min_insync: Mapping[str, int] = field(default_factory=dict)
 
@@ -167,7 +169,7 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class DeletionsRequested:
-    """What /admin/delete_topics holds; `malformed` says why it cannot be read, if so."""
+    """What is ordered in and below /admin/delete_topics; `malformed` says why its data cannot be read, if so."""
 
     topics: tuple[str, ...]
     malformed: str | None = None
@@ -274,12 +276,16 @@ class ControlledShutdownReceived:
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped:
-    """A broker's answer to StopReplica: which replicas are gone from it, and which it could not remove."""
+    """A broker's answer to StopReplica: which replicas are gone from it, and which it could not remove.
+
+    `topic_ids`: of `stopped`, one for one; a name can be another topic's by now.
+    """
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
     stopped: tuple[TopicPartition, ...]
     failed: tuple[TopicPartition, ...] = ()
+    topic_ids: tuple[TopicId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

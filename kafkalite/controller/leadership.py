@@ -8,6 +8,7 @@ decided between the reading of a state and the effects of the decision about it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
@@ -20,10 +21,13 @@ from kafkalite.controller.effects import (
     AskLogEnds,
     CloseChannel,
     DropDeletionOrders,
+    DropLeftover,
     DropPartitionOrders,
     DropPreferredElection,
     DropRestartRequests,
+    DropVanished,
     Effect,
+    KeepVanished,
     LookAtMoves,
     Note,
     OpenChannel,
@@ -69,18 +73,20 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
+from kafkalite.controller.isr_notices import IsrNotices
 from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import DeposedError, StatesFound, Storage
+from kafkalite.controller.topic_watches import TopicWatches
 from kafkalite.coordination import order_znodes, paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
-from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest
+from kafkalite.rpc.messages.control import ControlledShutdownResponse, IsrChangedRequest, IsrChangedResponse
 from kafkalite.telemetry.history import History
 from kafkalite.telemetry.logs import get_logger
 
@@ -114,6 +120,7 @@ class Source(IntEnum):
     REASSIGNMENT = 7
     MOVES = 8
     TICK = 9
+    STATES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +167,15 @@ class Leadership:
         self._balance = balance
         self._balance_due = float("inf") if balance is None else clock.monotonic() + balance.interval_s
         self._stale_topics: set[str] = set()
-        self._drained: dict[TopicPartition, None] = {}
+        self._topic_watches = TopicWatches(storage, lambda: self._wake.set())
         self._on_ready = on_ready
         self._wake = asyncio.Event()
         #: What has to be read -> when (monotonic seconds) that became known first.
         self._dirty: dict[Source, float] = {}
         self._posted: list[Event] = []
-        self._isr_changes: dict[TopicPartition, None] = {}
+        self._notices = IsrNotices(storage)
+        self._ticks = 0
+        self._tick_due = clock.monotonic() + TICK_S
         self._shutdowns: dict[int, asyncio.Future[ControlledShutdownResponse]] = {}
         self._next_token = 0
         self._read_again = False
@@ -207,14 +216,9 @@ class Leadership:
         """A command met another life of its broker: look who is there."""
         self.mark(Source.BROKERS)
 
-    def isr_changed(self, request: IsrChangedRequest) -> None:
-        """Remember which partitions to read; any number of notices becomes one reading."""
-        for change in request.partitions:
-            partition = TopicPartition(change.topic, change.partition)
-            if self.state.replicas(partition) is not None:  # bounds the inbox: strangers are not remembered
-                self._isr_changes[partition] = None
-                if change.is_drained:
-                    self._drained[partition] = None
+    def isr_changed(self, request: IsrChangedRequest, answer: asyncio.Future[IsrChangedResponse]) -> None:
+        """See kafkalite.controller.isr_notices."""
+        self._notices.take(self.state, request, answer)
         self._wake.set()
 
     async def controlled_shutdown(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> ControlledShutdownResponse:
@@ -233,6 +237,7 @@ class Leadership:
         """The term is over: nothing waits for us any more."""
         self.liveness.close()
         self.channels.close_all()
+        self._notices.close()
         for token in sorted(self._shutdowns):
             self._shutdowns[token].cancel()
 
@@ -241,30 +246,41 @@ class Leadership:
     async def run(self) -> None:
         """Take office, then handle news."""
         await self._take_office()
-        ticks = 0
         while True:
             if not self._has_work():
-                try:
+                with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(
-                        TICK_S if self._balance is None else min(TICK_S, self._balance.interval_s)
+                        max(0, min(self._tick_due, self._balance_due) - self._clock.monotonic())
                     ):
                         await self._wake.wait()
-                except TimeoutError:
-                    ticks += 1
-                    self._read_again = ticks % TICKS_PER_FULL_READ == 0
-                    if self._read_again:
-                        self.mark(Source.TOPICS)
-                        self.mark(Source.RESTARTS)
-                    self.mark(Source.TICK)
+            if self._clock.monotonic() >= self._tick_due:
+                self._tick()
             self._wake.clear()
             await self._turn()
 
+    def _tick(self) -> None:
+        self._tick_due = self._clock.monotonic() + TICK_S
+        self._ticks += 1
+        if self._ticks % TICKS_PER_FULL_READ == 0:
+            self._read_again = True
+            for source in (Source.TOPICS, Source.RESTARTS, Source.STATES):
+                self.mark(source)
+        self.mark(Source.TICK)
+
     def _has_work(self) -> bool:
-        return bool(self._dirty or self._posted or self._isr_changes or self._deposed or self._expired or self._verify)
+        return bool(
+            self._dirty
+            or self._posted
+            or self._notices.is_due
+            or self._deposed
+            or self._expired
+            or self._verify
+            or self._topic_watches.is_due
+        )
 
     async def _turn(self) -> None:
         """One piece of news of each kind, so that none starves the others; the most urgent first."""
-        self._stats.queue_size = len(self._dirty) + len(self._posted) + bool(self._isr_changes)
+        self._stats.queue_size = len(self._dirty) + len(self._posted) + self._notices.is_due
         if self._deposed is not None:
             raise DeposedError(self._deposed)
         if self._expired:
@@ -277,12 +293,16 @@ class Leadership:
             since = self._dirty.pop(source)
             self._stats.event_queue.add((self._clock.monotonic() - since) * 1000)
             await self._read_source(source, since)
-        if self._isr_changes:
-            changed, self._isr_changes = tuple(self._isr_changes), {}
+        await self._notices.confirm()
+        if changed := self._notices.changed():
             await self._handle(IsrsChanged(changed))
-        if self._drained:
-            drained, self._drained = tuple(sorted(self._drained)), {}
+        if drained := self._notices.drained():
             await self._handle(PartitionsDrained(drained))
+        if self._topic_watches.is_due and not self._dirty:
+            stale = await self._topic_watches.arm(self.state.topics)
+            if stale:
+                self._stale_topics |= stale
+                self.mark(Source.TOPICS)
         if self._balance is not None and self._clock.monotonic() >= self._balance_due:
             self._balance_due = self._clock.monotonic() + self._balance.interval_s
             await self._handle(BalanceDue(self._balance.percentage))
@@ -299,7 +319,9 @@ class Leadership:
         """V3 D.3-9: read everything, then one event."""
         # The order of reading is that of need: who is alive, what was ordered, what there is.
         brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
-        order = await self._storage.read_order(paths.DELETE_TOPICS, self._watch(Source.DELETIONS))
+        deletions, order_error = await self._storage.read_deletions(self._watch(Source.DELETIONS))
+        leftovers = await self._storage.read_leftovers()
+        vanished = await self._storage.read_vanished()
         partition_orders = await self._storage.read_partition_orders(self._watch(Source.PARTITION_ORDERS))
         topics, malformed = await self._storage.read_topics({}, self._watch(Source.TOPICS), again=True)
         assigned = [
@@ -311,7 +333,6 @@ class Leadership:
         if newest > self.state.epoch:
             raise DeposedError(f"a state was written by controller epoch {newest}")
         malformed |= {paths.partition_state(partition): reason for partition, reason in found.malformed.items()}
-        deletions, order_error = _deletions(order)
         # A registration outlives its process by a session. Who takes office after a common end, and believed it, would make
         # the dead the only ones in sync: they have not restarted since, as everybody has who is there.
         some_restarted = any(
@@ -333,11 +354,13 @@ class Leadership:
                 deletions=deletions,
                 unclean_topics=self._unclean(topics),
                 removals=partition_orders.removals,
+                leftovers=leftovers,
+                vanished=vanished,
                 min_insync=self._min_insync(topics),
             )
         )
         if order_error is not None:
-            await self._handle(DeletionsRequested((), order_error))
+            await self._handle(DeletionsRequested(deletions, order_error))
         for source in (
             Source.RESTARTS,
             Source.PREFERRED_ELECTION,
@@ -346,6 +369,7 @@ class Leadership:
             Source.MOVES,
         ):
             self.mark(source)
+        self._topic_watches.follow(topics)
         self.ready = True
         self._on_ready()
 
@@ -368,8 +392,9 @@ class Leadership:
             case Source.DELETIONS:
                 # An order may name a topic that is newer than our list: unknown names are dropped from the order.
                 await self._read_topics(again=False)
-                order = await self._storage.read_order(paths.DELETE_TOPICS, self._watch(Source.DELETIONS))
-                await self._handle(DeletionsRequested(*_deletions(order)))
+                await self._handle(
+                    DeletionsRequested(*await self._storage.read_deletions(self._watch(Source.DELETIONS)))
+                )
             case Source.RESTARTS:
                 await self._handle(await self._storage.read_restarts(self._watch(Source.RESTARTS)))
             case Source.PREFERRED_ELECTION:
@@ -391,6 +416,8 @@ class Leadership:
                 await self._handle(MovesDue(self._limits(), minimum))
             case Source.TICK:
                 await self._handle(Ticked())
+            case Source.STATES:
+                await self._handle(IsrsChanged(self._notices.next_to_check(self.state)))
             case _:
                 assert_never(source)
 
@@ -400,11 +427,8 @@ class Leadership:
         self._stale_topics.clear()
         known = {name: topic for name, topic in self.state.topics.items() if name not in unreadable}
         topics, malformed = await self._storage.read_topics(known, self._watch(Source.TOPICS), again=again)
-        vanished = sorted(name for name in self.state.topics if name not in topics and name not in self.state.deletions)
         await self._handle(TopicsChanged(topics, malformed))
-        for name in vanished:
-            if paths.topic(name) not in malformed:
-                await self._storage.remove_config(name)
+        self._topic_watches.follow(topics)
 
     def _unclean(self, topics: Mapping[str, object] | set[str]) -> frozenset[str]:
         return frozenset(name for name in topics if self._topic_config(name).unclean_leader_election_enable)
@@ -509,8 +533,14 @@ class Leadership:
                 self.channels.open(broker)
             case CloseChannel(broker_id):
                 self.channels.close(broker_id)
-            case RemoveTopic(topic):
-                return TopicRemoved(topic, await self._storage.remove_topic(topic))
+            case RemoveTopic(topic, topic_id, leftover):
+                return TopicRemoved(topic, await self._storage.remove_topic(topic, topic_id, leftover))
+            case DropLeftover(topic_id):
+                await self._storage.drop_leftover(topic_id)
+            case KeepVanished(topic, vanished):
+                await self._storage.keep_vanished(topic, vanished)
+            case DropVanished(topic_id):
+                await self._storage.drop_vanished(topic_id)
             case DropDeletionOrders(topics):
                 await self._storage.drop_deletion_orders(topics)
             case DropPreferredElection(version):
@@ -523,8 +553,9 @@ class Leadership:
                     future.set_result(response)
             case Post(event):
                 return event
-            case Note(event_name, subject, detail):
-                _log.info(f"controller.{event_name}", subject=subject, detail=detail)
+            case Note(event_name, subject, detail, is_error):
+                log = _log.error if is_error else _log.info
+                log(f"controller.{event_name}", subject=subject, detail=detail)
                 self._history.note(subject, f"controller.{event_name}", detail)
             case Resign(reason):
                 raise DeposedError(reason)
@@ -546,15 +577,6 @@ class Leadership:
             self._phases.written_ms = self._since(self._phases)
             self._phases.partitions += len(written)
         return StatesWritten(written, tuple(conflicts), effect.purpose, effect.chunk)
-
-
-def _deletions(order: tuple[bytes, int] | None) -> tuple[tuple[str, ...], str | None]:
-    if order is None:
-        return (), None
-    try:
-        return order_znodes.decode_delete_topics(order[0]), None
-    except ZnodeError as error:
-        return (), error.reason
 
 
 def _preferred_election(order: tuple[bytes, int] | None) -> PreferredElectionRequested:

@@ -173,7 +173,12 @@ class Orders:
             if not validate_only:
                 await self.repeating(lambda zk: self._write_topic(zk, topic.topic, topic_id, assignment, configs))
         except ApiError as refusal:
-            return TopicResult(topic.topic, refusal.code, str(refusal))
+            reason = str(refusal)
+            if refusal.code is ErrorCode.TOPIC_ALREADY_EXISTS and await self.repeating(
+                lambda zk: self._is_being_deleted(zk, topic.topic)
+            ):
+                reason = f"topic {topic.topic!r} is being deleted; its name is free when live brokers have removed it"
+            return TopicResult(topic.topic, refusal.code, reason)
         except CoordinatorError as error:
             return TopicResult(topic.topic, ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
         _log.info("topic.ordered", topic=topic.topic, partitions=len(assignment), validate_only=validate_only)
@@ -274,6 +279,13 @@ class Orders:
                         await zk.ensure_path(parent)
         raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
 
+    async def _is_being_deleted(self, zk: Coordinator, name: str) -> bool:
+        own, kafkas = await zk.get_many([paths.DELETE_TOPICS, paths.delete_topic(name)])
+        try:
+            return kafkas is not None or (own is not None and name in order_znodes.decode_delete_topics(own[0]))
+        except ZnodeError:
+            return False
+
     async def _is_written(self, zk: Coordinator, name: str, topic_id: TopicId) -> bool:
         try:
             data, _ = await zk.get(paths.topic(name))
@@ -297,7 +309,7 @@ class Orders:
             async with asyncio.timeout(patience_s(request.timeout_ms)):
                 legal = [name for name in names if _NAME.fullmatch(name)]
                 found = await self.repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
-                there = [name for name, each in zip(legal, found, strict=True) if each is not None]
+                there = [name for name, each in zip(legal, found, strict=True) if each is not None or request.vanished]
                 if there:
                     await self.repeating(lambda zk: self._order_deletion(zk, there))
                     await self._wait_until_gone(there, min(self.deletion_wait_s, request.timeout_ms / 1000))

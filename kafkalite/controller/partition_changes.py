@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from kafkalite.controller import elections, restarts
+from kafkalite.controller import elections, restarts, vanished
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.effects import (
     AskLogEnds,
@@ -114,7 +114,14 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
             continue  # removed, or being deleted, since the read was decided
         found = event.states[partition]
         if found is None:
-            choice = _Wanted(elections.first_state(replicas, state.live(partition), state.epoch))
+            known = vanished.last_known(state, partition)
+            if known is None:
+                choice = _Wanted(elections.first_state(replicas, state.live(partition), state.epoch))
+            else:
+                effects.append(
+                    Note("state.vanished", str(partition), f"written again: ISR {list(known.isr)}", is_error=True)
+                )
+                choice = _Wanted(vanished.again(state, partition, known))
         else:
             choice = _wanted(state, partition, replicas, found, event)
             if choice.ask:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkalite.controller.state import ControllerState
+from kafkalite.model import BrokerId
 
 #: (what: a stable word, subject, detail for people)
 Problem = tuple[str, str, str]
@@ -43,6 +44,15 @@ def find_problems(
         dead = sorted({broker for _, broker in state.deletions[name].waiting if broker not in state.brokers})
         if dead:
             problems.append(("topic.deletion_waits", name, f"deletion of {name} waits for brokers {dead} to return"))
+    left: dict[BrokerId, int] = {}
+    for leftover in state.leftovers.values():
+        for broker in {broker for _, broker in leftover.waiting if broker not in state.brokers}:
+            left[broker] = left.get(broker, 0) + 1
+    for broker in sorted(left):
+        detail = (
+            f"broker {broker} still has replicas of {left[broker]} deleted topics; they are removed when it returns"
+        )
+        problems.append(("topic.deletion_waits", f"broker-{broker}", detail))
     for name, wanted in sorted(wanted_replicas.items()):
         topic = state.topics.get(name)
         if topic is None or topic.moves or name in state.deletions:

@@ -89,6 +89,26 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
+class Leftover:
+    """Of a deleted topic: (partition, broker) whose files are not known to be gone (kafkalite.controller.leftovers)."""
+
+    topic: str
+    waiting: frozenset[tuple[int, BrokerId]]
+
+
+@dataclass(frozen=True, slots=True)
+class Vanished:
+    """Of a topic whose znode has gone without an order: the states it had (kafkalite.controller.vanished).
+
+    Brokers with a larger epoch than `since` have registered later.
+    """
+
+    topic_id: TopicId
+    states: Mapping[int, LeaderAndIsr]
+    since: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
 class ControllerState:
     """One term of office.
 
@@ -119,6 +139,9 @@ class ControllerState:
     #: (partition, broker) whose files a step of a reassignment wanted gone, and which are.
     dropped: frozenset[tuple[TopicPartition, BrokerId]] = frozenset()
     removals: Mapping[TopicPartition, Removal] = field(default_factory=dict)
+    leftovers: Mapping[TopicId, Leftover] = field(default_factory=dict)
+    #: By name.
+    vanished: Mapping[str, Vanished] = field(default_factory=dict)
     #: Path of a znode that holds what does not belong there -> the reason, in one line. Left alone, reported.
     malformed: Mapping[str, str] = field(default_factory=dict)
 

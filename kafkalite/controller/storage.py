@@ -1,65 +1,46 @@
 """ZooKeeper as the controller reads and writes it: pipelined, in chunks, every write fenced. No Kafka policy.
 
-Each transaction begins with a check of /controller_epoch: a controller that has been succeeded changes nothing any
-more (F4, KAFKA-6082). Reads are repeated until the session answers or ends; a write whose outcome is unknown is
-reported as a conflict, and the caller reads before it decides again.
+How reads are repeated and writes fenced: kafkalite.controller.zk_access. Topics that go: kafkalite.controller.deletion_storage.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from kafkalite.controller.deletion_storage import REMOVE_ATTEMPTS, DeletionStorage
 from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
 from kafkalite.controller.state import Replicas, Topic
-from kafkalite.controller.stats import ControllerStats
+from kafkalite.controller.zk_access import MAX_OPS
+from kafkalite.controller.zk_access import Connectivity as Connectivity
+from kafkalite.controller.zk_access import DeposedError as DeposedError
 from kafkalite.coordination import order_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
-    Check,
-    Coordinator,
     CoordinatorError,
     Create,
     Delete,
-    MultiFailedError,
     NoNodeError,
-    NotSentError,
     Op,
     OpResult,
-    OutcomeUnknownError,
     SessionExpiredError,
-    SessionState,
     SetData,
     Stat,
     TooBigError,
     Watch,
 )
-from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.errors import KafkaliteError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-T = TypeVar("T")
-
-#: Operations and bytes of one transaction (F31: larger ones cut the connection for everybody).
-MAX_OPS = 500
+#: Bytes of one transaction (F31: larger ones cut the connection for everybody).
 MAX_BYTES = 512 * 1024
 #: Requests under /restart_partitions that are read at once.
 MAX_RESTARTS = 200
-#: How long a read that found no connection waits at most before it is tried again.
-RETRY_S = 0.25
-#: Attempts to remove a topic's znodes before the next tick takes it up again.
-REMOVE_ATTEMPTS = 5
-
-
-class DeposedError(KafkaliteError):
-    """/controller_epoch is not ours any more: another controller is in office."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,67 +52,10 @@ class StatesFound:
     malformed: dict[TopicPartition, str]
 
 
-class Connectivity:
-    """Wakes who waits for a session to be connected again, or to be over."""
-
-    def __init__(self, coordinator: Coordinator) -> None:
-        self._coordinator = coordinator
-        self._changed = asyncio.Event()
-        coordinator.on_state(lambda _: self._changed.set())
-
-    async def wait(self) -> None:
-        """Wait for a change of state, but no longer than RETRY_S. Raises SessionExpiredError."""
-        if self._coordinator.state is SessionState.EXPIRED:
-            raise SessionExpiredError("the session is over")
-        self._changed.clear()
-        try:
-            async with asyncio.timeout(RETRY_S):
-                await self._changed.wait()
-        except TimeoutError:
-            return
-
-
-class Storage:
-    """One term of office's access to ZooKeeper.
-
-    Args:
-        epoch_version: zkVersion of /controller_epoch as our election left it.
-    Every method raises SessionExpiredError; those that write also DeposedError.
-    """
-
-    def __init__(
-        self, coordinator: Coordinator, connectivity: Connectivity, epoch_version: int, stats: ControllerStats
-    ) -> None:
-        self._zk = coordinator
-        self._connectivity = connectivity
-        self._fence = Check(paths.CONTROLLER_EPOCH, epoch_version)
-        self._stats = stats
-
-    async def read(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a read until it is answered."""
-        while True:
-            try:
-                return await call()
-            except (NotSentError, OutcomeUnknownError):
-                await self._connectivity.wait()
-
-    async def get_many(self, where: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Data and stat by path, None where there is no znode."""
-        self._stats.zk_ops["read"] += len(where)
-        return await self.read(lambda: self._zk.get_many(where))
+class Storage(DeletionStorage):
+    """One term of office's access to ZooKeeper. Every method raises SessionExpiredError; those that write also DeposedError."""
 
     # --- what there is ---------------------------------------------------------------------------------------
-
-    async def _children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """The names; empty if the znode is missing (it is made, so that the watch can be armed)."""
-        while True:
-            try:
-                self._stats.zk_ops["read"] += 1
-                return (await self.read(lambda: self._zk.children(path, watch)))[0]
-            except NoNodeError:
-                if watch is None:
-                    return []
-                await self.read(lambda: self._zk.ensure_path(path))
 
     async def read_brokers(self, watch: Watch) -> tuple[dict[BrokerId, BrokerInfo], dict[str, str]]:
         """Live brokers by id, and path -> reason for registrations that cannot be used."""
@@ -171,6 +95,20 @@ class Storage:
                 malformed[paths.topic(name)] = error.reason
         return dict(sorted(topics.items())), malformed
 
+    async def watch_topics(self, names: Sequence[str], watch_of: Callable[[str], Watch]) -> dict[str, Stat | None]:
+        """Arm a watch on each topic's data: somebody may write it by hand. Returns what is there now."""
+        self._stats.zk_ops["read"] += len(names)
+
+        async def arm(name: str) -> Stat | None:
+            return await self.read(lambda: self._zk.exists(paths.topic(name), watch_of(name)))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {name: group.create_task(arm(name)) for name in names}
+        except* SessionExpiredError as errors:
+            raise SessionExpiredError("the session is over") from errors
+        return {name: task.result() for name, task in tasks.items()}
+
     async def read_states(self, partitions: Sequence[TopicPartition]) -> StatesFound:
         """State by partition, None where there is none.
 
@@ -197,18 +135,6 @@ class Storage:
             gone = {name for name, each in zip(stateless, there, strict=True) if each is None}
             states = {partition: state for partition, state in states.items() if partition.topic not in gone}
         return StatesFound(states, modified, malformed)
-
-    async def read_order(self, path: str, watch: Watch) -> tuple[bytes, int] | None:
-        """An admin znode's data and version, None if there is no order; the watch fires in both cases."""
-        while True:
-            self._stats.zk_ops["read"] += 2
-            if await self.read(lambda: self._zk.exists(path, watch)) is None:
-                return None
-            try:
-                data, stat = await self.read(lambda: self._zk.get(path))
-            except NoNodeError:
-                continue
-            return data, stat.version
 
     # --- states ----------------------------------------------------------------------------------------------
 
@@ -278,27 +204,6 @@ class Storage:
             groups.append((partition, ops))
         return groups
 
-    def _judge(self, error: CoordinatorError) -> None:
-        """Raise what ends the term of office."""
-        if isinstance(error, SessionExpiredError):
-            raise error
-        if isinstance(error, MultiFailedError) and error.index == 0:
-            raise DeposedError(f"{paths.CONTROLLER_EPOCH} has changed: {error.error!r}")
-
-    async def _fenced(self, ops: Iterable[Op]) -> bool:
-        """One fenced transaction; False if it failed or nobody knows."""
-        self._stats.zk_ops["transaction"] += 1
-        try:
-            await self._zk.multi([self._fence, *ops])
-        except CoordinatorError as error:
-            self._judge(error)
-            return False
-        return True
-
-    async def verify(self) -> None:
-        """Raise DeposedError if there is a newer controller."""
-        await self._fenced([])
-
     # --- topics' znodes --------------------------------------------------------------------------------------
 
     async def write_topics(self, changes: Sequence[TopicChange]) -> tuple[list[TopicChange], list[str]]:
@@ -348,11 +253,6 @@ class Storage:
         self._stats.zk_ops["conflict"] += len(failed)
         return written, failed
 
-    async def _remove_if_empty(self, path: str | None) -> None:
-        """A topic's node below /admin/partitions_*; one that has got new children meanwhile stays."""
-        if path is not None and await self.read(lambda: self._zk.exists(path)) is not None:
-            await self._fenced([Delete(path)])
-
     async def read_partition_orders(self, watch: Watch) -> PartitionOrders:
         """Everything below /admin/partitions_add and /admin/partitions_remove; the watch fires at any change of names."""
         adds: dict[TopicPartition, Replicas] = {}
@@ -378,13 +278,6 @@ class Storage:
                     except ZnodeError as error:
                         malformed[path] = error.reason
         return PartitionOrders(adds, removals, malformed)
-
-    async def _children_if_there(self, path: str, watch: Watch) -> list[str]:
-        try:
-            self._stats.zk_ops["read"] += 1
-            return (await self.read(lambda: self._zk.children(path, watch)))[0]
-        except NoNodeError:
-            return []
 
     async def drop_partition_orders(self, adds: Iterable[TopicPartition], removals: Iterable[TopicPartition]) -> None:
         """Take orders away; the topics' nodes go with the last one."""
@@ -461,68 +354,6 @@ class Storage:
         """Remove requests. One that is not removed comes again with the next reading: handling it twice does no harm."""
         for name in names:
             await self._fenced([Delete(f"{paths.RESTART_PARTITIONS}/{name}")])
-
-    async def drop_deletion_orders(self, names: Iterable[str]) -> None:
-        """Take names out of /admin/delete_topics; the znode goes with the last one."""
-        for _ in range(REMOVE_ATTEMPTS):
-            ops = await self._without_orders(frozenset(names))
-            if not ops or await self._fenced(ops):
-                return
-
-    async def _without_orders(self, names: frozenset[str]) -> list[Op]:
-        """What takes the names out of /admin/delete_topics; nothing if they are not there or it cannot be read."""
-        try:
-            data, stat = await self.read(lambda: self._zk.get(paths.DELETE_TOPICS))
-            ordered = order_znodes.decode_delete_topics(data)
-        except (NoNodeError, ZnodeError):
-            return []
-        left = [name for name in ordered if name not in names]
-        if len(left) == len(ordered):
-            return []
-        if not left:
-            return [Delete(paths.DELETE_TOPICS, stat.version)]
-        return [SetData(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(left), stat.version)]
-
-    async def remove_topic(self, name: str) -> bool:
-        """Remove a topic's znodes: what is below first; the topic, its settings and the order for it in one go.
-
-        Whenever this stops half-way, the order still stands, so that the next attempt finishes it.
-        """
-        for _ in range(REMOVE_ATTEMPTS):
-            doomed = await self._below_topic(name)
-            done = True
-            for start in range(0, len(doomed), MAX_OPS - 1):
-                done = done and await self._fenced(Delete(path) for path in doomed[start : start + MAX_OPS - 1])
-            if not done:
-                continue  # something was there, or gone, unexpectedly: look again
-            last = [paths.topic_partitions(name), paths.topic(name), paths.config_topic(name)]
-            *found, changes = await self.get_many([*last, paths.CONFIG_CHANGES])
-            ops: list[Op] = [Delete(path) for path, each in zip(last, found, strict=True) if each is not None]
-            ops += await self._without_orders(frozenset([name]))
-            if found[-1] is not None and changes is not None:
-                ops.append(notification(TOPICS, name))  # else a topic of the same name would inherit the settings
-            if not ops or await self._fenced(ops):
-                return True
-        _log.warning("controller.topic_not_removed", topic=name)
-        return False
-
-    async def _below_topic(self, name: str) -> list[str]:
-        """The paths of a topic's partitions and all that is below them, children before parents."""
-        partitions = [
-            f"{paths.topic_partitions(name)}/{child}" for child in await self._children(paths.topic_partitions(name))
-        ]
-        doomed: list[str] = []
-        states = await self.get_many([f"{path}/state" for path in partitions])
-        for path, each in zip(partitions, states, strict=True):
-            if each is not None:
-                doomed.append(f"{path}/state")
-            doomed.append(path)
-        return doomed
-
-    async def remove_config(self, name: str) -> None:
-        """The settings of a topic that was removed by hand."""
-        if await self.read(lambda: self._zk.exists(paths.config_topic(name))) is not None:
-            await self._fenced([Delete(paths.config_topic(name))])
 
 
 def _topic(value: znodes.TopicZnode, version: int) -> Topic:

@@ -3,8 +3,11 @@
 A deletion goes through these steps, each of which the next controller can take up again:
 1. the order stands in /admin/delete_topics: clients are told that the topic is gone, every live replica is told to
    delete its files;
-2. replicas answer; those on dead brokers are told when they return;
-3. all have answered: the znodes go, children first, and the name leaves the order with the topic's own znode.
+2. replicas answer;
+3. all that are alive have answered: the znodes go, children first, and the name leaves the order with the topic's own znode. What
+   is on dead brokers is written down by topic id in the same transaction (kafkalite.controller.leftovers).
+
+A topic whose znode goes without an order is not deleted (ADR 19).
 """
 
 from __future__ import annotations
@@ -12,22 +15,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from kafkalite.controller import partition_orders, reassignments
+from kafkalite.controller import leftovers, partition_orders, reassignments, vanished
 from kafkalite.controller.commands import (
+    announce_changes,
     announce_deletion,
+    announce_everything,
     announce_removal,
+    delete_leftovers,
     delete_replicas,
-    delete_unknown_topic,
+    delete_vanished,
     drop_replicas,
+    keep_replicas,
 )
 from kafkalite.controller.effects import DropDeletionOrders, Effect, LookAtMoves, Note, ReadStates, RemoveTopic
 from kafkalite.controller.events import DeletionsRequested, Repair, ReplicasStopped, TopicRemoved, TopicsChanged
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.state import ControllerState, Deletion
+from kafkalite.controller.topic_writes import is_told_anew
 from kafkalite.coordination import paths
-from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
 
 Decision = tuple[ControllerState, list[Effect]]
+
+#: Topics that have vanished at once and are named one by one in the log.
+MAX_NAMED = 20
 
 
 def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
@@ -38,20 +49,21 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         effects += notes
     # A znode that has become unreadable says nothing about its topic: keep what was known.
     unreadable = {name for name in state.topics if paths.topic(name) in event.malformed}
-    vanished = [
+    # Of one that is being deleted, what is left is what was there: its deletion goes on.
+    unreadable |= {name for name in state.deletions if name not in event.topics}
+    gone_by_hand = [
         name
         for name in sorted(state.topics)
         if name not in unreadable
         and (name not in event.topics or event.topics[name].topic_id != state.topics[name].topic_id)
     ]
-    for name in vanished:
-        state, dropped = _drop_vanished(state, name)
-        effects += dropped
+    state, dropped = _let_go(state, gone_by_hand)
+    effects += dropped
     before = state.topics
     shrunk = [
         TopicPartition(name, number)
         for name in sorted(before)
-        if name in event.topics and name not in unreadable
+        if name in event.topics and name not in unreadable and name not in state.deletions
         for number in before[name].assignment
         if number not in event.topics[name].assignment
     ]
@@ -73,6 +85,14 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         or before[name].assignment[partition] != event.topics[name].assignment[partition]
         or before[name].moves.get(partition) != event.topics[name].moves.get(partition)
     )
+    retold = {
+        each: (state.partitions[each], state.partitions[each])
+        for each in fresh
+        if each in state.partitions
+        and each.topic in before
+        and is_told_anew(before[each.topic], topics[each.topic], each.partition)
+    }
+    effects += announce_changes(state, retold, "Reassignment")
     if fresh:
         # A partition that has changed unseen: by hand, or by a write of ours whose outcome was not known.
         effects.append(ReadStates(fresh, Repair()))
@@ -85,13 +105,31 @@ def _is_topic(path: str) -> bool:
     return path.startswith(paths.TOPICS + "/") and path.count("/") == 3
 
 
-def _drop_vanished(state: ControllerState, name: str) -> Decision:
-    """Somebody has removed a topic's znode without an order (C19): the files go as far as brokers are alive."""
-    topic = state.topics[name]
-    state = _forget(state, name)
-    effects: list[Effect] = [Note("topic.vanished", name, "its znode was removed by hand; deleting its replicas")]
-    effects += delete_unknown_topic(state, name, topic.topic_id, topic.assignment, "topic.vanished")
-    effects += announce_deletion(state, [name], "topic.vanished")
+def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
+    """The znodes of topics have gone, or are other topics' now, and nobody has ordered that these be deleted.
+
+    A person, a script or a restore gone wrong can do so to all of them at once, so nothing is removed: brokers stop their
+    replicas and keep them. The metadata that clients get is told in full, as nothing was deleted.
+    """
+    effects: list[Effect] = []
+    for at, name in enumerate(names):
+        topic = state.topics[name]
+        if (
+            name in state.deletions
+        ):  # ordered, and the name is another topic's already: the rest of the old one still goes
+            state = _forget(leftovers.leave(state, name), name)
+            continue
+        state, kept = vanished.remember(state, name)
+        effects += kept
+        state = _forget(state, name)
+        if at < MAX_NAMED:
+            detail = f"its znode was removed by hand; its replicas are kept, topic id {topic.topic_id or 'none'}"
+            effects.append(Note("topic.vanished", name, detail, is_error=True))
+        effects += keep_replicas(state, name, topic.topic_id, topic.assignment, "topic.vanished")
+    if len(names) > MAX_NAMED:
+        effects.append(Note("topic.vanished", "", f"and {len(names) - MAX_NAMED} more topics", is_error=True))
+    if names:
+        effects += announce_everything(state, "topic.vanished")
     return state, effects
 
 
@@ -122,7 +160,10 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
         name for name in event.topics if name not in state.topics and paths.topic(name) not in state.malformed
     )
     if strangers:
-        effects.append(DropDeletionOrders(strangers))
+        # A topic that has vanished is one of these, and this is what lets its replicas go, too.
+        effects += delete_vanished(state, strangers, "topic.deletion")
+        state, forgotten = vanished.forget(state, strangers)
+        effects += [*forgotten, DropDeletionOrders(strangers)]
     return state, effects
 
 
@@ -141,7 +182,7 @@ def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) 
     waiting = frozenset(hosts)
     state = dataclasses.replace(
         state,
-        deletions={**state.deletions, name: Deletion(waiting, removing=not waiting)},
+        deletions={**state.deletions, name: Deletion(waiting)},
         partitions=_without_topic(state, name),
         removals={each: removal for each, removal in state.removals.items() if each.topic != name},
         dropped=frozenset(each for each in state.dropped if each[0].topic != name),
@@ -150,35 +191,47 @@ def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) 
     if to:
         effects += announce_deletion(state, [name], "topic.deletion")
         effects += delete_replicas(state, name, waiting, to, "topic.deletion")
-    if not waiting:
-        effects.append(RemoveTopic(name))
-    return state, effects
+    state, ended = _end_if_due(state, name)
+    return state, [*effects, *ended]
+
+
+def _end_if_due(state: ControllerState, name: str) -> Decision:
+    """Let the znodes go when no live broker has anything of the topic any more."""
+    deletion = state.deletions[name]
+    if deletion.removing or any(broker in state.brokers for _, broker in deletion.waiting):
+        return state, []
+    if deletion.waiting and not leftovers.can_be_left(state, name):
+        return state, []
+    deletions = {**state.deletions, name: dataclasses.replace(deletion, removing=True)}
+    removal = RemoveTopic(name, state.topics[name].topic_id, tuple(sorted(deletion.waiting)))
+    return dataclasses.replace(state, deletions=deletions), [removal]
 
 
 def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decision:
-    """A broker has removed replicas; when the last one is gone, the znodes go."""
+    """A broker has removed replicas; when the last one that is alive has, the znodes go."""
     if not state.has_broker(event.broker_id, event.broker_epoch):
         return state, []
-    by_topic: dict[str, set[tuple[int, BrokerId]]] = {}
-    for partition in event.stopped:
-        if partition.topic in state.deletions:
-            by_topic.setdefault(partition.topic, set()).add((partition.partition, event.broker_id))
-    deletions = dict(state.deletions)
-    effects: list[Effect] = []
-    for name in sorted(by_topic):
-        deletion = deletions[name]
-        waiting = deletion.waiting - by_topic[name]
-        finished = not waiting and not deletion.removing
-        deletions[name] = Deletion(waiting, removing=deletion.removing or finished)
-        if finished:
-            effects.append(RemoveTopic(name))
-    effects += [
+    ids = event.topic_ids or (NO_TOPIC_ID,) * len(event.stopped)
+    by_id: dict[TopicId, list[TopicPartition]] = {}
+    stopped: list[TopicPartition] = []
+    for partition, topic_id in zip(event.stopped, ids, strict=True):
+        by_id.setdefault(topic_id, []).append(partition)
+        topic = state.topics.get(partition.topic)
+        if topic is None or NO_TOPIC_ID in (topic_id, topic.topic_id) or topic_id == topic.topic_id:
+            stopped.append(partition)
+    effects: list[Effect] = [
         Note("replica.deletion_failed", str(partition), f"on broker {event.broker_id}") for partition in event.failed
     ]
-    state = dataclasses.replace(state, deletions=deletions)
-    state, dropped = reassignments.on_replica_dropped(state, event.stopped, event.broker_id)
-    state, removed = partition_orders.on_replicas_removed(state, event.stopped, event.broker_id)
-    return state, [*effects, *dropped, *removed]
+    for name in sorted({partition.topic for partition in stopped} & state.deletions.keys()):
+        deletion = state.deletions[name]
+        gone = {(each.partition, event.broker_id) for each in stopped if each.topic == name}
+        deletions = {**state.deletions, name: dataclasses.replace(deletion, waiting=deletion.waiting - gone)}
+        state, ended = _end_if_due(dataclasses.replace(state, deletions=deletions), name)
+        effects += ended
+    state, left = leftovers.on_stopped(state, by_id, event.broker_id)
+    state, dropped = reassignments.on_replica_dropped(state, stopped, event.broker_id)
+    state, removed = partition_orders.on_replicas_removed(state, tuple(stopped), event.broker_id)
+    return state, [*effects, *left, *dropped, *removed]
 
 
 def on_topic_removed(state: ControllerState, event: TopicRemoved) -> Decision:
@@ -190,28 +243,27 @@ def on_topic_removed(state: ControllerState, event: TopicRemoved) -> Decision:
         deletions = {**state.deletions, event.topic: dataclasses.replace(deletion, removing=False)}
         return dataclasses.replace(state, deletions=deletions), []
     effects: list[Effect] = [LookAtMoves()] if any(each.topic == event.topic for each in state.order) else []
-    return _forget(state, event.topic), [Note("topic.deleted", event.topic), *effects]
+    return _forget(leftovers.leave(state, event.topic), event.topic), [Note("topic.deleted", event.topic), *effects]
 
 
 def on_tick(state: ControllerState) -> Decision:
     """Try again what did not succeed: replicas that a live broker could not delete, znodes that could not go,
     partitions that nobody leads though a replica may be alive by now."""
     effects: list[Effect] = []
-    deletions = dict(state.deletions)
     for name in sorted(state.deletions):
-        deletion = state.deletions[name]
-        if deletion.waiting:
-            effects += delete_replicas(state, name, deletion.waiting, state.brokers.keys(), "topic.deletion")
-        elif not deletion.removing:
-            deletions[name] = dataclasses.replace(deletion, removing=True)
-            effects.append(RemoveTopic(name))
+        effects += delete_replicas(state, name, state.deletions[name].waiting, state.brokers.keys(), "topic.deletion")
+        state, ended = _end_if_due(state, name)
+        effects += ended
+    effects += delete_leftovers(state, state.brokers.keys(), "topic.deletion")
+    state, returned = vanished.forget_returned(state)
+    effects += returned
     unled = tuple(without_leader(state))
     if unled:
         effects.append(ReadStates(unled, Repair()))
     effects += drop_replicas(state, reassignments.undropped(state, state.brokers.keys()), "Reassignment")
     if state.order or any(topic.moves for topic in state.topics.values()):
         effects.append(LookAtMoves())
-    state, removals = partition_orders.on_tick(dataclasses.replace(state, deletions=deletions))
+    state, removals = partition_orders.on_tick(state)
     return state, [*effects, *removals]
 
 

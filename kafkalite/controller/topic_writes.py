@@ -8,11 +8,20 @@ from kafkalite.controller.commands import announce_changes, drop_replicas
 from kafkalite.controller.effects import Effect, LookAtMoves, Note, ReadStates, RereadTopics
 from kafkalite.controller.events import Repair, TopicsWritten
 from kafkalite.controller.partition_orders import on_change_written
-from kafkalite.controller.state import ControllerState, Replicas
+from kafkalite.controller.state import ControllerState, Replicas, Topic
 from kafkalite.coordination.znodes import Move
 from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
 
 Decision = tuple[ControllerState, list[Effect]]
+
+
+def is_told_anew(before: Topic, now: Topic, number: int) -> bool:
+    """Whether brokers have to hear of a partition whose state is the same: of its replicas, others are being added.
+
+    Those that are do not count as missing (KIP-455), so a stale list would hide what is.
+    """
+    replicas = frozenset(now.assignment.get(number, ()))
+    return not replicas.isdisjoint(frozenset(before.adding.get(number, ())) ^ frozenset(now.adding.get(number, ())))
 
 
 def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
@@ -41,6 +50,8 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             dropped -= {(partition, broker) for broker in (*already, *new) if broker in new or broker not in kept}
             if partition in change.removed or partition in change.added:
                 continue
+            if partition in partitions and is_told_anew(before, change.topic, partition.partition):
+                changes.setdefault(partition, (partitions[partition], partitions[partition]))
             effects += _told(partition, was, move, change.topic.assignment.get(partition.partition, ()))
         if change.added:
             fresh += [partition for partition in change.added if partition not in partitions]

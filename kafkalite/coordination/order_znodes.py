@@ -137,7 +137,10 @@ def encode_delete_topics(topics: Iterable[str]) -> bytes:
 
 
 def decode_delete_topics(data: bytes, path: str = "/admin/delete_topics") -> tuple[str, ...]:
-    """The topics, each once, in the order given. Raises ZnodeError."""
+    """The topics, each once, in the order given; none if it is empty, as Kafka's tools make it (their orders are znodes below
+    it). Raises ZnodeError."""
+    if not data:
+        return ()
     reader = read(data, path)
     reader.version()
     topics: list[str] = []
@@ -146,6 +149,22 @@ def decode_delete_topics(data: bytes, path: str = "/admin/delete_topics") -> tup
             raise reader.fail("topics", "not a list of names")
         topics.append(name)
     return tuple(dict.fromkeys(topics))
+
+
+def encode_deleted_topic(topic: str, replicas: Iterable[tuple[int, BrokerId]]) -> bytes:
+    """/admin/deleted_topics/ID: (partition, broker) of replicas that are still to be removed."""
+    by_partition: dict[str, list[BrokerId]] = {}
+    for partition, broker in sorted(replicas):
+        by_partition.setdefault(str(partition), []).append(broker)
+    return write({"version": 1, "topic": topic, "replicas": by_partition})
+
+
+def decode_deleted_topic(data: bytes, path: str = "") -> tuple[str, frozenset[tuple[int, BrokerId]]]:
+    """The topic's name, and what is still to be removed. Raises ZnodeError."""
+    reader = read(data, path)
+    reader.version()
+    replicas = reader.replica_map("replicas", required=True)
+    return reader.text("topic"), frozenset((number, broker) for number, each in replicas.items() for broker in each)
 
 
 def encode_partition_add(replicas: Sequence[BrokerId]) -> bytes:

@@ -15,6 +15,10 @@ TOPICS = "/brokers/topics"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 DELETE_TOPICS = "/admin/delete_topics"
+#: What dead brokers still have of deleted topics, by topic id.
+DELETED_TOPICS = "/admin/deleted_topics"
+#: The last states of topics whose znodes have vanished without an order, by topic id.
+VANISHED_TOPICS = "/admin/vanished_topics"
 PARTITIONS_ADD = "/admin/partitions_add"
 PARTITIONS_REMOVE = "/admin/partitions_remove"
 RESTART_PARTITIONS = "/restart_partitions"
@@ -51,9 +55,11 @@ PERSISTENT = (
     CONFIG_CLIENTS,
     CONFIG_TOPICS,
     CONFIG_USERS,
+    DELETED_TOPICS,
     PARTITIONS_ADD,
     PARTITIONS_REMOVE,
     RESTART_PARTITIONS,
+    VANISHED_TOPICS,
 )
 
 
@@ -112,6 +118,21 @@ def partition_of_state(path: str) -> TopicPartition | None:
         return None
     number = decimal(parts[5])
     return None if number is None else TopicPartition(parts[3], number)
+
+
+def delete_topic(topic_name: str) -> str:
+    """Kafka's order to delete one topic; ours are in the data of its parent."""
+    return f"{DELETE_TOPICS}/{topic_name}"
+
+
+def deleted_topic(topic_id: str) -> str:
+    """What dead brokers still have of a deleted topic."""
+    return f"{DELETED_TOPICS}/{topic_id}"
+
+
+def vanished_topic(topic_id: str) -> str:
+    """The last states of a topic whose znode has vanished."""
+    return f"{VANISHED_TOPICS}/{topic_id}"
 
 
 def partitions_add(topic_name: str) -> str:

@@ -16,6 +16,7 @@ from kafkalite.coordination.znode_json import (
     Replicas,
     ZnodeError,
     integer,
+    parse,
     read,
     write,
 )
@@ -423,6 +424,23 @@ def _eligible(reader: JsonReader, isr: Replicas, zk_version: int) -> tuple[Repli
             return (), ()
         found.append(tuple(dict.fromkeys(BrokerId(each) for each in members if each not in isr)))
     return found[0], tuple(each for each in found[1] if each not in found[0])
+
+
+def encode_vanished_topic(topic: str, states: Mapping[int, LeaderAndIsr], since: BrokerEpoch) -> bytes:
+    """/admin/vanished_topics/ID: the states as their znodes had them, and the newest broker epoch of that time."""
+    values = {str(number): parse(encode_partition_state(states[number]), "") for number in sorted(states)}
+    return write({"version": 1, "topic": topic, "since": since, "states": values})
+
+
+def decode_vanished_topic(data: bytes, path: str = "") -> tuple[str, dict[int, LeaderAndIsr], BrokerEpoch]:
+    """The topic's name, its states, with version 0, and the broker epoch. Raises ZnodeError."""
+    reader = read(data, path)
+    reader.version()
+    values = JsonReader(path, reader.fields.get("states"), "states.")
+    if any(not name.isdigit() or len(name) > 9 for name in values.fields):
+        raise reader.fail("states", "not numbers of partitions")
+    states = {int(name): decode_partition_state(write(value), 0, path) for name, value in values.fields.items()}
+    return reader.text("topic"), states, BrokerEpoch(reader.integer("since", 0, INT64_MAX))
 
 
 # --- settings, producer ids --------------------------------------------------------------------------------------

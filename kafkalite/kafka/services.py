@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
@@ -167,8 +167,9 @@ class Partitions(Protocol):
         """The largest epoch at most `epoch` and its end offset; (-1, -1) if none. Raises ApiError."""
         ...
 
-    def delete_records(self, partition: TopicPartition, before: Offset) -> Offset:
-        """Advance the log start offset (-1: to the high watermark); returns the new one. Raises ApiError."""
+    def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
+        """Advance the log start offset (-1: to the high watermark), at once; what is awaited is that no failover brings the
+        records back, and gives the new offset. Both raise ApiError."""
         ...
 
     def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:

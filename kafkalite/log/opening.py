@@ -16,7 +16,14 @@ from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import probe
 from kafkalite.log.judge import Judge
 from kafkalite.log.loader import load_log
-from kafkalite.log.log_dir import DELETE_SUFFIX, FUTURE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, partition_of
+from kafkalite.log.log_dir import (
+    DELETE_SUFFIX,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    LogDir,
+    dir_error,
+    partition_of,
+)
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog

@@ -161,10 +161,10 @@ class Api:
 
     # --- from nodes to the controller ------------------------------------------
 
-    def _isr_changed(self, request: Request) -> Reply:
+    def _isr_changed(self, request: Request) -> Awaitable[Reply]:
         assert isinstance(request.message, IsrChangedRequest)
         _only_from(request, request.message.broker_id)
-        return Reply(self._host.controller.on_isr_changed(request.message))
+        return _replied(self._host.controller.on_isr_changed(request.message))
 
     def _controlled_shutdown(self, request: Request) -> Awaitable[Reply]:
         assert isinstance(request.message, ControlledShutdownRequest)

@@ -145,22 +145,23 @@ class DiskCare:
             if offline:
                 self._logs().look_again()
                 await self._replicas().retry_offline()
-            if self._is_back:
-                await self._judge_returned()
+            if self._is_back or self._replicas().needs_judging:
+                await self._judge_logs()
             self._ask_again()
 
-    async def _judge_returned(self) -> None:
+    async def _judge_logs(self) -> None:
+        """Of a disk that is back any number may be others' by now; of those that run it is hardly believed of many."""
         coordinator = self._session.current
         if coordinator is None:
             return
-        self._is_back = False
+        was_back, self._is_back = self._is_back, False
         try:
             async with asyncio.timeout(_JUDGE_TIMEOUT_S):
-                is_judged = await self._replicas().judge_returned(coordinator)
+                is_judged = await self._replicas().judge_logs(coordinator, is_guarded=not was_back)
         except (CoordinatorError, TimeoutError) as error:
-            _log.info("returned_logs.judged_later", error=repr(error))
+            _log.info("logs.judged_later", error=repr(error))
             is_judged = False
-        self._is_back = self._is_back or not is_judged
+        self._is_back = self._is_back or (was_back and not is_judged)
 
     def _ask_again(self) -> None:
         now = self._now()

@@ -154,7 +154,7 @@ class NodePartitions:
             return NO_LEADER_EPOCH, NO_OFFSET
         return led.log.epoch_and_end_offset_for(epoch)
 
-    def delete_records(self, partition: TopicPartition, before: Offset) -> Offset:
+    def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
         led = self._led(partition)
         assert led.leader is not None
         if "delete" not in led.config.cleanup_policy:
@@ -163,11 +163,9 @@ class NodePartitions:
         if not 0 <= target <= led.leader.high_watermark:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
         try:
-            led.log.advance_log_start_offset(target)
+            return self._replicas.hosted.delete_records(led, target)
         except StorageError as error:
-            self._replicas.hosted.fail_storage(led, error)
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from None
-        return led.log.log_start_offset
 
     def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
         return [

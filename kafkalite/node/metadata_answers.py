@@ -58,4 +58,5 @@ class MetadataAnswers:
             state.isr,
             state.elr,
             state.last_known_elr,
+            state.adding_replicas,
         )

@@ -592,10 +592,10 @@ class Node:
         """Send to the present controller. Raises KafkaliteError when there is none or it does not answer."""
         controller_id = self.metadata.controller_id
         if controller_id == self.broker_id:
-            if isinstance(request, IsrChangedRequest):
-                return self.controller.on_isr_changed(request)
-            assert isinstance(request, ControlledShutdownRequest)
             async with asyncio.timeout(timeout_s):
+                if isinstance(request, IsrChangedRequest):
+                    return await self.controller.on_isr_changed(request)
+                assert isinstance(request, ControlledShutdownRequest)
                 return await self.controller.controlled_shutdown(request)
         endpoint = self.metadata.rpc_endpoint(controller_id)
         if endpoint is None:

@@ -17,7 +17,7 @@ from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode, KafkaliteError
-from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition
+from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition, is_under_replicated
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse
@@ -270,7 +270,7 @@ class _Counts:
             self.leaders[state.leader] = self.leaders.get(state.leader, 0) + 1
         for broker in state.replicas:
             self.replicas[broker] = self.replicas.get(broker, 0) + 1
-            if broker not in state.isr:
+            if broker not in state.isr and broker not in state.adding_replicas:
                 self.out_of_sync[broker] = self.out_of_sync.get(broker, 0) + 1
 
     def take(self, other: _Counts) -> None:
@@ -285,7 +285,7 @@ class _Counts:
 
 
 def _is_troubled(state: PartitionState, live: frozenset[BrokerId]) -> bool:
-    return state.leader not in live or any(broker not in state.isr for broker in state.replicas)
+    return state.leader not in live or is_under_replicated(state.replicas, state.isr, state.adding_replicas)
 
 
 def _fits(request: StatusRequest, state: PartitionState, live: frozenset[BrokerId]) -> bool:

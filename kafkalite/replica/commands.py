@@ -35,6 +35,7 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.control import (
+    ALL_OF_A_VANISHED_TOPIC,
     Broker,
     LeaderAndIsrRequest,
     LeaderAndIsrResponse,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
 _log = get_logger(__name__)
 T = TypeVar("T")
 
+#: Partitions that are named one by one in the log when something happens to many.
+MAX_NAMED = 20
 #: Transitions before the loop gets its turn.
 SLICE = 16
 #: Commands that may wait; a controller has few under way at once.
@@ -95,6 +98,11 @@ class Commands:
         self.stopped_marks: dict[TopicPartition, Offset] = {}
         #: Why strays were left where they are; empty if they were not.
         self.stray_refusal = ""
+        #: Local replicas that the last complete list did not name, and whether it is known whose all logs are.
+        self._left_out: set[TopicPartition] = set()
+        self._is_judged = True
+        #: Logs of topics that were not in ZooKeeper when it was read last.
+        self._orphans: dict[TopicPartition, TopicId] = {}
         #: What ZooKeeper had assigned to us when we read it after registering, until the controller's complete list.
         self._read_assigned: set[TopicPartition] = set()
         #: Commands carried out so far.
@@ -176,7 +184,7 @@ class Commands:
             named = {TopicPartition(state.topic, state.partition) for state in request.partitions}
             # The list may be older than what we read ourselves after registering: what ZooKeeper has assigned to us since
             # may be in sync by now. What it has taken from us since is stopped by name (moves and deletions are durable).
-            await self._set_strays_aside(named | self._read_assigned, include_hosted=True)
+            self._left_out_by(named | self._read_assigned)
             self._read_assigned = set()
             if not any(partition.storage_error is not None for partition in self._hosted.all()):
                 self._logs.confirm_complete()
@@ -209,7 +217,7 @@ class Commands:
             self._resign_unconfirmed(own)
         refusals = await self._apply_all(own, "read from ZooKeeper")
         if is_complete:
-            await self._set_strays_aside(assigned, include_hosted=False)
+            self._left_out_by(assigned | {partition.topic_partition for partition in self._hosted.all()})
         self._fetchers.drop_idle()
         _log.info("replica.roles_read", partitions=len(own), refused=len(refusals))
         return tuple(refusals)
@@ -353,7 +361,7 @@ class Commands:
         config = self._topic_configs(key.topic)
         log = self._logs.get(key)
         if log is not None and strays.is_other(log.topic_id, state.topic_id):
-            # Left over from a topic of the same name that was deleted while this node was away (F18).
+            # Left over from a topic of the same name (F18). If that was deleted while this node was away, the controller says so.
             _log.warning("replica.other_topic", partition=str(key), own=log.topic_id, new=state.topic_id)
             self._logs.set_stray(key)
             log = None
@@ -502,10 +510,14 @@ class Commands:
         return StopReplicaResponse(ErrorCode.NONE, tuple(refusals))
 
     def _stop_one(self, wanted: StopPartition) -> ErrorCode:
+        if wanted.partition == ALL_OF_A_VANISHED_TOPIC:
+            return self._delete_orphans(wanted.topic)
         key = TopicPartition(wanted.topic, wanted.partition)
         partition = self._hosted.get(key)
         log = partition.log if partition is not None else self._logs.get(key)
         if log is not None and strays.is_other(log.topic_id, wanted.topic_id):
+            if wanted.delete_files:
+                self._logs.removal_ordered(key, wanted.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
             if wanted.leader_epoch != DELETED_TOPIC_EPOCH and wanted.leader_epoch < partition.leader_epoch:
@@ -513,6 +525,8 @@ class Commands:
             self._stop(partition)
             if not wanted.delete_files:
                 self.stopped_marks[key] = partition.follower_high_watermark
+        if not wanted.delete_files and wanted.leader_epoch == DELETED_TOPIC_EPOCH:
+            self._is_judged = False  # its topic has vanished, says the controller
         detail = "its files are deleted" if wanted.delete_files else "its files stay"
         self._hosted.history.note(str(key), "replica.stopped", detail)
         if not wanted.delete_files:
@@ -528,51 +542,100 @@ class Commands:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    async def _set_strays_aside(self, named: set[TopicPartition], *, include_hosted: bool) -> None:
-        """Rename local replicas that are not in a complete list, unless that list looks wrong (F19)."""
-        local = [log.topic_partition for log in self._logs.all()]
-        strays = [key for key in local if key not in named and (include_hosted or self._hosted.get(key) is None)]
-        max_percent = self._config.stray_max_fraction_percent if named else 0
-        await self._set_aside_unless_too_many(strays, max_percent)
+    # --- logs of nobody here -------------------------------------------------------------------
 
-    def judge_returned(self, topics: Mapping[str, TopicZnode | None], *, since: int) -> Awaitable[bool]:
-        """Rename logs that came back with a disk and that `topics` (as read from ZooKeeper) gives to nobody here.
+    def _left_out_by(self, named: set[TopicPartition]) -> None:
+        """A complete list does not name some local replicas: whose they are, the topics' znodes tell (`judge`)."""
+        self._left_out = {log.topic_partition for log in self._logs.all()} - named
+        self._is_judged = self._is_judged and not self._left_out
 
-        `since` is `count` from before the reading: False after a command in between, read again then.
-        """
-        return self._place(lambda: self._judge_returned(topics, since=since))
+    @property
+    def needs_judging(self) -> bool:
+        """Whether there may be logs that are nobody's here (any more): `judge` should be asked soon."""
+        return not self._is_judged or any(self._metadata.topic(key.topic) is not None for key in self._orphans)
 
-    async def _judge_returned(self, topics: Mapping[str, TopicZnode | None], *, since: int) -> bool:
-        if self.count != since:
-            return False
-        judged = strays.judge(self._identity()[0], self.unhosted(), topics)
-        await self._rename_strays(judged.surplus)
-        if judged.orphans:
-            await self._set_aside_unless_too_many(judged.orphans, self._config.stray_max_fraction_percent)
-        return True
-
-    def unhosted(self) -> dict[TopicPartition, TopicId]:
-        """Logs in service without a replica, and the topics they are of."""
-        found = [log for log in self._logs.all() if self._hosted.get(log.topic_partition) is None]
+    def suspects(self) -> dict[TopicPartition, TopicId]:
+        """Logs without a replica, or that the last complete list left out; and the topics they are of."""
+        found = [
+            log
+            for log in self._logs.all()
+            if log.topic_partition in self._left_out or self._hosted.get(log.topic_partition) is None
+        ]
         return {log.topic_partition: log.topic_id for log in found}
 
-    async def _set_aside_unless_too_many(self, keys: Sequence[TopicPartition], max_percent: int) -> None:
-        local = len(self._logs.all())
-        self.stray_refusal = strays.refusal(len(keys), local, max_percent)
-        if self.stray_refusal:
-            _log.error("replica.strays_refused", strays=len(keys), local=local, first=str(keys[0]))
-        else:
-            await self._rename_strays(keys)
+    def judge(self, topics: Mapping[str, TopicZnode | None], *, since: int, is_guarded: bool) -> Awaitable[bool]:
+        """Put away logs that `topics` (as read from ZooKeeper) gives to nobody here; serve none of a topic that is gone.
 
-    async def _rename_strays(self, keys: Sequence[TopicPartition]) -> None:
+        `since` is `count` from before the reading: False after a command in between, read again then. `is_guarded`: too
+        many are left alone.
+        """
+        return self._place(lambda: self._judge(topics, since=since, is_guarded=is_guarded))
+
+    async def _judge(self, topics: Mapping[str, TopicZnode | None], *, since: int, is_guarded: bool) -> bool:
+        if self.count != since:
+            return False
+        suspects = self.suspects()
+        judged = strays.judge(self._identity()[0], suspects, topics)
+        local, max_percent = len(self._logs.all()), self._config.stray_max_fraction_percent
+        refusal = strays.refusal(len(judged.surplus), local, max_percent) if is_guarded else ""
+        if refusal and refusal != self.stray_refusal:
+            _log.error("replica.strays_refused", strays=len(judged.surplus), local=local, first=str(judged.surplus[0]))
+        self.stray_refusal = refusal
+        if not refusal:
+            await self._put_away(judged.surplus, self._logs.set_stray, "replica.stray")
+        await self._put_away(judged.replaced, self._logs.set_stray, "replica.stray")
+        self._note_orphans({key: suspects[key] for key in judged.orphans})
+        await self._put_away(judged.orphans, lambda key: None, "")
+        self._left_out.clear()
+        self._is_judged = True
+        return True
+
+    def _note_orphans(self, orphans: dict[TopicPartition, TopicId]) -> None:
+        if orphans.keys() - self._orphans.keys():
+            names = sorted({key.topic for key in orphans})
+            _log.error("replica.topic_vanished", topics=names[:10], count=len(names), replicas=len(orphans))
+        self._orphans = orphans
+
+    async def _put_away(
+        self, keys: Sequence[TopicPartition], put: Callable[[TopicPartition], None], event: str
+    ) -> None:
         for position, key in enumerate(keys):
             partition = self._hosted.get(key)
             if partition is not None:
                 self._stop(partition)
-            _log.warning("replica.stray", partition=str(key))
+                self.stopped_marks[key] = partition.follower_high_watermark
+            if event and position < MAX_NAMED:
+                _log.warning(event, partition=str(key), of=len(keys))
             try:
-                self._logs.set_stray(key)
+                put(key)
             except StorageError as error:
-                _log.error("replica.stray_not_renamed", partition=str(key), error=str(error))
+                _log.error("replica.not_set_aside", partition=str(key), error=str(error))
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
+
+    def unserved(self) -> dict[TopicPartition, TopicId]:
+        """Logs whose topic is not in the cluster's metadata: kept, until it is there again or a person decides."""
+        if self._metadata.controller_epoch < 0:
+            return {}
+        found = [log for log in self._logs.all() if self._hosted.get(log.topic_partition) is None]
+        return {
+            log.topic_partition: log.topic_id
+            for log in found
+            if self._metadata.topic(log.topic_partition.topic) is None
+        }
+
+    def _delete_orphans(self, topic: str) -> ErrorCode:
+        """A person has ordered the deletion of a topic that has vanished: what is left of it goes."""
+        error = ErrorCode.NONE
+        for key in [key for key in self._orphans if key.topic == topic and self._hosted.get(key) is None]:
+            self.stopped_marks.pop(key, None)
+            try:
+                self._logs.delete(key)
+                del self._orphans[key]
+            except StorageError as failure:
+                _log.error("replica.not_deleted", partition=str(key), directory=failure.directory, error=str(failure))
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+        for stray in self._logs.strays():
+            if stray.topic_partition.topic == topic:
+                self._logs.removal_ordered(stray.topic_partition, stray.topic_id)
+        return error

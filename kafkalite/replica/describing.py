@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_LEADER, NO_OFFSET, BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.model import (
+    NO_LEADER,
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    BrokerEpoch,
+    BrokerId,
+    TopicPartition,
+    is_under_replicated,
+)
 from kafkalite.replica import doubts
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.leader import NEVER_MS, on_idle_fetch
+from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
+from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.topics import DescribeReplicasResponse, ReplicaDescription, ReplicaProgress
 from kafkalite.rpc.messages.watching import HealthProblem
+
+if TYPE_CHECKING:
+    from kafkalite.log.log_manager import LogManager
 
 #: Problems of one sort that are told one by one; the rest is counted.
 MAX_DETAILS = 20
@@ -29,10 +42,14 @@ class Describing:
         hosted: HostedPartitions,
         commands: Commands,
         restarting: Restarting,
+        logs: LogManager,
+        metadata: MetadataCache,
         open_transactions: OpenTransactions,
         clock: Clock,
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
     ) -> None:
+        self._logs = logs
+        self._metadata = metadata
         self._hosted = hosted
         self._commands = commands
         self._restarting = restarting
@@ -113,7 +130,7 @@ class Describing:
             if leader is not None:
                 in_sync = len(leader.committed_isr)
                 counts["LeaderCount"] += 1
-                counts["UnderReplicatedPartitions"] += in_sync < len(leader.replicas)
+                counts["UnderReplicatedPartitions"] += self._is_short(partition, leader)
                 counts["PartitionsWithLateTransactionsCount"] += self._open_transactions.late(partition) is not None
                 counts["UnderMinIsrPartitionCount"] += leader.is_under_min_isr
                 counts["AtMinIsrPartitionCount"] += in_sync == leader.effective_min_insync_replicas
@@ -154,8 +171,9 @@ class Describing:
             if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
                 tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
-            elif leader is not None and len(leader.committed_isr) < len(leader.replicas):
-                missing = [replica for replica in leader.replicas if replica not in leader.committed_isr]
+            elif leader is not None and self._is_short(partition, leader):
+                adding = self._adding(partition)
+                missing = [each for each in leader.replicas if each not in (*leader.committed_isr, *adding)]
                 tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
             elif leader is None and partition.leader_id == NO_LEADER:
                 tell("partition.offline", name, f"{name} has no leader")
@@ -164,9 +182,36 @@ class Describing:
             late = self._open_transactions.late(partition) if leader is not None else None
             if late is not None:
                 tell("transaction.late", name, f"{name}: {late.text()}")
+        self._tell_unserved(tell)
         if self._commands.stray_refusal:
             tell("replica.strays_refused", "", self._commands.stray_refusal)
         return self._with_times(found)
+
+    def _tell_unserved(self, tell: Callable[[str, str, str], None]) -> None:
+        """Replicas of topics that have vanished: in their places, or under another name where a later topic has theirs."""
+        by_topic: dict[str, list[TopicPartition]] = {}
+        unserved = self._commands.unserved()
+        for key in sorted(unserved):
+            by_topic.setdefault(key.topic, []).append(key)
+        for topic, keys in by_topic.items():
+            topic_id = unserved[keys[0]] or "none"
+            detail = f"no topic {topic} in ZooKeeper: {len(keys)} replicas of it are kept here, not served (its id: {topic_id})"
+            tell("topic.vanished", topic, detail)
+        for stray in self._logs.strays():
+            key = stray.topic_partition
+            by_id, by_name = self._metadata.topic_name(stray.topic_id), self._metadata.topic(key.topic)
+            is_known = by_id is not None or (stray.topic_id == NO_TOPIC_ID and by_name is not None)
+            if not (stray.is_ordered or is_known) and self._metadata.controller_epoch >= 0:
+                detail = f"{stray.path}: of an earlier topic {key.topic}, whose deletion nobody has ordered"
+                tell("replica.kept", str(key), detail)
+
+    def _adding(self, partition: Partition) -> tuple[BrokerId, ...]:
+        """What a reassignment adds to it: the controller tells everybody at once when that is over."""
+        known = self._metadata.partition(partition.topic_partition)
+        return partition.adding_replicas if known is None else known.adding_replicas
+
+    def _is_short(self, partition: Partition, leader: PartitionLeader) -> bool:
+        return is_under_replicated(leader.replicas, leader.committed_isr, self._adding(partition))
 
     def _began(self, subject: str, now_ms: int) -> int:
         """A problem that nobody has asked about before stands since the last thing that happened to its partition."""

@@ -59,7 +59,11 @@ class Following:
             self._hosted.fail_storage(partition, error)
             return None
         except ApiError as error:
-            _log.error("replica.append_refused", partition=str(partition.topic_partition), error=str(error))
+            untold = self._hosted.repeats.told(("append_refused", partition.topic_partition))
+            if untold is not None:
+                _log.error(
+                    "replica.append_refused", partition=str(partition.topic_partition), error=str(error), untold=untold
+                )
             return error.code
 
     def _append(
@@ -70,14 +74,15 @@ class Following:
             log.append_as_follower(records)
             self._hosted.counters.replication_bytes_in += len(records)
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
-        self._advance(partition, answer)
+        has_moved = self._advance(partition, answer)
         if partition.is_doubtful:
             self._on_copied(partition)
-        if records:
-            go_on()
+        if records or has_moved:
+            go_on()  # also to say where the log begins now
         return ErrorCode.NONE
 
-    def _advance(self, partition: Partition, answer: ReplicaFetchedPartition) -> None:
+    def _advance(self, partition: Partition, answer: ReplicaFetchedPartition) -> bool:
+        """Returns whether the log begins later than before."""
         log = partition.log
         partition.follower_high_watermark = follower_high_watermark(
             partition.follower_high_watermark,
@@ -85,8 +90,7 @@ class Following:
             log_end_offset=log.log_end_offset,
         )
         start = min(answer.log_start_offset, partition.follower_high_watermark)
-        if start > log.log_start_offset:
-            log.advance_log_start_offset(start)
+        return start > log.log_start_offset and log.advance_log_start_offset(start)
 
     def _truncate(self, partition: Partition, divergence: Divergence) -> None:
         log = partition.log

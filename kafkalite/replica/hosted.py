@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.failures import Blame, blame
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica import authority
 from kafkalite.replica.fetch_session import FetchSession
-from kafkalite.replica.leader import next_high_watermark, on_append, on_flushed, on_idle_fetch
+from kafkalite.replica.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
@@ -82,6 +82,8 @@ class HostedPartitions:
         self._on_synced = on_synced
         self.usable = usable
         self.trust_ms = trust_ms
+        #: For lines that come for every partition, or with every request.
+        self.repeats = Repeats(clock.monotonic)
         self.wheel = DeadlineWheel()
         self.counters = Counters()
         self.history = History(clock.wall_ms)
@@ -260,6 +262,46 @@ class HostedPartitions:
             session.is_waking = True
             asyncio.get_running_loop().call_soon(session.expire)
 
+    # --- deleting records ------------------------------------------------------------------------
+
+    def delete_records(self, partition: Partition, before: Offset) -> asyncio.Future[Offset]:
+        """Begin the log at `before` or behind it; done with where it begins when a failover would not bring the records back.
+
+        Raises StorageError, after the replica went offline.
+        """
+        assert partition.leader is not None
+        try:
+            partition.log.advance_log_start_offset(before)
+        except StorageError as error:
+            self.fail_storage(partition, error)
+            raise
+        waiter: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
+        partition.start_waiters = [each for each in partition.start_waiters if not each[1].done()]
+        partition.start_waiters.append((before, waiter))
+        for entry in partition.entries.values():
+            if not entry.is_sent:
+                entry.session.with_news[entry] = None
+                self.wake(entry.session)
+        self.settle_starts(partition)
+        return waiter
+
+    def settle_starts(self, partition: Partition) -> None:
+        """A follower has said where its log begins, or the ISR has changed."""
+        if not partition.start_waiters or partition.leader is None:
+            return
+        mark = low_watermark(partition.leader, partition.log.log_start_offset)
+        waiting = partition.start_waiters
+        partition.start_waiters = [each for each in waiting if each[0] > mark]
+        for before, waiter in waiting:
+            if before <= mark and not waiter.done():
+                waiter.set_result(partition.log.log_start_offset)
+
+    def _fail_start_waiters(self, partition: Partition, error: ErrorCode) -> None:
+        waiting, partition.start_waiters = partition.start_waiters, []
+        for _, waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(api_error(error))
+
     # --- losing a role -------------------------------------------------------------------------
 
     def fail_produce_waiters(self, partition: Partition, error: ErrorCode) -> None:
@@ -290,6 +332,7 @@ class HostedPartitions:
         partition.leader = None
         self._withheld.pop(partition, None)
         self.fail_produce_waiters(partition, error)
+        self._fail_start_waiters(partition, error)
         self.drop_entries(partition, error)
         for fetch in list(partition.fetch_waiters):
             fetch.schedule()
@@ -297,7 +340,9 @@ class HostedPartitions:
     def resign(self, partition: Partition, reason: str) -> None:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
         if partition.leader is not None:
-            _log.warning("replica.resigned", partition=str(partition.topic_partition), reason=reason)
+            untold = self.repeats.told(("resigned", reason))  # a lost session ends thousands of leaderships at once
+            if untold is not None:
+                _log.warning("replica.resigned", partition=str(partition.topic_partition), reason=reason, untold=untold)
             self.history.note(str(partition.topic_partition), "replica.resigned", reason)
             partition.is_settled = False
             self.demote(partition)
@@ -345,4 +390,5 @@ class HostedPartitions:
             self._recheck.cancel()
         for partition in self.all():
             self.fail_produce_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._fail_start_waiters(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.wheel.expire_all()

@@ -6,6 +6,7 @@ Pure. Lag is measured in time only (F11); a follower leaves also without any tra
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import field
 from enum import Enum
 
 from kafkalite.lazy_dataclass import dataclass
@@ -127,7 +128,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """One conditional write to a state znode: the ISR, under a leadership, on top of a version."""
+    """One conditional write to a state znode: the ISR, under a leadership, on top of a version.
+
+    `joining`: who was not in the ISR before, and the life of that broker (KIP-903) in which it caught up.
+    """
 
     leader: BrokerId
     leader_epoch: LeaderEpoch
@@ -135,6 +139,16 @@ class Proposal:
     isr: tuple[BrokerId, ...]
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
+    joining: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
+
+
+def still_joining(proposal: Proposal, live_epochs: Mapping[BrokerId, BrokerEpoch]) -> tuple[BrokerId, ...]:
+    """The proposed ISR without those that have restarted since: another life may have lost what this one had."""
+    return tuple(
+        member
+        for member in proposal.isr
+        if member not in proposal.joining or live_epochs.get(member) == proposal.joining[member]
+    )
 
 
 def judge(proposal: Proposal, current: LeaderAndIsr | None) -> Verdict:

@@ -133,8 +133,9 @@ class IsrKeeper:
             partition_epoch=leader.partition_epoch,
         )
         elr, last_known_elr = rules.eligible_after(leader, proposed)
+        joining = {each: leader.followers[each].broker_epoch for each in proposed if each not in leader.committed_isr}
         proposal = Proposal(
-            leader.broker_id, leader.leader_epoch, leader.partition_epoch, proposed, elr, last_known_elr
+            leader.broker_id, leader.leader_epoch, leader.partition_epoch, proposed, elr, last_known_elr, joining
         )
         self._writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
 
@@ -215,6 +216,13 @@ class IsrKeeper:
         rules.adopt(leader, members, one.partition_epoch, one.elr, one.last_known_elr)
         partition.partition_epoch = one.partition_epoch
         partition.isr = leader.committed_isr
+        self._hosted.settle_starts(partition)
+        for member, epoch in one.task.proposal.joining.items():
+            follower = leader.followers.get(member)
+            if follower is not None and self._metadata.broker_epochs.get(member) != epoch == follower.broker_epoch:
+                follower.last_caught_up_ms = (
+                    NEVER_MS  # it was let in, and has restarted since: it has to catch up again
+                )
         self._hosted.counters.isr_shrinks += len(leader.committed_isr) < len(before)
         self._hosted.counters.isr_expands += len(leader.committed_isr) > len(before)
         self._hosted.history.note(

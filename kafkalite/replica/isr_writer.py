@@ -7,7 +7,7 @@ the leader counts the proposed members too (F8). What an error means (F6) is dec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from kafkalite.coordination import paths
@@ -21,8 +21,8 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_partition_state, encode_partition_state
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
-from kafkalite.replica.isr import Proposal, Verdict, judge
+from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
+from kafkalite.replica.isr import Proposal, Verdict, judge, still_joining
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -61,6 +61,7 @@ class IsrWriter:
 
     Args:
         is_current: whether the leadership that a task was proposed under still stands.
+        live_epochs: the present lives of brokers, as the controller tells.
         on_settled: all that one round settled.
     """
 
@@ -70,11 +71,13 @@ class IsrWriter:
         random: Random,
         *,
         is_current: Callable[[Task], bool],
+        live_epochs: Callable[[], Mapping[BrokerId, BrokerEpoch]],
         on_settled: Callable[[Sequence[Settled]], None],
     ) -> None:
         self._session = session
         self._random = random
         self._is_current = is_current
+        self._live_epochs = live_epochs
         self._on_settled = on_settled
         self._pending: dict[TopicPartition, Task] = {}
         #: Tasks that may have been applied: not to be withdrawn, only settled by what the znode says.
@@ -138,11 +141,21 @@ class IsrWriter:
         return await self._read_again(coordinator, [task for task in in_doubt if self._keep(task)])
 
     async def _write(self, coordinator: Coordinator, chunks: list[list[Task]]) -> list[Task]:
-        """One transaction per chunk; returns the tasks of those that failed, or may have."""
-        results = await coordinator.multi_many([[_operation(task) for task in chunk] for chunk in chunks])
+        """One transaction per chunk; returns the tasks of those that failed, or may have.
+
+        Also a repetition must write something on top of the version: it settles whether an earlier try was applied.
+        """
+        live = self._live_epochs()
+        isrs = [[still_joining(task.proposal, live) for task in chunk] for chunk in chunks]
+        results = await coordinator.multi_many(
+            [
+                [_operation(task, isr) for task, isr in zip(chunk, each, strict=True)]
+                for chunk, each in zip(chunks, isrs, strict=True)
+            ]
+        )
         settled: list[Settled] = []
         in_doubt: list[Task] = []
-        for chunk, result in zip(chunks, results, strict=True):
+        for chunk, written, result in zip(chunks, isrs, results, strict=True):
             if isinstance(result, NotSentError):
                 for task in chunk:
                     if self._in_doubt.get(task.topic_partition) is task:  # an earlier try of it may have been applied
@@ -152,17 +165,17 @@ class IsrWriter:
             elif isinstance(result, CoordinatorError):
                 in_doubt += chunk
             else:
-                for task, version in zip(chunk, result, strict=True):
+                for task, isr, version in zip(chunk, written, result, strict=True):
                     assert isinstance(version, int)
-                    written = task.proposal
+                    proposal = task.proposal
                     settled.append(
                         Settled(
                             task,
                             Verdict.ADOPT,
-                            written.isr,
+                            isr,
                             PartitionEpoch(version),
-                            written.elr,
-                            written.last_known_elr,
+                            proposal.elr,
+                            proposal.last_known_elr,
                         )
                     )
         self._settle(settled)
@@ -201,12 +214,12 @@ class IsrWriter:
         return again
 
 
-def _operation(task: Task) -> SetData:
+def _operation(task: Task, isr: tuple[BrokerId, ...]) -> SetData:
     proposal = task.proposal
     state = LeaderAndIsr(
         leader=proposal.leader,
         leader_epoch=proposal.leader_epoch,
-        isr=proposal.isr,
+        isr=isr,
         controller_epoch=task.controller_epoch,
         partition_epoch=proposal.partition_epoch,
         elr=proposal.elr,

@@ -36,6 +36,8 @@ class FollowerProgress:
     last_fetch_ms: int = NEVER_MS
     #: The leader's LEO when the follower fetched last.
     last_fetch_leader_end_offset: Offset = NO_OFFSET
+    #: Where its log begins, as it said last; NO_OFFSET until its first fetch in this epoch.
+    log_start_offset: Offset = NO_OFFSET
 
 
 @dataclass(slots=True, eq=False)
@@ -150,8 +152,20 @@ def on_flushed(leader: PartitionLeader, synced_offset: Offset) -> None:
     leader.counted_end_offset = max(leader.counted_end_offset, min(synced_offset, leader.log_end_offset))
 
 
+def low_watermark(leader: PartitionLeader, log_start_offset: Offset) -> Offset:
+    """Records below it are gone from every replica that may lead next; `log_start_offset` is the leader's own."""
+    members = (leader.followers[member] for member in leader.maximal_isr if member != leader.broker_id)
+    return min([log_start_offset, *(follower.log_start_offset for follower in members)])
+
+
 def on_follower_fetch(
-    leader: PartitionLeader, replica_id: BrokerId, *, fetch_offset: Offset, broker_epoch: BrokerEpoch, at_ms: int
+    leader: PartitionLeader,
+    replica_id: BrokerId,
+    *,
+    fetch_offset: Offset,
+    broker_epoch: BrokerEpoch,
+    at_ms: int,
+    log_start_offset: Offset = NO_OFFSET,
 ) -> FollowerProgress:
     """Take note of a fetch whose log is known to agree with ours up to `fetch_offset`.
 
@@ -170,6 +184,7 @@ def on_follower_fetch(
     elif follower.last_fetch_leader_end_offset != NO_OFFSET and fetch_offset >= follower.last_fetch_leader_end_offset:
         follower.last_caught_up_ms = max(follower.last_caught_up_ms, follower.last_fetch_ms)
     follower.log_end_offset = fetch_offset
+    follower.log_start_offset = log_start_offset
     follower.last_fetch_ms = at_ms
     follower.last_fetch_leader_end_offset = leader.log_end_offset
     return follower

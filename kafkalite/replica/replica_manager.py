@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.coordination import znodes
+from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Coordinator
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Buffer, Env
@@ -57,6 +57,7 @@ from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
+    from kafkalite.coordination.znodes import TopicZnode
     from kafkalite.log.log_manager import LogManager
     from kafkalite.log.strays import Stray
 
@@ -131,6 +132,7 @@ class ReplicaManager:
             session,
             env.random,
             is_current=lambda task: self._isr_keeper.is_current(task),
+            live_epochs=lambda: metadata.broker_epochs,
             on_settled=lambda settled: self._isr_keeper.on_settled(settled),
         )
         self._isr_keeper = IsrKeeper(
@@ -166,7 +168,7 @@ class ReplicaManager:
         )
         self.open_transactions = OpenTransactions(self.hosted, env.clock, lambda: config.transaction_max_timeout_ms)
         self._describing = Describing(
-            self.hosted, self._commands, self.restarting, self.open_transactions, env.clock, identity
+            self.hosted, self._commands, self.restarting, logs, metadata, self.open_transactions, env.clock, identity
         )
 
     # --- life ----------------------------------------------------------------------------------
@@ -250,17 +252,24 @@ class ReplicaManager:
             snapshot.brokers, snapshot.partitions, is_complete=snapshot.is_complete, since=since
         )
 
-    async def judge_returned(self, coordinator: Coordinator) -> bool:
-        """A disk is back: set aside logs on it that belong to nobody here by now (kafkalite.replica.strays).
+    @property
+    def needs_judging(self) -> bool:
+        """See Commands.needs_judging."""
+        return self._commands.needs_judging
+
+    async def judge_logs(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:
+        """Put away logs that belong to nobody here by now (kafkalite.replica.strays): a disk is back, or a complete list did
+        not name them (`is_guarded`: then not too many at once).
 
         False: look again. Raises the Coordinator's errors.
         """
         since = self._commands.count
-        names = sorted({key.topic for key in self._commands.unhosted()})
-        if not names:
-            return True
-        topics = await read_topics(coordinator, self._cluster_id(), names)
-        return await self._commands.judge_returned(topics, since=since)
+        names = sorted({key.topic for key in self._commands.suspects()})
+        topics: dict[str, TopicZnode | None] = {}
+        if names:
+            await coordinator.sync(paths.TOPICS)
+            topics = await read_topics(coordinator, self._cluster_id(), names)
+        return await self._commands.judge(topics, since=since, is_guarded=is_guarded)
 
     def on_session_lost(self) -> None:
         """The session has expired: somebody else may lead what this node leads. Register with SessionKeeper.on_lost.
@@ -469,6 +478,6 @@ class ReplicaManager:
         return sorted(partition.topic_partition for partition in self.hosted.all() if partition.leader is not None)
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
-        """For the log's retention, which never goes past it."""
+        """For the log's retention and compaction, which never go past it: nothing is lost of a log that nobody serves."""
         partition = self.hosted.get(topic_partition)
-        return partition.high_watermark if partition is not None else self._logs.high_watermark(topic_partition)
+        return partition.high_watermark if partition is not None else Offset(0)

@@ -91,10 +91,13 @@ class Restarting:
         return f"{waits}, and looked at again now and then (the last time: {failed.reason})"
 
     def is_last_copy(self, partition: Partition) -> bool:
-        """Whether no other replica is in sync, as far as this node knows."""
+        """Whether no other replica is in sync, or eligible, as far as this node knows."""
         state = self.commanded.get(partition.topic_partition)
-        isr = partition.current_isr if state is None or partition.leader is not None else state.isr
-        return isr == (self._broker_id(),)
+        if state is None or partition.leader is not None:
+            complete = {*partition.current_isr, *partition.current_elr}
+        else:
+            complete = {*state.isr, *state.elr}
+        return complete == {self._broker_id()}
 
     def restore_refusal(self, partition: Partition) -> str:
         """Why a log that was set aside cannot take the place of the offline replica's; "" if it can.
@@ -104,7 +107,8 @@ class Restarting:
         if partition.storage_error is None:
             return "the replica here is in service"
         state = self.commanded.get(partition.topic_partition)
-        if state is None or (self._broker_id() in state.isr and state.isr != (self._broker_id(),)):
+        complete = set() if state is None else {*state.isr, *state.elr}
+        if state is None or (self._broker_id() in complete and len(complete) > 1):
             return "the controller has yet to take the replica out of the ISR: try again in a moment"
         return ""
 

@@ -182,7 +182,9 @@ class Serving:
             fetch_offset=wanted.fetch_offset,
             broker_epoch=session.broker_epoch,
             at_ms=now_ms,
+            log_start_offset=wanted.log_start_offset,
         )
+        self._hosted.settle_starts(partition)
         if wanted.fetch_offset < log.log_end_offset and not entry.is_held_back:
             session.with_records[entry] = None
         else:
@@ -291,7 +293,11 @@ class Serving:
                 answers.extend(session.answers)
                 session.answers = []
                 return 0
-            _log.error("replica.unreadable", partition=str(partition.topic_partition), error=str(failure))
+            untold = self._hosted.repeats.told(("unreadable", partition.topic_partition))
+            if untold is not None:
+                _log.error(
+                    "replica.unreadable", partition=str(partition.topic_partition), error=str(failure), untold=untold
+                )
             session.drop(entry)
             answers.append(_refused(partition.topic_partition, failure.code))
             return 0

@@ -1,7 +1,7 @@
 """Whose is a log that nobody here has a replica for? Decided from the znode of its topic. Pure.
 
-Such logs come back with a disk (`admin disk online`) after their partition was removed, moved or made anew meanwhile: no
-controller says so again before its next complete list.
+Such logs come back with a disk (`admin disk online`) after their partition was removed, moved or made anew meanwhile; a
+controller's complete list does not name them; or their topic's znode has vanished (ADR 19).
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from kafkalite.rpc.messages.control import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """Both sorted. What is in neither is left alone: it is ours, or its topic cannot be read."""
+    """All sorted. What is in none is left alone: it is ours, or its topic cannot be read."""
 
-    #: The topic's own znode says that they are not ours: it gives the partition to others, has no such partition (any
-    #: more), or is that of a topic made later under the same name (F18).
+    #: The topic's own znode says that they are not ours: it gives the partition to others, or has no such partition (any
+    #: more).
     surplus: tuple[TopicPartition, ...] = ()
-    #: There is no such topic. An emptied or restored ZooKeeper says the same of every log: never believed of many (F19).
+    #: There is no such topic, and nobody has said that it was deleted, for that is said by name: an emptied or restored
+    #: ZooKeeper looks like this (F19). They stay where they are, not served, until the topic is back or a person decides.
     orphans: tuple[TopicPartition, ...] = ()
+    #: The same, but another topic has the name (F18): they are kept under another name.
+    replaced: tuple[TopicPartition, ...] = ()
 
 
 def judge(
@@ -33,16 +36,18 @@ def judge(
     Args:
         topics: as read from ZooKeeper; None where there is no znode. What could not be decoded is left out.
     """
-    surplus, orphans = [], []
+    surplus, orphans, replaced = [], [], []
     for key in sorted(logs):
         if key.topic not in topics:
             continue
         topic = topics[key.topic]
         if topic is None:
             orphans.append(key)
-        elif is_other(logs[key], topic.topic_id) or broker_id not in topic.partitions.get(key.partition, ()):
+        elif is_other(logs[key], topic.topic_id):
+            replaced.append(key)
+        elif broker_id not in topic.partitions.get(key.partition, ()):
             surplus.append(key)
-    return Judgement(tuple(surplus), tuple(orphans))
+    return Judgement(tuple(surplus), tuple(orphans), tuple(replaced))
 
 
 def refusal(strays: int, local: int, max_percent: int) -> str:

@@ -56,6 +56,12 @@ ADVICE = {
         "its leader takes no records until ZooKeeper answers it, or until a replica fetches from it again; reading goes on",
         "look at ZooKeeper first, then at the brokers with the other replicas",
     ),
+    "topic.vanished": Advice(
+        "nothing is deleted: its replicas stay on their disks, and go on where they stopped if the topic's znodes come back "
+        "with the same topic id",
+        "find out who removed /brokers/topics/TOPIC, and restore it with its partitions' states from a backup of ZooKeeper; "
+        "if the topic is to go for good: `admin delete-topic --vanished TOPIC`",
+    ),
     "partition.under_min_isr": Advice(
         "acks=all is refused until enough replicas have caught up; reading goes on; replicas join as they catch up",
         "bring back the brokers that are missing from the ISR, or move the replica elsewhere: `admin reassign`",
@@ -103,9 +109,14 @@ ADVICE = {
         "check that the node is in the right cluster and that its topics are not missing in ZooKeeper; if they are "
         "really to go, raise stray.max.fraction.percent and restart the node",
     ),
+    "replica.kept": Advice(
+        "nothing: what was set aside is kept until somebody orders its removal; the topic is not in ZooKeeper any more",
+        "see `admin disk strays list`; if nobody misses the records of that earlier topic: `admin disk strays remove`",
+    ),
     "topic.deletion_waits": Advice(
-        "the deletion goes on by itself when the brokers return",
-        "start the brokers named; if they are gone for good, start an empty one with the same id",
+        "the topics are gone and their names are free; the broker removes its replicas when it returns",
+        "start the broker named; if it is gone for good, start an empty one with the same id, or remove the znodes below "
+        "/admin/deleted_topics",
     ),
     "topic.few_replicas": Advice(
         "the topic stays as it was created, when there were fewer brokers; what groups and transactions commit is lost with those few",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -317,12 +317,14 @@ class MemoryPartitions:
             raise api_error(ErrorCode.UNKNOWN_LEADER_EPOCH)
         return _EPOCH, Offset(self._log(partition).log_end_offset)
 
-    def delete_records(self, partition: TopicPartition, before: Offset) -> Offset:
+    def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
         log = self._log(partition)
         if not -1 <= before <= log.log_end_offset:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE)
         log.log_start_offset = log.log_end_offset if before == -1 else max(before, log.log_start_offset)
-        return Offset(log.log_start_offset)
+        done: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
+        done.set_result(Offset(log.log_start_offset))
+        return done
 
     def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
         log = self._log(partition)

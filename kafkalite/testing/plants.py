@@ -13,6 +13,7 @@ from typing import Any
 from kafkalite.controller import controller as controller_module
 from kafkalite.controller import eligible, partition_changes, storage
 from kafkalite.controller.channels import Channels
+from kafkalite.controller.leadership import Leadership
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
@@ -25,7 +26,7 @@ from kafkalite.replica import doubts, hosted, leader
 from kafkalite.replica import isr as isr_rules
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.restarting import Restarting
-from kafkalite.rpc.messages.control import PartitionState
+from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState
 
 #: (object or module, name, value): setattr, or what undoes itself in a test.
 Patch = Callable[[Any, str, Any], None]
@@ -127,6 +128,17 @@ def anew_in_the_isr(patch: Patch) -> None:
     patch(Restarting, "may_have_lost", lambda self, key, state: None)
 
 
+def notices_to_nobody(patch: Patch) -> None:
+    """A notice of a changed ISR is acknowledged by a controller that may have a successor already."""
+    hear = Leadership.isr_changed
+
+    def planted(self: Leadership, request: Any, answer: Any) -> None:
+        answer.set_result(IsrChangedResponse(ErrorCode.NONE))
+        hear(self, request, answer)
+
+    patch(Leadership, "isr_changed", planted)
+
+
 def leads_whatever_it_lost(patch: Patch) -> None:
     """Eligible leader replicas are not asked: who is in the ISR leads, even after a loss of power (KIP-966)."""
     patch(partition_changes, "without_doubtful", lambda state, doubtful: state)
@@ -202,4 +214,6 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
     "unregistered": takes_commands_of_its_earlier_life,
+    "notice": notices_to_nobody,
+    "unverified": unverified_transactions,
 }

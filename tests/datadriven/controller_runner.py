@@ -4,15 +4,15 @@ Commands (arguments are key=value; `1@7` is broker 1 with epoch 7, plain `1` has
 lack committed records, `1@7-` runs code that knows no eligible leader replicas):
 
     brokers 1 2@7 3                         all live brokers now
-    topics t=1,2,3/2,3,1 u=1                all topics now: the AR of each partition
+    topics t=1,2,3/2,3,1 u#2=1              all topics now: the AR of each partition; #2 is in the topic's id
     take-office deletions=t                 the cluster as set by `state` lines is read by a new controller
     state t-0 leader=1 epoch=3 isr=1,2 zk=5 modified=9     a state znode, as it stands in ZooKeeper
     no-state t-0                            the znode is gone
     isr-changed t-0 t-1
     shutdown 1 | shutdown 1@9               a broker asks for a controlled shutdown
     preferred t-0 t-1 unclean=yes           the order in /admin/preferred_replica_election
-    delete t u                              the order in /admin/delete_topics
-    stopped 1 t-0 failed=t-1                a broker's answer to StopReplica
+    delete t u                              the orders in and below /admin/delete_topics
+    stopped 1 t-0 failed=t-1 id=id-t        a broker's answer to StopReplica (id: of the topic; else that of the name)
     lost 2                                  a broker's queue overflowed
     restart 2 t-0 t-1 made=9                a broker's request in /restart_partitions (online=yes: the replicas are back)
     refuses 2 t-0                           a broker refuses to lead: it may lack committed records
@@ -44,10 +44,13 @@ from kafkalite.controller.effects import (
     AskLogEnds,
     CloseChannel,
     DropDeletionOrders,
+    DropLeftover,
     DropPartitionOrders,
     DropPreferredElection,
     DropRestartRequests,
+    DropVanished,
     Effect,
+    KeepVanished,
     LookAtMoves,
     Note,
     OpenChannel,
@@ -95,7 +98,7 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
-from kafkalite.controller.state import ControllerState, Topic
+from kafkalite.controller.state import ControllerState, Leftover, Topic, Vanished
 from kafkalite.coordination.order_znodes import PartitionRemoval
 from kafkalite.model import (
     BrokerEpoch,
@@ -138,6 +141,8 @@ class Script:
         self.order: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.adds: dict[TopicPartition, tuple[BrokerId, ...]] = {}
         self.removals: dict[TopicPartition, PartitionRemoval] = {}
+        self.leftovers: dict[TopicId, Leftover] = {}
+        self.vanished: dict[str, Vanished] = {}
         #: Topics whose next write fails.
         self.topic_races: set[str] = set()
         self._look = self._reread = False
@@ -157,7 +162,7 @@ class Script:
                 if self.in_office:
                     self.handle(BrokersChanged(self.brokers))
             case "topics":
-                self.topics = {name: _topic(name, replicas) for name, replicas in options.items()}
+                self.topics = {name.partition("#")[0]: _topic(name, each) for name, each in options.items()}
                 if self.in_office:
                     self.handle(TopicsChanged(self.topics))
             case "take-office":
@@ -174,6 +179,8 @@ class Script:
                         deletions=ordered,
                         unclean_topics=unclean,
                         removals=dict(self.removals),
+                        leftovers=dict(self.leftovers),
+                        vanished=dict(self.vanished),
                         min_insync=dict.fromkeys(self.topics, self.min_insync),
                     )
                 )
@@ -212,7 +219,8 @@ class Script:
                 info = _broker(words[0])
                 failed = tuple(_partition(each) for each in options.get("failed", "").split(",") if each)
                 done = tuple(map(_partition, words[1:]))
-                self.handle(ReplicasStopped(info.broker_id, info.broker_epoch, done, failed))
+                ids = tuple(TopicId(options.get("id", "")) for _ in done)
+                self.handle(ReplicasStopped(info.broker_id, info.broker_epoch, done, failed, ids))
             case "lost":
                 info = _broker(words[0])
                 self.handle(InitialisationDue({info.broker_id: info.broker_epoch}, "queue.overflow"))
@@ -297,11 +305,23 @@ class Script:
                 say(f"open {broker.broker_id}@{broker.broker_epoch}")
             case CloseChannel(broker_id):
                 say(f"close {broker_id}")
-            case RemoveTopic(topic):
-                say(f"remove {topic}")
-                self.topics.pop(topic, None)
+            case RemoveTopic(topic, topic_id, leftover):
+                say(f"remove {topic}" + "".join(f" {topic}-{number}@{broker}" for number, broker in leftover))
+                if leftover:
+                    self.leftovers[topic_id] = Leftover(topic, frozenset(leftover))
+                self.topics = {name: each for name, each in self.topics.items() if name != topic}
                 self.znodes = {p: s for p, s in self.znodes.items() if p.topic != topic}
                 return TopicRemoved(topic, removed=True)
+            case DropLeftover(topic_id):
+                say(f"drop-leftover {topic_id}")
+                del self.leftovers[topic_id]
+            case KeepVanished(topic, vanished):
+                numbers = ",".join(map(str, vanished.states))
+                say(f"keep-vanished {topic} {vanished.topic_id} partitions={numbers} since={vanished.since}")
+                self.vanished[topic] = vanished
+            case DropVanished(topic_id):
+                say(f"drop-vanished {topic_id}")
+                self.vanished = {name: each for name, each in self.vanished.items() if each.topic_id != topic_id}
             case DropDeletionOrders(topics):
                 say(f"drop-deletions {' '.join(topics)}")
             case DropPreferredElection(version):
@@ -478,6 +498,7 @@ def _command(command: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataR
             name = "StopReplica"
             parts = [
                 f"{each.topic}-{each.partition}{' delete' if each.delete_files else f'/{each.leader_epoch}'}"
+                + (f" ({each.topic_id})" if each.topic_id != f"id-{each.topic}" else "")
                 for each in command.partitions
             ]
     return " ".join([name, *parts])

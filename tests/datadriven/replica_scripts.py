@@ -270,8 +270,8 @@ class StraysScript:
 
     def do_judge(self, args: dict[str, str]) -> str:
         judged = strays.judge(self.broker_id, self.logs, self.topics)
-        surplus, orphans = (" ".join(map(str, keys)) or "none" for keys in (judged.surplus, judged.orphans))
-        return f"not ours: {surplus}; of no topic: {orphans}"
+        told = ((judged.surplus, "not ours"), (judged.orphans, "of no topic"), (judged.replaced, "of an earlier topic"))
+        return "; ".join(f"{what}: {' '.join(map(str, keys)) or 'none'}" for keys, what in told)
 
     def do_refuse(self, args: dict[str, str]) -> str:
         return strays.refusal(int(args["strays"]), int(args["local"]), int(args["percent"])) or "set aside"

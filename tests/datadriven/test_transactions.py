@@ -29,7 +29,7 @@ from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.record.reader import EndTransactionMarker
-from kafkalite.testing.plants import unverified_transactions
+from kafkalite.testing.plants import PLANTS
 
 from .runner import run
 
@@ -168,6 +168,6 @@ def test_scenario(path: Path) -> None:
 
 
 def test_the_scenario_of_late_packets_finds_a_log_that_verifies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    unverified_transactions(monkeypatch.setattr)
+    PLANTS["unverified"](monkeypatch.setattr)
     with pytest.raises(AssertionError, match="INVALID_TXN_STATE"):
         run(next(path for path in SCENARIOS if path.stem == "late_packets"), Script().handle)

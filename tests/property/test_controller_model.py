@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kafkalite.controller.effects import Effect, ReadStates, Send, WriteStates
@@ -22,7 +22,7 @@ from kafkalite.controller.events import (
     Ticked,
     TopicsChanged,
 )
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.state import ControllerState, Topic
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from tests.datadriven.controller_runner import Script, _broker, _topic
@@ -39,8 +39,14 @@ class Model(Script):
         self.roles: dict[int, dict[TopicPartition, int]] = {}
         self.metadata: dict[int, dict[TopicPartition, tuple[int, int]]] = {}
         self.history: dict[TopicPartition, LeaderAndIsr] = {}
+        #: (topic id, partition) -> the last state that there was.
+        self.last: dict[tuple[str, TopicPartition], LeaderAndIsr] = {}
         self.answers: list[ReplicasStopped] = []
+        #: (broker, partition) -> the topic's id in the last command to lead or follow.
+        self.hosted: dict[tuple[int, TopicPartition], str] = {}
         self.lives = 0
+        #: Topics whose znodes have vanished without an order.
+        self.gone: dict[str, Topic] = {}
         #: Changed by their leaders without the controller having looked since.
         self.unseen: set[TopicPartition] = set()
         #: Members of an ISR that have restarted since they joined it -> the leader epoch of that time.
@@ -74,6 +80,8 @@ class Model(Script):
                     durable = self.znodes[partition]
                     assert epoch <= durable.leader_epoch, "told before it was durable"
                     roles[partition] = max(epoch, roles.get(partition, -1))
+                for state in command.partitions:
+                    self.hosted[info.broker_id, TopicPartition(state.topic, state.partition)] = state.topic_id
             case UpdateMetadataRequest() as command:
                 if command.is_full:
                     told.clear()
@@ -84,10 +92,12 @@ class Model(Script):
                     told[TopicPartition(each.topic, each.partition)] = (each.leader, each.leader_epoch)
             case StopReplicaRequest() as command:
                 stopped = [TopicPartition(each.topic, each.partition) for each in command.partitions]
-                for partition in stopped:
-                    roles.pop(partition, None)
+                for partition, stop in zip(stopped, command.partitions, strict=True):
+                    if self.hosted.get((info.broker_id, partition)) == stop.topic_id:
+                        roles.pop(partition, None)
                 if all(each.delete_files for each in command.partitions):
-                    self.answers.append(ReplicasStopped(info.broker_id, info.broker_epoch, tuple(stopped)))
+                    ids = tuple(each.topic_id for each in command.partitions)
+                    self.answers.append(ReplicasStopped(info.broker_id, info.broker_epoch, tuple(stopped), (), ids))
 
     def step(self, action: str, subject: int) -> None:
         partitions = sorted(self.znodes)
@@ -128,6 +138,18 @@ class Model(Script):
                     self.topics = {**self.topics, name: _topic(f"{name}#{self.lives}", TOPICS[name])}
                     self.topics[name] = dataclasses.replace(self.topics[name])
                     self.handle(TopicsChanged(self.topics))
+            case "vanish":
+                name = sorted(TOPICS)[subject % len(TOPICS)]
+                if name in self.topics:
+                    self.gone[name] = self.topics[name]
+                    self.topics = {each: topic for each, topic in self.topics.items() if each != name}
+                    self.znodes = {p: s for p, s in self.znodes.items() if p.topic != name}
+                    self.handle(TopicsChanged(self.topics))
+            case "return":
+                name = sorted(TOPICS)[subject % len(TOPICS)]
+                if name in self.gone and name not in self.topics:
+                    self.topics = {**self.topics, name: self.gone.pop(name)}
+                    self.handle(TopicsChanged(self.topics))
             case "delete":
                 self.handle(DeletionsRequested((sorted(TOPICS)[subject % len(TOPICS)],)))
             case "failover":
@@ -144,6 +166,8 @@ class Model(Script):
                         dict(self.modified),
                         deletions=orders,
                         removals=dict(self.removals),
+                        leftovers=dict(self.leftovers),
+                        vanished=dict(self.vanished),
                     )
                 )
             case "preferred":
@@ -177,7 +201,12 @@ class Model(Script):
             if before is not None:
                 assert now.leader_epoch >= before.leader_epoch
                 assert now.leader_epoch > before.leader_epoch or now.leader == before.leader
+            last = self.last.get((self.topics[partition.topic].topic_id, partition))
+            if before is None and last is not None:  # it had vanished
+                assert now.leader_epoch > last.leader_epoch
+                assert set(now.isr) <= set(last.isr), "a state that was made anew let somebody in"
         self.history = dict(self.znodes)
+        self.last |= {(self.topics[each.topic].topic_id, each): now for each, now in self.znodes.items()}
         self.unseen &= self.znodes.keys()
         for partition in list(self.restarted):
             if partition not in self.znodes:
@@ -212,7 +241,7 @@ class Model(Script):
 
 ACTIONS = (
     "toggle", "toggle", "bounce", "shrink", "shrink unseen", "expand", "topic", "topic", "delete", "failover",
-    "preferred", "shutdown", "answers",
+    "preferred", "shutdown", "answers", "vanish", "return",
 )  # fmt: skip
 
 
@@ -222,6 +251,10 @@ ACTIONS = (
 @pytest.mark.checklist("F5")
 @pytest.mark.checklist("F17")
 @settings(max_examples=150, deadline=None)
+@example([("topic", 0), ("shrink", 0), ("vanish", 0), ("return", 0)])
+@example([("topic", 1), ("vanish", 1), ("toggle", 1), ("return", 1)])
+@example([("toggle", 0), ("topic", 1), ("vanish", 1), ("toggle", 1), ("return", 1), ("toggle", 0)])
+@example([("topic", 1), ("bounce", 1), ("vanish", 1), ("failover", 0), ("bounce", 4), ("return", 1)])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=40))
 def test_random_lives(steps: list[tuple[str, int]]) -> None:
     model = Model()

@@ -7,6 +7,7 @@ without the bug the same plan passes.
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
@@ -130,5 +131,14 @@ def test_without_the_bug_the_same_plan_passes(name: str) -> None:
     assert result.violation is None, "\n".join([*result.log[-20:], result.line()])
 
 
-def test_every_plant_has_a_plan_that_brings_it_out() -> None:
-    assert BUGS.keys() == PLANTS.keys() - RARE
+#: Found by scenarios of their own: what they need comes together too rarely in a plan.
+DIRECTED = {
+    "notice": "tests/unit/controller/test_isr_notices.py",
+    "unverified": "tests/datadriven/test_transactions.py",
+}
+
+
+def test_every_plant_has_a_plan_or_a_scenario_that_brings_it_out() -> None:
+    assert BUGS.keys() | DIRECTED.keys() | RARE == PLANTS.keys()
+    for name, path in DIRECTED.items():
+        assert f'PLANTS["{name}"]' in Path(path).read_text(), path

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -353,28 +354,48 @@ class DataHandlers:
             ]
         )
 
-    def delete_records(self, request: Request, message: Any) -> Any:
+    async def delete_records(self, request: Request, message: Any) -> Any:
+        """All begin at once; answered when the followers know it too, or with REQUEST_TIMED_OUT."""
         response = wire.DeleteRecordsResponse
         result = response.DeleteRecordsPartitionResult
 
-        def answer(topic: str, partition: Any) -> Any:
+        def begin(topic: str, partition: Any) -> Awaitable[Offset]:
             _check_topic(request, topic)
-            before = self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
-            return result(partition.partition_index, before, 0)
+            return self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
+
+        begun: list[tuple[str, list[tuple[int, Awaitable[Offset] | int]]]] = [
+            (
+                topic.name,
+                [
+                    (
+                        partition.partition_index,
+                        _or_error(
+                            lambda topic=topic, partition=partition: begin(topic.name, partition),  # type: ignore[misc]
+                            lambda code: code,
+                        ),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in message.topics
+        ]
+        deadline = asyncio.get_running_loop().time() + max(0, message.timeout_ms) / 1000
+
+        async def outcome(number: int, waiting: Awaitable[Offset] | int) -> Any:
+            if isinstance(waiting, int):
+                return result(number, -1, waiting)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return result(number, await waiting, 0)
+            except TimeoutError:
+                return result(number, -1, int(ErrorCode.REQUEST_TIMED_OUT))
+            except ApiError as error:
+                return result(number, -1, int(error.code))
 
         return response(
             topics=[
-                response.DeleteRecordsTopicResult(
-                    topic.name,
-                    [
-                        _or_error(
-                            lambda topic=topic, partition=partition: answer(topic.name, partition),  # type: ignore[misc]
-                            lambda code, partition=partition: result(partition.partition_index, -1, code),  # type: ignore[misc]
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in message.topics
+                response.DeleteRecordsTopicResult(name, [await outcome(*partition) for partition in partitions])
+                for name, partitions in begun
             ]
         )
 

@@ -85,8 +85,14 @@ class LeaderAndIsrResponse(Message):
     partitions: tuple[PartitionError, ...] = ()
 
 
+#: StopPartition.partition, with delete_files: all that is left of a topic which has vanished from ZooKeeper.
+ALL_OF_A_VANISHED_TOPIC = -1
+
+
 @dataclass(frozen=True, slots=True)
 class StopPartition:
+    """Leader epoch -2 without delete_files: the topic's znode has vanished; its replicas are kept, and not served."""
+
     topic: str
     partition: int
     topic_id: TopicId

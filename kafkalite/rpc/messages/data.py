@@ -147,6 +147,8 @@ class PartitionMetadata:
     #: Eligible leader replicas, and the last known ones (KIP-966).
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
+    #: Of the replicas, those that a reassignment is adding (KIP-455).
+    adding: tuple[BrokerId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

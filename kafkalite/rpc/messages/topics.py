@@ -48,8 +48,11 @@ class CreateTopicsResponse(Message):
 @kind(42)
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsRequest(Message):
+    """`vanished`: also topics that are not in ZooKeeper any more, of which brokers have kept replicas (`topic.vanished`)."""
+
     topics: tuple[str, ...]
     timeout_ms: int = 30_000
+    vanished: bool = False
 
 
 @kind(43)

@@ -216,3 +216,24 @@ def test_the_help_of_every_verb_has_an_example() -> None:
         for example in examples:  # and its options are its own
             for option in re.findall(r"(?<=\s)--[a-z-]+", example.partition("|")[0].partition("#")[0]):
                 assert any(option in parameter.opts for parameter in command.params), (path, option)
+
+
+async def test_to_the_end_of_a_partition_that_cannot_be_read() -> None:
+    """It ends, and says where: before, it asked for ever."""
+    async with FakeCluster(3) as cluster:
+        cluster.create("t", 2)
+        await kafkalite("produce", "t", "--partition", "0", cluster=cluster, stdin=b"a\nb\n")
+        cluster.log("t", 1).end = 7  # records that no fetch gives
+        read = await kafkalite(
+            "consume", "t", "--from", "beginning", "--exit-at-end", "--timeout", "1", cluster=cluster
+        )
+        assert (read.code, read.out) == (1, "a\nb\n")
+        assert "REQUEST_TIMED_OUT" in read.err and "t-1 at 0 of 7" in read.err and "t-0" not in read.err
+
+
+@pytest.mark.parametrize("words", [("comp-0",), ("comp", "0")])
+async def test_why_takes_the_partition_as_a_word_too(words: tuple[str, ...]) -> None:
+    async with FakeCluster(1) as cluster:
+        told = await kafkalite("admin", "why", *words, cluster=cluster)
+        assert "comp" in told.err and "not TOPIC-PARTITION" not in told.err and "Usage" not in told.err
+        assert "not TOPIC-PARTITION" in (await kafkalite("admin", "why", "comp", "x", cluster=cluster)).err

@@ -247,33 +247,6 @@ async def test_office_is_left_when_the_znode_is_removed_by_hand(cluster: Cluster
     assert cluster.controllers[1].stats.resignations == 1
 
 
-@pytest.mark.checklist(25)
-@pytest.mark.checklist(11)
-async def test_deletion_waits_for_dead_replicas_then_removes_everything(cluster: Cluster) -> None:
-    await running(cluster)
-    cluster.create_topic("t", {0: (1, 2), 1: (2, 3)})
-    cluster.create_topic("kept", {0: (1, 2)})
-    await until(lambda: all(settled(cluster, p) for p in (T0, TopicPartition("t", 1), TopicPartition("kept", 0))))
-    await cluster.stop_broker(3)
-    await until(lambda: cluster.leader_and_isr("t", 1) == (2, (2,), 1))
-    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t", "unknown"])))
-    await until(lambda: T0 not in cluster.brokers[1].roles and T0 not in cluster.brokers[2].metadata)
-    await until(lambda: [p.what for p in cluster.controllers[1].problems()] == ["topic.deletion_waits"])
-    assert cluster.zookeeper.peek(paths.topic("t")) is not None
-    assert json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])["topics"] == ["t"]
-    broker = await cluster.start_broker(3)
-    await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
-    for path in (paths.topic("t"), paths.config_topic("t")):
-        assert cluster.zookeeper.peek(path) is None
-    assert isinstance(broker.commands[0], StopReplicaRequest)
-    assert broker.commands[0].partitions[0].delete_files and broker.commands[0].partitions[0].topic_id == "id-t"
-    assert cluster.controllers[1].problems() == ()
-    assert cluster.leader_and_isr("kept") is not None
-    cluster.create_topic("t", {0: (1, 2)}, topic_id="second-life")
-    await until(lambda: T0 in cluster.brokers[1].roles)
-    assert cluster.brokers[1].roles[T0].topic_id == "second-life"
-
-
 @pytest.mark.checklist(11)
 @pytest.mark.checklist(10)
 async def test_malformed_orders_are_reported_and_left_alone(cluster: Cluster) -> None:
@@ -292,17 +265,6 @@ async def test_malformed_orders_are_reported_and_left_alone(cluster: Cluster) ->
     await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
     await until(lambda: cluster.zookeeper.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
     await until(lambda: [problem.subject for problem in controller.problems()] == [paths.topic("bad")])
-
-
-@pytest.mark.checklist("C19")
-async def test_topic_removed_by_hand_is_deleted_from_the_brokers(cluster: Cluster) -> None:
-    await running(cluster)
-    cluster.create_topic("t", {0: (1, 2)})
-    await until(lambda: settled(cluster))
-    state, parent = paths.partition_state(T0), paths.partition(T0)
-    cluster.zookeeper.poke(Delete(state), Delete(parent), Delete(paths.topic_partitions("t")), Delete(paths.topic("t")))
-    await until(lambda: T0 not in cluster.brokers[1].roles and T0 not in cluster.brokers[3].metadata)
-    await until(lambda: cluster.zookeeper.peek(paths.config_topic("t")) is None)
 
 
 @pytest.mark.checklist(10)
@@ -330,11 +292,11 @@ async def test_isr_notice_is_read_again_and_told_to_everybody(cluster: Cluster) 
     cluster.put_state(T0, 1, (1, 2))
     change = IsrChange("t", 0, 0, (1, 2), 1)  # type: ignore[arg-type]
     request = IsrChangedRequest(BrokerId(1), cluster.brokers[1].epoch, (change,))
-    assert cluster.controllers[1].on_isr_changed(request).error == 0
+    assert (await cluster.controllers[1].on_isr_changed(request)).error == 0
     await until(lambda: settled(cluster))
     assert [type(command) for command in cluster.brokers[3].commands] == [UpdateMetadataRequest]
     stale = IsrChangedRequest(BrokerId(1), cluster.brokers[1].epoch - 1, (change,))  # type: ignore[arg-type]
-    assert cluster.controllers[1].on_isr_changed(stale).error == 77
+    assert (await cluster.controllers[1].on_isr_changed(stale)).error == 77
 
 
 async def test_controlled_shutdown_moves_leaders_and_stops_followers(cluster: Cluster) -> None:

@@ -93,7 +93,7 @@ async def test_end_of_the_session_ends_the_term(cluster: Cluster) -> None:
     cluster.zookeeper.expire("controller-1")
     await until(cluster.tasks[1].done)
     assert not controller.is_active and controller.epoch == -1 and controller.problems() == ()
-    refused = controller.on_isr_changed(IsrChangedRequest(BrokerId(1), cluster.brokers[1].epoch, ()))
+    refused = await controller.on_isr_changed(IsrChangedRequest(BrokerId(1), cluster.brokers[1].epoch, ()))
     assert refused.error == 41
     answer = await controller.controlled_shutdown(ControlledShutdownRequest(BrokerId(1), cluster.brokers[1].epoch))
     assert answer.error == 41
@@ -136,7 +136,7 @@ async def test_watches_do_not_grow_with_partitions(cluster: Cluster) -> None:
     await until(lambda: cluster.zookeeper.watch_count() == before)
     cluster.create_topic("t", dict.fromkeys(range(5000), (1,)))
     await until(lambda: len(cluster.brokers[1].metadata) == 5_000, 30)
-    assert cluster.zookeeper.watch_count() == before
+    await until(lambda: cluster.zookeeper.watch_count() == before + 1)  # the topic's own
 
 
 @pytest.mark.checklist(22)

@@ -180,3 +180,32 @@ async def test_a_deleted_topic_can_be_created_again_at_once(cluster: Cluster) ->
         assert [each.error for each in deleted.topics] == [0]
     assert len(set(topic_ids)) == 3
     await until(lambda: not cluster.brokers[2].metadata and not cluster.brokers[1].roles)
+
+
+@pytest.mark.checklist(11)
+@pytest.mark.parametrize("is_kafkas", [False, True])
+async def test_a_topic_that_is_being_deleted(cluster: Cluster, is_kafkas: bool) -> None:
+    """Until live brokers have removed it the name is taken: who wants it is told why, who wants it gone is content."""
+    made = await orders(cluster)
+    assert (await create(made, NewTopic("t", partitions=1, replication_factor=1)))[0][0] == 0
+    assert "being deleted" not in (await create(made, NewTopic("t", partitions=1, replication_factor=1)))[0][1]
+    if is_kafkas:  # a person with a shell makes the parent empty
+        cluster.zookeeper.poke(Create(paths.DELETE_TOPICS), Create(paths.delete_topic("t")))
+    else:
+        await made.delete_topics(DeleteTopicsRequest(("t",)))
+    ((code, reason),) = await create(made, NewTopic("t", partitions=1, replication_factor=1))
+    assert (code, "is being deleted" in reason) == (ErrorCode.TOPIC_ALREADY_EXISTS, True)
+    (again,) = (await made.delete_topics(DeleteTopicsRequest(("t",)))).topics
+    assert again.error == 0
+    assert json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])["topics"] == ["t"]
+
+
+@pytest.mark.checklist("F19")
+async def test_what_has_vanished_is_ordered_to_go_only_if_that_is_said(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    (unknown,) = (await made.delete_topics(DeleteTopicsRequest(("gone",)))).topics
+    assert unknown.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert cluster.zookeeper.peek(paths.DELETE_TOPICS) is None
+    (ordered,) = (await made.delete_topics(DeleteTopicsRequest(("gone",), vanished=True))).topics
+    assert ordered.error == 0
+    assert json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])["topics"] == ["gone"]

@@ -194,7 +194,7 @@ async def test_partitions_are_removed_also_where_a_replica_is_dead(cluster: Clus
     await running(cluster)
     cluster.create_topic("t", dict.fromkeys(range(4), (1, 2, 3)))
     async with Copying(cluster, "t") as copying:
-        await until(lambda: cluster.leader_and_isr("t", 3) is not None)
+        await until(lambda: all(TopicPartition("t", 3) in broker.metadata for broker in cluster.brokers.values()))
         await cluster.stop_broker(3)
         zk = cluster.zookeeper
         zk.poke(

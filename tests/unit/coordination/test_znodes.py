@@ -353,3 +353,25 @@ def test_the_limits_of_an_order() -> None:
     for odd in ("3", [1, 2], [-1, True, "x"]):
         data = json.dumps({"version": 1, "partitions": [], "limits": odd}).encode()
         assert order_znodes.decode_order_limits(data) == order_znodes.NO_LIMITS
+
+
+def test_the_states_of_a_vanished_topic() -> None:
+    states = {
+        3: LeaderAndIsr(BrokerId(2), LeaderEpoch(7), (BrokerId(2), BrokerId(1)), ControllerEpoch(4), PartitionEpoch(0)),
+        0: LeaderAndIsr(BrokerId(-1), LeaderEpoch(1), (BrokerId(3),), ControllerEpoch(5), PartitionEpoch(0)),
+    }
+    data = znodes.encode_vanished_topic("t", states, BrokerEpoch(2**40))
+    assert znodes.decode_vanished_topic(data) == ("t", states, 2**40)
+    for data in (b"", b"{}", b'{"version":1,"topic":"t","states":{"x":{}}}', b'{"version":1,"topic":"t","states":3}'):
+        with pytest.raises(ZnodeError):
+            znodes.decode_vanished_topic(data)
+
+
+def test_what_is_left_of_a_deleted_topic() -> None:
+    left = frozenset({(0, BrokerId(3)), (0, BrokerId(1)), (12, BrokerId(3))})
+    data = order_znodes.encode_deleted_topic("t", left)
+    assert json.loads(data) == {"version": 1, "topic": "t", "replicas": {"0": [1, 3], "12": [3]}}
+    assert order_znodes.decode_deleted_topic(data) == ("t", left)
+    for bad in (b"", b"{}", b'{"version":1,"topic":"t","replicas":{"0":[1,1]}}'):
+        with pytest.raises(ZnodeError):
+            order_znodes.decode_deleted_topic(bad)

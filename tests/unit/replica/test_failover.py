@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import Create, SetData
+from kafkalite.coordination.znodes import TopicZnode, encode_cluster_id, encode_topic
 from kafkalite.errors import ErrorCode
 from kafkalite.model import (
     NO_BROKER_EPOCH,
@@ -19,6 +22,7 @@ from kafkalite.record.builder import build_batch
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
 from kafkalite.rpc.messages.data import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
+from tests.unit.replica.conftest import CLUSTER_ID, TOPIC_ID
 
 TP = TopicPartition("t", 0)
 OTHER_ID = TopicId("u1u1u1u1u1u1u1u1u1u1u1")
@@ -181,8 +185,9 @@ async def test_a_topic_made_again_does_not_inherit_the_old_ones_records(three):
     await three.command(1, three.decide(TP, leader=1, isr=(1,), epoch=0, topic_id=OTHER_ID))
     partition = three.node(1).partition(TP)
     assert (partition.topic_id, partition.log.log_end_offset) == (OTHER_ID, 0)
-    assert [path.name for path in three.node(1).directory.glob("t-0.*-stray")] != []
+    assert [(each.topic_partition, each.is_ordered) for each in three.node(1).logs.strays()] == [(TP, False)]
     answer = await three.stop_replica(1, TP, epoch=-2, delete=True)  # for the old id
+    assert [each.is_ordered for each in three.node(1).logs.strays()] == [True]
     assert [p.error for p in answer.partitions] == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
@@ -190,15 +195,28 @@ async def test_a_topic_made_again_does_not_inherit_the_old_ones_records(three):
 @pytest.mark.checklist(39)
 @pytest.mark.checklist("F19")
 async def test_strays_are_renamed_but_never_all_of_them(three):
+    three.zookeeper.poke(
+        Create(paths.parent(paths.CLUSTER_ID)), Create(paths.CLUSTER_ID, encode_cluster_id(CLUSTER_ID))
+    )
     states = [three.decide(TopicPartition("t", p), leader=1, isr=(1,), epoch=0) for p in range(1, 10)]
     await three.command(1, *states)
     node = three.node(1)
+
+    async def judged(mine: range) -> None:
+        assignment = {number: (BrokerId(1 if number in mine else 2),) for number in range(10)}
+        three.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, assignment))))
+        assert node.manager.needs_judging
+        assert await node.manager.judge_logs(await node.session.wait(), is_guarded=True)
+
     await three.command(1, is_init=True)  # a controller that saw an empty ZooKeeper
+    await judged(range(10))
+    assert len(node.logs.all()) == 10 and node.manager.problems() == ()
+    await three.command(1, *states[:3], is_init=True)  # 7 of 10
+    await judged(range(1, 4))
     assert len(node.logs.all()) == 10
     assert [problem.what for problem in node.manager.problems()] == ["replica.strays_refused"]
-    await three.command(1, *states[:3], is_init=True)  # 7 of 10
-    assert len(node.logs.all()) == 10
     await three.command(1, *states, is_init=True)  # t-0 is not named
+    await judged(range(1, 10))
     assert node.manager.partition(TP) is None
     assert [path.name[:4] for path in node.directory.glob("*-stray")] == ["t-0."]
     assert node.manager.problems() == ()

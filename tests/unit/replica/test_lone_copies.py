@@ -1,11 +1,13 @@
 """The last copy of a partition: what its node does with it, and what it says of it."""
 
+import dataclasses
 import errno
 import os
+from types import SimpleNamespace
 
 import pytest
 
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.model import (
     NO_LEADER,
     BrokerId,
@@ -14,6 +16,7 @@ from kafkalite.model import (
     PartitionEpoch,
     TopicPartition,
 )
+from kafkalite.replica.restarting import Restarting
 from kafkalite.replica.strays import is_elsewhere
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
@@ -125,6 +128,20 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
     await cluster.command(1, cluster.decide(T0, leader=1, isr=(1,), epoch=2))
     assert node.partition(T0).log.log_end_offset == 6 and node.partition(T0).high_watermark == 6
     assert node.manager.restarting.restarts == 0, "nothing was made anew"
+
+
+@pytest.mark.parametrize(
+    ("isr", "elr", "is_last", "may_restore"),
+    [((1,), (), True, True), ((), (1,), True, True), ((1,), (2,), False, False), ((1, 2), (), False, False),
+     ((), (1, 2), False, False), ((2,), (), False, True), ((2,), (3,), False, True)],
+)  # fmt: skip
+def test_who_is_eligible_has_a_copy_too(isr, elr, is_last, may_restore):
+    restarting = Restarting(None, lambda: BrokerId(1), lambda tp, online: None)
+    partition = SimpleNamespace(topic_partition=T0, leader=None, storage_error=StorageError("x", directory="/d"))
+    known = dataclasses.replace(state(NO_LEADER, isr, (1, 2, 3)), elr=tuple(map(BrokerId, elr)))
+    restarting.note(partition, known)
+    assert restarting.is_last_copy(partition) is is_last
+    assert (restarting.restore_refusal(partition) == "") is may_restore
 
 
 @pytest.mark.parametrize("what", ["replica.last_copy", "replica.last_copy_damaged"])

@@ -1,0 +1,60 @@
+"""`consume --exit-at-end`: where the end is, and when it is not to be waited for any more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.consumer import Consumer
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+
+#: Partitions that are named in an error.
+_MAX_NAMED = 10
+
+
+class ToTheEnd:
+    """The ends of partitions as they were at the beginning.
+
+    Args:
+        ends: the offset after the last record, by partition; empty: never at the end.
+        timeout_s: how long nothing may be read before the end.
+    """
+
+    def __init__(self, client: AsyncClient, consumer: Consumer, ends: Mapping[TopicPartition, int], timeout_s: float):
+        self._client = client
+        self._consumer = consumer
+        self._ends = ends
+        self._timeout_s = timeout_s
+        self._positions: dict[TopicPartition, int] = {}
+        self._moved_at = client.now()
+
+    @staticmethod
+    async def of(client: AsyncClient, consumer: Consumer, keys: list[TopicPartition], timeout_s: float) -> ToTheEnd:
+        """The ends of these partitions now. Raises ApiError, RpcError."""
+        found = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP), timeout_s=timeout_s) if keys else {}
+        return ToTheEnd(client, consumer, {key: end.offset for key, end in found.items()}, timeout_s)
+
+    def is_before(self, key: TopicPartition, offset: int) -> bool:
+        """Whether a record was there at the beginning."""
+        return key not in self._ends or offset < self._ends[key]
+
+    def is_reached(self) -> bool:
+        """Raises ApiError: nothing could be read for too long, and the end is not reached."""
+        positions = {key: self._consumer.position(key) or 0 for key in self._ends}
+        missing = [key for key, end in self._ends.items() if positions[key] < end]
+        if not missing:
+            return True
+        now = self._client.now()
+        if positions != self._positions:
+            self._positions, self._moved_at = positions, now
+        if now - self._moved_at >= self._timeout_s:
+            named = ", ".join(map(self._describe, missing[:_MAX_NAMED]))
+            more = f" and {len(missing) - _MAX_NAMED} more" if len(missing) > _MAX_NAMED else ""
+            raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"nothing to read for {self._timeout_s:g} s: {named}{more}")
+        return False
+
+    def _describe(self, key: TopicPartition) -> str:
+        error = self._consumer.last_error(key)
+        where = f"{key} at {self._positions[key]} of {self._ends[key]}"
+        return where if error is None else f"{where} ({error})"

@@ -1,0 +1,148 @@
+"""What topics leave behind in ZooKeeper as they go: orders for it, what is left of them, states that may be needed again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kafkalite.controller.state import Leftover, Vanished
+from kafkalite.controller.zk_access import MAX_OPS, ZkAccess
+from kafkalite.coordination import order_znodes, paths, znodes
+from kafkalite.coordination.coordinator import Create, Delete, NoNodeError, Op, SetData, Watch
+from kafkalite.coordination.topic_configs import TOPICS, notification
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.model import BrokerId, TopicId
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Attempts to remove a topic's znodes before the next tick takes it up again.
+REMOVE_ATTEMPTS = 5
+
+
+class DeletionStorage(ZkAccess):
+    """The controller's access to orders for deletion, and to topics that are deleted or have vanished."""
+
+    async def read_deletions(self, watch: Watch) -> tuple[tuple[str, ...], str | None]:
+        """The topics ordered to be deleted: in /admin/delete_topics (ours), and as znodes below it (Kafka's); and why its data
+        cannot be read, if so. The watch fires at any change of either."""
+        order = await self.read_order(paths.DELETE_TOPICS, watch)
+        if order is None:
+            return (), None
+        children = await self._children_if_there(paths.DELETE_TOPICS, watch)
+        try:
+            return tuple(dict.fromkeys([*order_znodes.decode_delete_topics(order[0]), *children])), None
+        except ZnodeError as error:
+            return tuple(children), error.reason
+
+    async def drop_deletion_orders(self, names: Iterable[str]) -> None:
+        """Take names out of /admin/delete_topics; the znode goes with the last one."""
+        for _ in range(REMOVE_ATTEMPTS):
+            ops = await self._without_orders(frozenset(names))
+            if not ops or await self._fenced(ops):
+                return
+
+    async def _without_orders(self, names: frozenset[str]) -> list[Op]:
+        """What takes the names out of /admin/delete_topics and from below it; nothing if they are not there."""
+        try:
+            data, stat = await self.read(lambda: self._zk.get(paths.DELETE_TOPICS))
+            children = (await self.read(lambda: self._zk.children(paths.DELETE_TOPICS)))[0]
+        except NoNodeError:
+            return []
+        ops: list[Op] = [Delete(paths.delete_topic(name)) for name in children if name in names]
+        try:
+            ordered = order_znodes.decode_delete_topics(data)
+        except ZnodeError:
+            return ops  # left alone, as far as it cannot be read
+        left = [name for name in ordered if name not in names]
+        if not left and len(ops) == len(children) and (ops or ordered):
+            return [*ops, Delete(paths.DELETE_TOPICS, stat.version)]
+        if len(left) != len(ordered):
+            kept = order_znodes.encode_delete_topics(left) if left else b""
+            ops.append(SetData(paths.DELETE_TOPICS, kept, stat.version))
+        return ops
+
+    async def read_leftovers(self) -> dict[TopicId, Leftover]:
+        """What dead brokers still had of deleted topics when these went."""
+        names = await self._children(paths.DELETED_TOPICS)
+        leftovers: dict[TopicId, Leftover] = {}
+        for name, each in zip(names, await self.get_many([paths.deleted_topic(name) for name in names]), strict=True):
+            if each is not None:
+                try:
+                    topic, waiting = order_znodes.decode_deleted_topic(each[0], paths.deleted_topic(name))
+                    leftovers[TopicId(name)] = Leftover(topic, waiting)
+                except ZnodeError as error:
+                    _log.warning("znode.malformed", path=error.path, reason=error.reason)
+        return leftovers
+
+    async def read_vanished(self) -> dict[str, Vanished]:
+        """The last states of topics whose znodes had vanished, by name."""
+        names = await self._children(paths.VANISHED_TOPICS)
+        found: dict[str, Vanished] = {}
+        for name, each in zip(names, await self.get_many([paths.vanished_topic(name) for name in names]), strict=True):
+            if each is not None:
+                try:
+                    topic, states, since = znodes.decode_vanished_topic(each[0], paths.vanished_topic(name))
+                    found[topic] = Vanished(TopicId(name), states, since)
+                except ZnodeError as error:
+                    _log.warning("znode.malformed", path=error.path, reason=error.reason)
+        return found
+
+    async def keep_vanished(self, topic: str, vanished: Vanished) -> None:
+        """If this fails, only this controller knows them."""
+        path = paths.vanished_topic(vanished.topic_id)
+        data = znodes.encode_vanished_topic(topic, vanished.states, vanished.since)
+        await self.read(lambda: self._zk.ensure_path(paths.VANISHED_TOPICS))
+        is_there = await self.read(lambda: self._zk.exists(path)) is not None
+        if not await self._fenced([SetData(path, data) if is_there else Create(path, data)]):
+            _log.warning("controller.vanished_not_kept", topic=topic)
+
+    async def drop_vanished(self, topic_id: TopicId) -> None:
+        """They are not needed any more. If this fails they are dropped again by another controller."""
+        await self._fenced([Delete(paths.vanished_topic(topic_id))])
+
+    async def drop_leftover(self, topic_id: TopicId) -> None:
+        """All of it is gone. If this fails the next controller finds that out again."""
+        await self._fenced([Delete(paths.deleted_topic(topic_id))])
+
+    async def remove_topic(self, name: str, topic_id: TopicId, leftover: Sequence[tuple[int, BrokerId]] = ()) -> bool:
+        """Remove a topic's znodes: what is below first; the topic, its settings and the order for it in one go, in which is
+        written down, too, what is left of it on dead brokers.
+
+        Whenever this stops half-way, the order still stands, so that the next attempt finishes it.
+        """
+        if leftover:
+            await self.read(lambda: self._zk.ensure_path(paths.DELETED_TOPICS))
+        for _ in range(REMOVE_ATTEMPTS):
+            doomed = await self._below_topic(name)
+            done = True
+            for start in range(0, len(doomed), MAX_OPS - 1):
+                done = done and await self._fenced(Delete(path) for path in doomed[start : start + MAX_OPS - 1])
+            if not done:
+                continue  # something was there, or gone, unexpectedly: look again
+            last = [paths.topic_partitions(name), paths.topic(name), paths.config_topic(name)]
+            *found, left, changes = await self.get_many(
+                [*last, paths.deleted_topic(topic_id or "-"), paths.CONFIG_CHANGES]
+            )
+            ops: list[Op] = [Delete(path) for path, each in zip(last, found, strict=True) if each is not None]
+            ops += await self._without_orders(frozenset([name]))
+            if leftover and left is None:
+                ops.append(Create(paths.deleted_topic(topic_id), order_znodes.encode_deleted_topic(name, leftover)))
+            if found[-1] is not None and changes is not None:
+                ops.append(notification(TOPICS, name))  # else a topic of the same name would inherit the settings
+            if not ops or await self._fenced(ops):
+                return True
+        _log.warning("controller.topic_not_removed", topic=name)
+        return False
+
+    async def _below_topic(self, name: str) -> list[str]:
+        """The paths of a topic's partitions and all that is below them, children before parents."""
+        partitions = [
+            f"{paths.topic_partitions(name)}/{child}" for child in await self._children(paths.topic_partitions(name))
+        ]
+        doomed: list[str] = []
+        states = await self.get_many([f"{path}/state" for path in partitions])
+        for path, each in zip(partitions, states, strict=True):
+            if each is not None:
+                doomed.append(f"{path}/state")
+            doomed.append(path)
+        return doomed

@@ -1,0 +1,88 @@
+"""Leaders' notices of changed ISRs: which partitions to read again, and who waits to hear that this is in good hands.
+
+A notice counts as heard only when its controller is surely in office after it came: whoever takes office later reads the state
+later, with the change in it. Otherwise the successor may have read it before it changed, and nobody would say it again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafkalite.controller.state import ControllerState
+from kafkalite.controller.storage import Storage
+from kafkalite.errors import ErrorCode
+from kafkalite.model import TopicPartition
+from kafkalite.rpc.messages.control import IsrChangedRequest, IsrChangedResponse
+
+#: State znodes that are compared in one go, so that a change whose notice was lost is found.
+STATES_PER_CHECK = 1_000
+
+
+class IsrNotices:
+    """Bounded by the number of partitions, and by the requests under way."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._changed: dict[TopicPartition, None] = {}
+        self._drained: dict[TopicPartition, None] = {}
+        self._answers: list[asyncio.Future[IsrChangedResponse]] = []
+        #: How many partitions were checked in this round over all of them.
+        self._checked = 0
+
+    @property
+    def is_due(self) -> bool:
+        return bool(self._changed or self._drained or self._answers)
+
+    def take(
+        self, state: ControllerState, request: IsrChangedRequest, answer: asyncio.Future[IsrChangedResponse]
+    ) -> None:
+        """Remember what to read; any number of notices becomes one reading, and one look at the office."""
+        for change in request.partitions:
+            partition = TopicPartition(change.topic, change.partition)
+            if state.replicas(partition) is not None:  # bounds the inbox: strangers are not remembered
+                self._changed[partition] = None
+                if change.is_drained:
+                    self._drained[partition] = None
+        self._answers.append(answer)
+
+    async def confirm(self) -> None:
+        """Answer who waits. Raises DeposedError, SessionExpiredError."""
+        if not self._answers:
+            return
+        waiting, self._answers = self._answers, []
+        error = ErrorCode.NOT_CONTROLLER
+        try:
+            if await self._storage.verify():
+                error = ErrorCode.NONE
+        finally:
+            _answer(waiting, error)
+
+    def close(self) -> None:
+        """The term is over: the notices are for the next controller."""
+        waiting, self._answers = self._answers, []
+        _answer(waiting, ErrorCode.NOT_CONTROLLER)
+
+    def changed(self) -> tuple[TopicPartition, ...]:
+        """What is to be read, once."""
+        changed, self._changed = tuple(self._changed), {}
+        return changed
+
+    def drained(self) -> tuple[TopicPartition, ...]:
+        """Read-only partitions in which nothing is left, once."""
+        drained, self._drained = tuple(sorted(self._drained)), {}
+        return drained
+
+    def next_to_check(self, state: ControllerState) -> tuple[TopicPartition, ...]:
+        """The partitions whose turn it is to be compared with their znodes."""
+        known = sorted(state.partitions)
+        if self._checked >= len(known):
+            self._checked = 0
+        chosen = tuple(known[self._checked : self._checked + STATES_PER_CHECK])
+        self._checked += len(chosen)
+        return chosen
+
+
+def _answer(waiting: list[asyncio.Future[IsrChangedResponse]], error: ErrorCode) -> None:
+    for each in waiting:
+        if not each.done():
+            each.set_result(IsrChangedResponse(error))

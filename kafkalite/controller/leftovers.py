@@ -1,0 +1,49 @@
+"""Replicas of deleted topics on brokers that were dead at the end of the deletion. Pure (ADR 19).
+
+A deletion does not wait for the dead: the topic's znodes go, its name is free, and what is left is written down by topic id in
+/admin/deleted_topics. A broker that returns is told to remove it before it is told anything else; a topic of the same name
+made since has another id, and is not touched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from kafkalite.controller.effects import DropLeftover, Effect, Note
+from kafkalite.controller.state import ControllerState, Leftover
+from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
+
+Decision = tuple[ControllerState, list[Effect]]
+
+#: Deleted topics with such replicas; beyond it a deletion waits for the dead, as that of a topic without an id does.
+MAX_LEFTOVERS = 10_000
+
+
+def can_be_left(state: ControllerState, topic: str) -> bool:
+    """Whether the deletion of a topic may end before the dead have heard of it."""
+    return state.topics[topic].topic_id != NO_TOPIC_ID and len(state.leftovers) < MAX_LEFTOVERS
+
+
+def leave(state: ControllerState, topic: str) -> ControllerState:
+    """The topic's znodes are gone, and what its deletion still waited for is written down."""
+    waiting, topic_id = state.deletions[topic].waiting, state.topics[topic].topic_id
+    if not waiting:
+        return state
+    return dataclasses.replace(state, leftovers={**state.leftovers, topic_id: Leftover(topic, waiting)})
+
+
+def on_stopped(
+    state: ControllerState, stopped: Mapping[TopicId, Collection[TopicPartition]], broker: BrokerId
+) -> Decision:
+    """A broker has removed replicas, by the topics they were of."""
+    effects: list[Effect] = []
+    leftovers = dict(state.leftovers)
+    for topic_id in sorted(stopped.keys() & leftovers.keys()):
+        known = leftovers[topic_id]
+        gone = {(each.partition, broker) for each in stopped[topic_id]}
+        leftovers[topic_id] = dataclasses.replace(known, waiting=known.waiting - gone)
+        if not leftovers[topic_id].waiting:
+            del leftovers[topic_id]
+            effects += [Note("topic.leftovers_removed", known.topic, f"topic id {topic_id}"), DropLeftover(topic_id)]
+    return dataclasses.replace(state, leftovers=leftovers), effects

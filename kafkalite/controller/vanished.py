@@ -1,0 +1,86 @@
+"""Topics and states whose znodes have vanished without an order. Pure (ADR 19).
+
+Nobody knows better than the controller what was there. If a topic comes back without its partitions' states, or only a state
+has gone, the last one known is written again, in a new leader epoch: a first state would count every live replica as in sync,
+and begin with epochs that the logs have behind them. It writes them down, so that its successors know them, too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from kafkalite.controller import elections
+from kafkalite.controller.effects import DropVanished, Effect, KeepVanished
+from kafkalite.controller.state import ControllerState, Vanished
+from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
+
+Decision = tuple[ControllerState, list[Effect]]
+
+#: Topics whose last states are remembered; the oldest make room.
+MAX_VANISHED = 1_000
+
+
+def remember(state: ControllerState, name: str) -> Decision:
+    """A topic's znode has vanished: keep what was known of it, for the next controller, too."""
+    topic_id = state.topics[name].topic_id
+    states = {each.partition: known for each, known in state.partitions.items() if each.topic == name}
+    state, effects = forget(state, [name])
+    if topic_id == NO_TOPIC_ID:
+        return state, effects
+    while len(state.vanished) >= MAX_VANISHED:
+        state, dropped = forget(state, [next(iter(state.vanished))])
+        effects += dropped
+    since = max((broker.broker_epoch for broker in state.brokers.values()), default=BrokerEpoch(0))
+    state = dataclasses.replace(state, vanished={**state.vanished, name: Vanished(topic_id, states, since)})
+    return state, [*effects, KeepVanished(name, state.vanished[name])]
+
+
+def forget(state: ControllerState, names: Collection[str]) -> Decision:
+    """These are back, or go for good."""
+    doomed: list[Effect] = [DropVanished(state.vanished[name].topic_id) for name in names if name in state.vanished]
+    rest = {name: each for name, each in state.vanished.items() if name not in names}
+    return (dataclasses.replace(state, vanished=rest), doomed) if doomed else (state, [])
+
+
+def forget_returned(state: ControllerState) -> Decision:
+    """Those that are back with all their states."""
+    back = [
+        name
+        for name, each in state.vanished.items()
+        if (topic := state.topics.get(name)) is not None
+        and topic.topic_id == each.topic_id
+        and all(TopicPartition(name, number) in state.partitions for number in topic.assignment)
+    ]
+    return forget(state, back)
+
+
+def last_known(state: ControllerState, partition: TopicPartition) -> LeaderAndIsr | None:
+    """The state of a partition that has no state znode; None if it is new, as far as this controller knows."""
+    known = state.partitions.get(partition)
+    if known is not None:
+        return known
+    vanished, topic = state.vanished.get(partition.topic), state.topics.get(partition.topic)
+    if vanished is None or topic is None or vanished.topic_id != topic.topic_id:
+        return None
+    return vanished.states.get(partition.partition)
+
+
+def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr) -> LeaderAndIsr:
+    """The state to write where `known` was. Who has died or restarted since then is no member of the ISR any more."""
+    live = state.live(partition)
+    vanished = state.vanished.get(partition.topic)
+    restarted: set[BrokerId] = set()
+    if partition not in state.partitions and vanished is not None:
+        restarted = {each for each in live if state.brokers[each].broker_epoch > vanished.since}
+    repaired = elections.repair(
+        state.replicas(partition) or known.isr,
+        known,
+        live,
+        state.shutting_down,
+        state.epoch,
+        restarted=restarted,
+        unclean=False,
+    )
+    made = repaired or elections.with_epoch(known, known.leader, known.isr, state.epoch)
+    return dataclasses.replace(made, partition_epoch=elections.NOT_CREATED)

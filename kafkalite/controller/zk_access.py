@@ -1,0 +1,148 @@
+"""ZooKeeper as one term of office of the controller has it: reads that are repeated, transactions that are fenced.
+
+Each transaction begins with a check of /controller_epoch: a controller that has been succeeded changes nothing any
+more (F4, KAFKA-6082). Reads are repeated until the session answers or ends; a write whose outcome is unknown is
+reported as a conflict, and the caller reads before it decides again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+from kafkalite.controller.stats import ControllerStats
+from kafkalite.coordination import paths
+from kafkalite.coordination.coordinator import (
+    Check,
+    Coordinator,
+    CoordinatorError,
+    Delete,
+    MultiFailedError,
+    NoNodeError,
+    NotSentError,
+    Op,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    SessionState,
+    Stat,
+    Watch,
+)
+from kafkalite.errors import KafkaliteError
+
+T = TypeVar("T")
+
+#: Operations of one transaction (F31: larger ones cut the connection for everybody).
+MAX_OPS = 500
+#: How long a read that found no connection waits at most before it is tried again.
+RETRY_S = 0.25
+
+
+class DeposedError(KafkaliteError):
+    """/controller_epoch is not ours any more: another controller is in office."""
+
+
+class Connectivity:
+    """Wakes who waits for a session to be connected again, or to be over."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._coordinator = coordinator
+        self._changed = asyncio.Event()
+        coordinator.on_state(lambda _: self._changed.set())
+
+    async def wait(self) -> None:
+        """Wait for a change of state, but no longer than RETRY_S. Raises SessionExpiredError."""
+        if self._coordinator.state is SessionState.EXPIRED:
+            raise SessionExpiredError("the session is over")
+        self._changed.clear()
+        try:
+            async with asyncio.timeout(RETRY_S):
+                await self._changed.wait()
+        except TimeoutError:
+            return
+
+
+class ZkAccess:
+    """One term of office's access to ZooKeeper.
+
+    Args:
+        epoch_version: zkVersion of /controller_epoch as our election left it.
+    Every method raises SessionExpiredError; those that write also DeposedError.
+    """
+
+    def __init__(
+        self, coordinator: Coordinator, connectivity: Connectivity, epoch_version: int, stats: ControllerStats
+    ) -> None:
+        self._zk = coordinator
+        self._connectivity = connectivity
+        self._fence = Check(paths.CONTROLLER_EPOCH, epoch_version)
+        self._stats = stats
+
+    async def read(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a read until it is answered."""
+        while True:
+            try:
+                return await call()
+            except (NotSentError, OutcomeUnknownError):
+                await self._connectivity.wait()
+
+    async def get_many(self, where: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Data and stat by path, None where there is no znode."""
+        self._stats.zk_ops["read"] += len(where)
+        return await self.read(lambda: self._zk.get_many(where))
+
+    async def _children(self, path: str, watch: Watch | None = None) -> list[str]:
+        """The names; empty if the znode is missing (it is made, so that the watch can be armed)."""
+        while True:
+            try:
+                self._stats.zk_ops["read"] += 1
+                return (await self.read(lambda: self._zk.children(path, watch)))[0]
+            except NoNodeError:
+                if watch is None:
+                    return []
+                await self.read(lambda: self._zk.ensure_path(path))
+
+    async def _children_if_there(self, path: str, watch: Watch) -> list[str]:
+        try:
+            self._stats.zk_ops["read"] += 1
+            return (await self.read(lambda: self._zk.children(path, watch)))[0]
+        except NoNodeError:
+            return []
+
+    async def read_order(self, path: str, watch: Watch) -> tuple[bytes, int] | None:
+        """An admin znode's data and version, None if there is no order; the watch fires in both cases."""
+        while True:
+            self._stats.zk_ops["read"] += 2
+            if await self.read(lambda: self._zk.exists(path, watch)) is None:
+                return None
+            try:
+                data, stat = await self.read(lambda: self._zk.get(path))
+            except NoNodeError:
+                continue
+            return data, stat.version
+
+    def _judge(self, error: CoordinatorError) -> None:
+        """Raise what ends the term of office."""
+        if isinstance(error, SessionExpiredError):
+            raise error
+        if isinstance(error, MultiFailedError) and error.index == 0:
+            raise DeposedError(f"{paths.CONTROLLER_EPOCH} has changed: {error.error!r}")
+
+    async def _fenced(self, ops: Iterable[Op]) -> bool:
+        """One fenced transaction; False if it failed or nobody knows."""
+        self._stats.zk_ops["transaction"] += 1
+        try:
+            await self._zk.multi([self._fence, *ops])
+        except CoordinatorError as error:
+            self._judge(error)
+            return False
+        return True
+
+    async def verify(self) -> bool:
+        """Whether we are surely in office; False if ZooKeeper has not said. Raises DeposedError if another one is."""
+        return await self._fenced([])
+
+    async def _remove_if_empty(self, path: str | None) -> None:
+        """A topic's node below /admin/partitions_*; one that has got new children meanwhile stays."""
+        if path is not None and await self.read(lambda: self._zk.exists(path)) is not None:
+            await self._fenced([Delete(path)])

@@ -1,0 +1,204 @@
+"""Topics go: by orders of both forms, with brokers that are dead; and without an order (ADR 19)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from kafkalite.controller import leadership
+from kafkalite.coordination import order_znodes, paths, znodes
+from kafkalite.coordination.coordinator import Create, Delete, SetData
+from kafkalite.model import BrokerId, TopicId, TopicPartition
+from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, StopReplicaRequest
+from tests.unit.controller.cluster import Cluster, FakeBroker, running, until
+from tests.unit.controller.test_end_to_end import T0, settled
+
+T1 = TopicPartition("t", 1)
+
+
+def stops(broker: FakeBroker) -> list[tuple[str, int, str, bool]]:
+    return [
+        (stop.topic, stop.partition, stop.topic_id, stop.delete_files)
+        for command in broker.of(StopReplicaRequest)
+        for stop in command.partitions  # type: ignore[attr-defined]
+    ]
+
+
+def vanish(cluster: Cluster, *topics: str) -> None:
+    """As a recursive delete does, children first."""
+    for topic in topics:
+        partitions = paths.topic_partitions(topic)
+        for number in range(9):
+            partition = TopicPartition(topic, number)
+            for path in (paths.partition_state(partition), paths.partition(partition)):
+                if cluster.zookeeper.peek(path) is not None:
+                    cluster.zookeeper.poke(Delete(path))
+        cluster.zookeeper.poke(Delete(partitions), Delete(paths.topic(topic)))
+
+
+@pytest.mark.checklist(25)
+@pytest.mark.checklist(11)
+@pytest.mark.checklist("F18")
+@pytest.mark.parametrize("fails_over", [False, True])
+async def test_a_deleted_topics_name_is_free_while_a_broker_is_dead(cluster: Cluster, fails_over: bool) -> None:
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2), 1: (2, 3)})
+    cluster.create_topic("kept", {0: (1, 2)})
+    await until(lambda: all(settled(cluster, p) for p in (T0, T1, TopicPartition("kept", 0))))
+    await cluster.stop_broker(3)
+    await until(lambda: cluster.leader_and_isr("t", 1) == (2, (2,), 1))
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t", "unknown"])))
+    await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
+    for path in (paths.DELETE_TOPICS, paths.config_topic("t")):
+        assert cluster.zookeeper.peek(path) is None
+    data, _ = cluster.zookeeper.peek(paths.deleted_topic("id-t")) or pytest.fail("not written down")
+    assert order_znodes.decode_deleted_topic(data) == ("t", {(1, BrokerId(3))})
+    cluster.create_topic("t", {0: (1, 2), 1: (1, 2)}, topic_id="second-life")
+    await until(lambda: T1 in cluster.brokers[1].roles)
+    if fails_over:
+        await cluster.start_controller(2)
+        await until(lambda: cluster.controllers[2].controller_id == 1)
+        await cluster.stop_controller(1)
+        await until(lambda: cluster.controllers[2].is_active)
+    controller = cluster.controllers[2 if fails_over else 1]
+    (problem,) = [each for each in controller.problems() if each.what == "topic.deletion_waits"]
+    assert problem.subject == "broker-3"
+    broker = await cluster.start_broker(3)
+    await until(lambda: cluster.zookeeper.peek(paths.deleted_topic("id-t")) is None)
+    assert isinstance(broker.commands[0], StopReplicaRequest), "before its INIT"
+    assert stops(broker) == [("t", 1, "id-t", True)]
+    assert controller.problems() == ()
+    assert cluster.leader_and_isr("t", 1) is not None and cluster.leader_and_isr("kept") is not None
+    assert all(each[2] != "second-life" for broker in cluster.brokers.values() for each in stops(broker))
+
+
+@pytest.mark.checklist(11)
+@pytest.mark.parametrize("data", [b"", order_znodes.encode_delete_topics(["u"]), b"{not json"])
+async def test_kafkas_orders_below_the_znode(cluster: Cluster, data: bytes) -> None:
+    await running(cluster)
+    for name in "tuv":
+        cluster.create_topic(name, {0: (1, 2)})
+    await until(lambda: all(settled(cluster, TopicPartition(name, 0)) for name in "tuv"))
+    cluster.zookeeper.poke(
+        Create(paths.DELETE_TOPICS, data), Create(paths.delete_topic("t")), Create(paths.delete_topic("no-topic"))
+    )
+    await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
+    await until(lambda: cluster.zookeeper.peek(paths.delete_topic("no-topic")) is None)
+    if data == b"{not json":
+        assert [each.subject for each in cluster.controllers[1].problems()] == [paths.DELETE_TOPICS]
+        assert cluster.zookeeper.peek(paths.topic("u")) is not None
+        return
+    await until(lambda: (cluster.zookeeper.peek(paths.topic("u")) is None) is bool(data))
+    await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
+    assert cluster.zookeeper.peek(paths.delete_topic("t")) is None
+    assert cluster.controllers[1].problems() == () and settled(cluster, TopicPartition("v", 0))
+
+
+@pytest.mark.checklist(11)
+async def test_an_order_below_one_that_stands_is_seen(cluster: Cluster) -> None:
+    """A broker hangs, so the first deletion goes on while the second is ordered."""
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 3)})
+    cluster.create_topic("u", {0: (2,)})
+    await until(lambda: settled(cluster) and settled(cluster, TopicPartition("u", 0)))
+    hung = cluster.brokers[3].hung = asyncio.Event()
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t"])))
+    await until(lambda: T0 not in cluster.brokers[1].roles)
+    cluster.zookeeper.poke(Create(paths.delete_topic("u")))
+    await until(lambda: cluster.zookeeper.peek(paths.topic("u")) is None)
+    assert json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])["topics"] == ["t"]
+    cluster.brokers[3].hung = None
+    hung.set()
+    await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
+    assert cluster.zookeeper.peek(paths.topic("t")) is None
+
+
+@pytest.mark.checklist("C19")
+@pytest.mark.checklist("F19")
+@pytest.mark.parametrize("fails_over", [False, True])
+async def test_topics_that_vanish_are_not_deleted(cluster: Cluster, fails_over: bool) -> None:
+    await running(cluster)
+    for name in "tuv":
+        cluster.create_topic(name, {0: (1, 2, 3)})
+    await until(lambda: all(settled(cluster, TopicPartition(name, 0)) for name in "tuv"))
+    cluster.put_state(T0, 2, (2, 1), leader_epoch=6)
+    cluster.controllers[1]._leadership.mark(leadership.Source.STATES)  # type: ignore[union-attr]
+    await until(lambda: settled(cluster))
+    vanish(cluster, "t", "u")
+    await until(lambda: all(set(each.roles) == {TopicPartition("v", 0)} for each in cluster.brokers.values()))
+    await until(lambda: all(set(each.metadata) == {TopicPartition("v", 0)} for each in cluster.brokers.values()))
+    for broker in cluster.brokers.values():
+        assert sorted(stops(broker)) == [("t", 0, "id-t", False), ("u", 0, "id-u", False)]
+    assert cluster.zookeeper.peek(paths.config_topic("t")) is not None, "it may come back"
+    if fails_over:
+        await cluster.start_controller(2)
+        await until(lambda: cluster.controllers[2].controller_id == 1)
+        await cluster.stop_controller(1)
+        await until(lambda: cluster.controllers[2].is_active)
+    # Back with its id, without its states: nobody gets into the ISR by that.
+    value = znodes.TopicZnode(TopicId("id-t"), {0: (BrokerId(1), BrokerId(2), BrokerId(3))})
+    cluster.zookeeper.poke(Create(paths.topic("t"), znodes.encode_topic(value)))
+    await until(lambda: settled(cluster))
+    assert cluster.leader_and_isr("t") == (2, (2, 1), 7), "a later epoch than the one it had"
+    cluster.controllers[2 if fails_over else 1]._leadership.mark(leadership.Source.TICK)  # type: ignore[union-attr]
+    await until(lambda: cluster.zookeeper.peek(paths.vanished_topic("id-t")) is None)
+    assert cluster.zookeeper.peek(paths.vanished_topic("id-u")) is not None
+
+
+@pytest.mark.checklist("F19")
+async def test_what_has_vanished_goes_when_that_is_ordered(cluster: Cluster) -> None:
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: settled(cluster))
+    vanish(cluster, "t")
+    await until(lambda: not cluster.brokers[1].roles)
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t"])))
+    await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
+    everything = ("t", ALL_OF_A_VANISHED_TOPIC, "", True)
+    await until(lambda: all(everything in stops(broker) for broker in cluster.brokers.values()))
+
+
+@pytest.mark.checklist("F17")
+async def test_a_state_that_vanishes_is_written_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leadership, "TICK_S", 0.02)
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: settled(cluster))
+    cluster.put_state(T0, 2, (2,), leader_epoch=5)
+    await until(lambda: settled(cluster))
+    cluster.zookeeper.poke(Delete(paths.partition_state(T0)))
+    await until(lambda: cluster.leader_and_isr("t") == (2, (2,), 6))
+    await until(lambda: settled(cluster))
+
+
+@pytest.mark.checklist("C20")
+async def test_a_partition_that_is_added_by_hand_is_seen_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By writing the topic's znode, as Kafka's tools did up to 2.x; again and again."""
+    monkeypatch.setattr(leadership, "TICKS_PER_FULL_READ", 2**40)  # not by the slow reading of everything
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2)})
+    await until(lambda: settled(cluster))
+    for count in range(2, 6):
+        value = znodes.TopicZnode(TopicId("id-t"), {n: (BrokerId(1), BrokerId(2)) for n in range(count)})
+        cluster.zookeeper.poke(SetData(paths.topic("t"), znodes.encode_topic(value)))
+        await until(lambda count=count: settled(cluster, TopicPartition("t", count - 1)))
+
+
+@pytest.mark.checklist("F18")
+async def test_a_topic_that_is_made_again_at_once_is_another_one(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between two readings the names are the same, and so is the version."""
+    monkeypatch.setattr(leadership, "TICKS_PER_FULL_READ", 2**40)
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2)})
+    await until(lambda: settled(cluster))
+    vanish(cluster, "t")
+    value = znodes.TopicZnode(TopicId("id-2"), {0: (BrokerId(1), BrokerId(2))})
+    cluster.zookeeper.poke(Create(paths.topic("t"), znodes.encode_topic(value)))
+    await until(lambda: T0 in cluster.brokers[1].roles and cluster.brokers[1].roles[T0].topic_id == "id-2")
+    assert ("t", 0, "id-t", False) in stops(cluster.brokers[1])

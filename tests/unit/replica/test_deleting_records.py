@@ -1,0 +1,63 @@
+"""DeleteRecords counts as done when no failover can bring the records back."""
+
+import asyncio
+
+import pytest
+
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import Offset, TopicPartition
+
+TP = TopicPartition("t", 0)
+
+
+async def started(make_cluster, **overrides):
+    cluster = await make_cluster(3, **overrides)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await cluster.command_all(cluster.decide(TP, leader=1, isr=(1, 2, 3), epoch=0))
+    for value in (b"a", b"b", b"c"):
+        assert (await cluster.node(1).produce(TP, value)).error == ErrorCode.NONE
+    return cluster
+
+
+def delete(cluster, before: int) -> asyncio.Future:
+    leader = cluster.node(1)
+    return leader.manager.hosted.delete_records(leader.partition(TP), Offset(before))
+
+
+def starts(cluster) -> list[int]:
+    return [node.partition(TP).log.log_start_offset for node in cluster.nodes.values()]
+
+
+@pytest.mark.parametrize("wait_ms", [50, 60_000])
+async def test_it_is_done_when_every_member_of_the_isr_begins_there(make_cluster, wait_ms):
+    """Also where nothing else happens for a minute: the followers' long polls are answered for it."""
+    cluster = await started(
+        make_cluster, **{"replica.fetch.wait.max.ms": wait_ms, "replica.lag.time.max.ms": wait_ms + 3_000}
+    )
+    waiting = delete(cluster, 2)
+    assert starts(cluster)[0] == 2 and not waiting.done(), "the followers have yet to hear of it"
+    assert await waiting == 2
+    assert starts(cluster) == [2, 2, 2]
+    assert await delete(cluster, 1) == 2, "they begin behind it"
+
+
+async def test_a_member_that_is_silent_is_waited_for_until_it_leaves_the_isr(make_cluster, until):
+    cluster = await started(make_cluster)
+    third = cluster.node(3)
+    third.manager._fetchers.close()
+    waiting = delete(cluster, 3)
+    await until(lambda: starts(cluster)[1] == 3)
+    assert not waiting.done() and starts(cluster)[2] == 0
+    await until(lambda: cluster.state(TP).isr == (1, 2))
+    assert await waiting == 3
+
+
+async def test_who_waits_hears_that_the_leader_leads_no_more(make_cluster):
+    cluster = await started(make_cluster)
+    for number in (2, 3):
+        cluster.node(number).manager._fetchers.close()
+    waiting = delete(cluster, 3)
+    await cluster.command(1, cluster.decide(TP, leader=2, isr=(1, 2, 3), epoch=1))
+    with pytest.raises(ApiError) as refusal:
+        await waiting
+    assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,52 @@
+"""What a node tells people about its replicas."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
+from kafkalite.rpc.messages.control import UpdateMetadataRequest
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "isr", "adding", "expected"),
+    [
+        ((1, 2, 3), (1, 2, 3), (), False),
+        ((1, 2, 3), (1, 2), (), True),
+        ((1, 2, 3, 4), (1, 2, 3), (4,), False),
+        ((1, 2, 3, 4), (1, 2), (4,), True),
+        # Kafka counts: one that was added, and is in sync already, stands in for one that is not.
+        ((1, 2, 3, 4), (1, 2, 4), (4,), False),
+        ((4, 5, 6, 1, 2, 3), (1, 2, 3), (4, 5, 6), False),
+        ((1, 2, 4), (1, 2), (), True),
+    ],
+)
+def test_replicas_that_are_being_added_are_not_missing(replicas, isr, adding, expected):
+    assert is_under_replicated(replicas, isr, adding) is expected
+
+
+async def test_health_and_metrics_pass_over_what_a_reassignment_adds(make_cluster):
+    cluster = await make_cluster(1, **{"replica.lag.time.max.ms": 60_000})
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    node = cluster.node(1)
+    state = cluster.decide(TP, leader=1, isr=(1, 2), epoch=0, replicas=(1, 2, 3))
+
+    def tell(**changes):
+        told = dataclasses.replace(state, **changes)
+        request = UpdateMetadataRequest(
+            BrokerId(99), cluster.controller_epoch, node.broker_epoch, False, cluster.brokers(), (told,)
+        )
+        assert node.manager.update_metadata(request).error == 0
+        return told
+
+    await cluster.command(1, tell(adding_replicas=(BrokerId(3),)))
+    assert node.manager.counts()["UnderReplicatedPartitions"] == 0
+    assert [each for each in node.manager.problems() if each.what == "partition.under_replicated"] == []
+    tell()  # the reassignment is over, or called off: nothing but the metadata says so
+    await asyncio.sleep(0)
+    assert node.manager.counts()["UnderReplicatedPartitions"] == 1
+    (problem,) = [each for each in node.manager.problems() if each.what == "partition.under_replicated"]
+    assert problem.detail == "t-0: not in sync: 3"
