@@ -150,6 +150,7 @@ class DiskOperations(Simulation):
         }.get(how)
         if then is not None:  # not from within the program that is to die
             self.outside(0.0, then)
+        self._disk.was_faulty = True
         code = errno.ENOSPC if how is How.NO_ROOM else errno.EIO
         raise OSError(code, "injected", path)
 

@@ -278,13 +278,14 @@ class Script:
         joining = [each for each in replicas if each in self.brokers and each not in known.isr]
         self.zxid += 1
         self.modified[partition] = self.zxid
-        isr = (*known.isr, *joining)
+        self.znodes[partition] = self.with_isr(known, (*known.isr, *joining))
+        self.handle(IsrsChanged((partition,)))
+
+    def with_isr(self, known: LeaderAndIsr, isr: tuple[BrokerId, ...]) -> LeaderAndIsr:
+        """What a leader writes: who joins is not only eligible any more, and nobody is once there are enough."""
         elr = tuple(each for each in known.elr if each not in isr) if len(isr) < self.min_insync else ()
         version = PartitionEpoch(known.partition_epoch + 1)
-        self.znodes[partition] = dataclasses.replace(
-            known, isr=isr, elr=elr, last_known_elr=(), partition_epoch=version
-        )
-        self.handle(IsrsChanged((partition,)))
+        return dataclasses.replace(known, isr=isr, elr=elr, last_known_elr=(), partition_epoch=version)
 
     def perform(self, effect: Effect) -> Event | None:
         """An imitation of the shells, which prints."""

@@ -23,7 +23,7 @@ from kafkalite.controller.events import (
     TopicsChanged,
 )
 from kafkalite.controller.state import ControllerState, Topic
-from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
+from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from tests.datadriven.controller_runner import Script, _broker, _topic
 
@@ -59,8 +59,9 @@ class Model(Script):
             for partition, wanted in effect.writes.items():
                 known = self.znodes.get(partition)
                 if known is not None and wanted.leader >= 0 and wanted.partition_epoch == known.partition_epoch:
-                    assert wanted.leader in known.isr, "elected outside the ISR"
-                    assert set(wanted.isr) <= set(known.isr), "the controller added to an ISR"
+                    allowed = {*known.isr, *known.elr}  # an eligible replica has all that is committed (KIP-966)
+                    assert wanted.leader in allowed, "elected outside the ISR and the ELR"
+                    assert set(wanted.isr) <= allowed, "the controller added to an ISR"
         if isinstance(effect, Send):
             self.deliver(effect)
         return super().perform(effect)
@@ -189,9 +190,7 @@ class Model(Script):
         self.unseen.add(partition)
         # A gap that is known: such a write hides from a NEW controller that a member had restarted before it.
         self.restarted.pop(partition, None)
-        self.znodes[partition] = dataclasses.replace(
-            known, isr=isr, partition_epoch=PartitionEpoch(known.partition_epoch + 1)
-        )
+        self.znodes[partition] = self.with_isr(known, isr)
         self.modified[partition] = self.zxid
 
     def check_history(self) -> None:
@@ -207,6 +206,10 @@ class Model(Script):
                 assert set(now.isr) <= set(last.isr), "a state that was made anew let somebody in"
         self.history = dict(self.znodes)
         self.last |= {(self.topics[each.topic].topic_id, each): now for each, now in self.znodes.items()}
+        for topic_id, partition in list(self.last):
+            topic = self.topics.get(partition.topic)
+            if topic is not None and topic.topic_id == topic_id and partition.partition not in topic.assignment:
+                del self.last[topic_id, partition]  # removed by an order: one that is added later begins from nothing
         self.unseen &= self.znodes.keys()
         for partition in list(self.restarted):
             if partition not in self.znodes:
