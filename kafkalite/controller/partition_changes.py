@@ -121,7 +121,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
                 effects.append(
                     Note("state.vanished", str(partition), f"written again: ISR {list(known.isr)}", is_error=True)
                 )
-                choice = _Wanted(vanished.again(state, partition, known))
+                minimum = event.min_insync.get(partition.topic, 1)
+                choice = _Wanted(vanished.again(state, partition, known, min_insync=minimum))
         else:
             choice = _wanted(state, partition, replicas, found, event)
             if choice.ask:

@@ -7,8 +7,9 @@ restarts until the replica has caught up with a leader.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
 from kafkalite.log import checkpoints
 from kafkalite.log.partition_log import PartitionLog
@@ -43,15 +44,25 @@ class Doubts:
         before = self._disk.read_file(self._boot) if self._disk.exists(self._boot) else b""
         self.lost_power = not clean and not is_new and (not boot or before != boot.encode())
 
-    def take(self, logs: Iterable[PartitionLog], high_watermarks: dict[TopicPartition, int], *, clean: bool) -> None:
-        """Judge the logs that were loaded, and make the outcome durable before the first of them changes."""
-        there = set()
+    def take(
+        self,
+        logs: Iterable[PartitionLog],
+        high_watermarks: Mapping[TopicPartition, int],
+        *,
+        clean: bool,
+        unread: Mapping[TopicPartition, TopicConfig],
+    ) -> None:
+        """Judge the logs that were loaded, and make the outcome durable before the first of them changes.
+
+        `unread`: what could not be opened, and may be later: the power was lost for these, too.
+        """
+        there = set(unread)
+        if self.lost_power and not clean:
+            self.logs.update(tp for tp, config in unread.items() if not config.log_flush_before_ack)
         for log in logs:
             there.add(log.topic_partition)
-            lost = high_watermarks.get(log.topic_partition, 0) > log.log_end_offset
-            # With log.flush.before.ack whatever counted was on the disk.
-            unsure = not log.config.log_flush_before_ack and (self.lost_power or log.was_cut)
-            if not clean and (lost or unsure):
+            unsure = not log.config.log_flush_before_ack and self.lost_power
+            if not clean and (unsure or lacks_bytes(log, high_watermarks)):
                 self.logs.add(log.topic_partition)
         self.logs &= there
         self.save(durable=True)
@@ -63,7 +74,16 @@ class Doubts:
 
     def save(self, *, durable: bool) -> None:
         """Write them down if they have changed. A doubt that is over may stay there: that is safe, only late."""
-        if self.logs != self._saved:
-            data = checkpoints.encode_offsets(dict.fromkeys(self.logs, 0))
+        logs = frozenset(self.logs)
+        if logs != self._saved:
+            data = checkpoints.encode_offsets(dict.fromkeys(logs, 0))
             self._disk.write_file_atomic(self._path, data, durable=durable)
-            self._saved = frozenset(self.logs)
+            self._saved = logs
+
+
+def lacks_bytes(log: PartitionLog, high_watermarks: Mapping[TopicPartition, int]) -> bool:
+    """Whether a log that was opened is shorter than it was, as far as that can be seen."""
+    if high_watermarks.get(log.topic_partition, 0) > log.log_end_offset:
+        return True
+    # With log.flush.before.ack whatever counted was on the disk.
+    return log.was_cut and not log.config.log_flush_before_ack

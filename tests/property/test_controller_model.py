@@ -189,8 +189,14 @@ class Model(Script):
         self.unseen.add(partition)
         # A gap that is known: such a write hides from a NEW controller that a member had restarted before it.
         self.restarted.pop(partition, None)
+        elr = tuple(each for each in known.elr if each not in isr) if len(isr) < self.min_insync else ()
+        last_known_elr = tuple(each for each in known.last_known_elr if each not in isr) if elr else ()
         self.znodes[partition] = dataclasses.replace(
-            known, isr=isr, partition_epoch=PartitionEpoch(known.partition_epoch + 1)
+            known,
+            isr=isr,
+            partition_epoch=PartitionEpoch(known.partition_epoch + 1),
+            elr=elr,
+            last_known_elr=last_known_elr,
         )
         self.modified[partition] = self.zxid
 
