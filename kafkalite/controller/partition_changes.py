@@ -190,7 +190,7 @@ def _wanted(
     modified = event.modified.get(partition)
     restarted = {
         id_
-        for id_, broker in state.brokers.items()
+        for id_, broker in state.registered()
         if (modified is not None and broker.broker_epoch > modified)
         or (isinstance(event.purpose, Repair) and id_ in event.purpose.bounced)
     }
@@ -204,7 +204,7 @@ def _wanted(
     doubtful |= {id_ for id_ in found.elr if id_ in state.brokers and id_ not in known.keeps_elr}
     silent = {id_ for id_ in restarted if id_ not in known.keeps_elr}
     gone = doubtful | silent | state.offline_replicas.get(partition, frozenset())
-    choice = _chosen(state, partition, replicas, found, event, restarted & set(state.live(partition)), doubtful, known)
+    choice = _chosen(state, partition, replicas, found, event, restarted, doubtful, known)
     if choice.state is None:
         return choice
     return dataclasses.replace(choice, state=carried(found, choice.state, replicas, known, gone))
@@ -243,6 +243,7 @@ def _chosen(
         # Nobody is elected: not who may not be there, and nobody without what they have. A silent leader stays.
         unclean = False
         live = silent if kept.leader in silent else ()
+        restarted = set(silent) if kept.leader in restarted else set()
     eligible = replicas if unclean else ()
     alive = tuple(id_ for id_ in eligible if id_ in live)
     if len(alive) > 1 and known.log_ends is None and not any(id_ in live for id_ in members(kept)):

@@ -67,9 +67,7 @@ def last_known(state: ControllerState, partition: TopicPartition) -> LeaderAndIs
     return vanished.states.get(partition.partition)
 
 
-def again(
-    state: ControllerState, partition: TopicPartition, known: LeaderAndIsr, *, min_insync: int
-) -> LeaderAndIsr:
+def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr, *, min_insync: int) -> LeaderAndIsr:
     """The state to write where `known` was. Who has died or restarted since then is no member of the ISR any more; who was
     eligible is so still."""
     live = state.live(partition)
