@@ -143,6 +143,8 @@ class Model(Script):
             case "vanish":
                 name = sorted(TOPICS)[subject % len(TOPICS)]
                 if name in self.topics:
+                    # A gap that is known: what a leader wrote just before, and nobody has read, nobody can write again.
+                    self.handle(IsrsChanged(tuple(sorted(each for each in self.unseen if each.topic == name))))
                     self.gone[name] = self.topics[name]
                     self.topics = {each: topic for each, topic in self.topics.items() if each != name}
                     self.znodes = {p: s for p, s in self.znodes.items() if p.topic != name}
@@ -153,7 +155,10 @@ class Model(Script):
                     self.topics = {**self.topics, name: self.gone.pop(name)}
                     self.handle(TopicsChanged(self.topics))
             case "delete":
-                self.handle(DeletionsRequested((sorted(TOPICS)[subject % len(TOPICS)],)))
+                name = sorted(TOPICS)[subject % len(TOPICS)]
+                if name not in self.topics:
+                    self.gone.pop(name, None)  # it goes for good, with its files
+                self.handle(DeletionsRequested((name,)))
             case "suspect":
                 number = BrokerId(BROKERS[subject % len(BROKERS)])
                 if number in self.state.brokers:
@@ -274,6 +279,8 @@ ACTIONS = (
 @example([("toggle", 0), ("topic", 1), ("vanish", 1), ("toggle", 1), ("return", 1), ("toggle", 0)])
 @example([("topic", 1), ("bounce", 1), ("vanish", 1), ("failover", 0), ("bounce", 4), ("return", 1)])
 @example([("topic", 0), ("toggle", 0), ("toggle", 0), ("failover unanswered", 7)])
+@example([("topic", 0), ("bounce", 9), ("failover unanswered", 7)])
+@example([("toggle", 0), ("toggle", 0), ("suspect", 0), ("topic", 1)])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=40))
 def test_random_lives(steps: list[tuple[str, int]]) -> None:
     model = Model()
