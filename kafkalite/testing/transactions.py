@@ -88,6 +88,7 @@ class TransactionalClients:
             for topic, count in self._plan.own_topics.items():
                 for number in range(count):
                     found[topic, number] = await _read_all(client, topic, number)
+            client.close()
 
         simulation = self._simulation
         simulation.world.start("judge", program, simulation.client_ended)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import socket
@@ -74,9 +75,14 @@ async def attack(cluster: ProcessCluster, how: Attack) -> None:
     assert "Traceback" not in node.log_path.read_text()
 
 
-def dial(node: Process, port: str) -> socket.socket:
+#: Hosts of this machine to dial from: of many alike lines about one host a node writes only some.
+HOSTS = (f"127.0.{number // 250 + 1}.{number % 250 + 1}" for number in itertools.count())
+
+
+def dial(node: Process, port: str, source: str = "") -> socket.socket:
+    """Connect, from the host `source` if one is given."""
     host, _, number = node.ready[port].rpartition(":")
-    return socket.create_connection((host, int(number)), PATIENCE_S)
+    return socket.create_connection((host, int(number)), PATIENCE_S, (source, 0) if source else None)
 
 
 def closed_by_peer(connection: socket.socket) -> bytes:
@@ -118,7 +124,7 @@ def lines_about(node: Process, connection_name: str) -> list[dict[str, object]]:
 
 def must_be_cut(node: Process, port: str, data: bytes) -> None:
     """Send; the peer ends the connection by itself, with one line about it in its log."""
-    with dial(node, port) as connection:
+    with dial(node, port, next(HOSTS)) as connection:
         name = "{}:{}".format(*connection.getsockname())
         send(connection, data)
         closed_by_peer(connection)

@@ -309,7 +309,9 @@ def test_a_seed_always_means_the_same_plan_and_seeds_differ() -> None:
         FaultKind.EMPTY_DISK,
         FaultKind.LATE_BATCH,
     }
-    assert any(plan.late_batches and plan.transactions for plan in plans), "its own clients do that, at no time of a plan"
+    assert any(plan.late_batches and plan.transactions for plan in plans), (
+        "its own clients do that, at no time of a plan"
+    )
     for plan in plans:
         assert plan.flush_before_ack or all(fault.kind is not FaultKind.POWER for fault in plan.faults)
         assert str(plan.faults[0]) in plan.lines()[-len(plan.faults)]
