@@ -184,7 +184,7 @@ def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
     if bounced:
         effects.append(Post(InitialisationDue(bounced, "broker.bounced")))
     if now.keys() != remaining.keys():
-        effects.append(Post(event))
+        effects.append(Post(BrokersChanged({**now, **state.suspects})))  # who is silent is registered, too
     return state, [*effects, *_look_at_moves(state)]
 
 

@@ -281,6 +281,7 @@ ACTIONS = (
 @example([("topic", 0), ("toggle", 0), ("toggle", 0), ("failover unanswered", 7)])
 @example([("topic", 0), ("bounce", 9), ("failover unanswered", 7)])
 @example([("toggle", 0), ("toggle", 0), ("suspect", 0), ("topic", 1)])
+@example([("toggle", 0), ("topic", 0), ("failover unanswered", 2), ("toggle", 0), ("toggle", 3)])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=40))
 def test_random_lives(steps: list[tuple[str, int]]) -> None:
     model = Model()
