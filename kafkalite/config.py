@@ -61,10 +61,10 @@ class TopicConfig:
     log_flush_before_ack: bool = _key(False, "fsync on every in-sync replica before a record counts as committed")
     max_message_bytes: int = _key(1_048_588, "largest record batch", low=0)
     message_timestamp_after_max_ms: int = _key(
-        3_600_000, "a record whose own timestamp is so far ahead of the broker's clock is refused (CreateTime)", low=0
+        3_600_000, "a record whose own timestamp is further ahead of the broker's clock is refused (CreateTime)", low=0
     )
     message_timestamp_before_max_ms: int = _key(
-        _MAX, "a record whose own timestamp is so far behind the broker's clock is refused (CreateTime)", low=0
+        _MAX, "a record whose own timestamp is further behind the broker's clock is refused (CreateTime)", low=0
     )
     message_timestamp_type: str = _key(
         "CreateTime", "whose clock a record carries", choices=("CreateTime", "LogAppendTime")
@@ -117,7 +117,7 @@ class BrokerConfig:
 
     log_flush_offset_checkpoint_interval_ms: int = _key(60_000, "how often recovery points are saved", low=1)
     log_retention_check_interval_ms: int = _key(300_000, "how often old segments are looked for", low=1)
-    log_cleaner_backoff_ms: int = _key(15_000, "how often logs to compact are looked for", low=1)
+    log_cleaner_backoff_ms: int = _key(15_000, "the pause between two searches for logs to compact", low=1)
     log_dir_probe_interval_ms: int = _key(
         5_000, "how often a small file is written, synced and read on every disk, to find a dead one", low=100
     )
@@ -129,7 +129,7 @@ class BrokerConfig:
     )
     stray_delete_delay_ms: int = _key(
         86_400_000,
-        "a replica's directory that was set aside (-stray) is kept at least so long, and until its records are in sync elsewhere",
+        "a replica's directory that was set aside (-stray) is kept for this time, and until its records are in sync elsewhere",
         low=0,
     )
     stray_max_fraction_percent: int = _key(
@@ -182,7 +182,7 @@ class BrokerConfig:
     transaction_max_timeout_ms: int = _key(900_000, "longest transaction timeout that may be asked for", low=1)
     transaction_partition_verification_enable: bool = _key(
         True,
-        "ask the coordinator before a transaction begins on a partition; without it, late records of an aborted one show up",
+        "ask the coordinator before a transaction begins on a partition; without it, late records of an aborted one may become visible",
     )
     offsets_topic_num_partitions: int = _key(50, "partitions of __consumer_offsets", low=1)
     offsets_topic_replication_factor: int = _key(3, "replicas of __consumer_offsets, at most as many as brokers", low=1)
@@ -370,9 +370,9 @@ def usable_topic_config(base: TopicConfig, overrides: Mapping[str, str]) -> Topi
 def internal_topic_config(base: TopicConfig, overrides: Mapping[str, str], *, others_flush: bool) -> TopicConfig:
     """The configuration of an internal topic.
 
-    What is acknowledged for a topic with log.flush.before.ack is as durable as its records: the decisions over its
-    transactions and the offsets committed for it are in internal topics, which flush, too, unless their own settings say
-    otherwise.
+    The decisions over a topic's transactions, and the offsets committed for it, are in internal topics. If the topic has
+    log.flush.before.ack, these must be as durable as its records. So internal topics flush, too, unless their own settings
+    say otherwise.
 
     Args:
         others_flush: whether any other topic has set log.flush.before.ack.

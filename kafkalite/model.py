@@ -66,7 +66,7 @@ class LeaderAndIsr:
     """The durable state of a partition: the value of its state znode plus that znode's version.
 
     Invariants: `leader` is in `isr` unless it is NO_LEADER; `isr` is never empty (the last
-    in-sync replica stays in it when it dies, so that it alone may lead again; CHECKLIST C7);
+    in-sync replica stays in it when it dies, so that it alone may lead again);
     no member of `elr` is in `isr`; while `elr` has a member, the high watermark stands still (ADR 16).
     """
 
@@ -77,7 +77,7 @@ class LeaderAndIsr:
     partition_epoch: PartitionEpoch
     #: Eligible leader replicas (KIP-966): outside the ISR, and they have every committed record.
     elr: tuple[BrokerId, ...] = ()
-    #: Were in the ISR or the ELR since the ISR fell below min.insync.replicas, and may have lost records since.
+    #: Replicas that were in the ISR or the ELR after the ISR fell below min.insync.replicas, and may have lost records since.
     last_known_elr: tuple[BrokerId, ...] = ()
 
 

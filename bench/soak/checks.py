@@ -1,4 +1,4 @@
-"""What was acknowledged, compared with what can be read in the end. Pure; standard library only, since another interpreter runs it.
+"""Compares the acknowledged records with those that can be read in the end. Pure; standard library only, since another interpreter runs it.
 
 Every function returns findings: one line each, empty if all is well.
 """
@@ -31,7 +31,7 @@ def numbered(
     """Records `writer:instance:sequence:…` of idempotent producers, each writer's in one order per partition.
 
     Args:
-        acked: (partition, offset) -> value, as the acknowledgement said.
+        acked: (partition, offset) -> value, from the acknowledgements.
         log: partition -> (offset, value) of every record, in the order in which it was read.
     """
     lost, moved, doubled, disordered = [], [], [], []

@@ -13,7 +13,7 @@ from pathlib import Path
 #: EXT4_IOC_SHUTDOWN, and its flag for "write nothing more, the journal neither".
 _EXT4_SHUTDOWN = 0x8004587D
 _NO_LOG_FLUSH = 2
-#: Seconds between the file system's own commits; long, so that what was not synced is lost.
+#: Seconds between the file system's own commits; long, so that bytes that were not synced are lost.
 _COMMIT_S = 300
 _UNMOUNT_S = 20.0
 
@@ -52,7 +52,7 @@ class LoopDisk:
         _run("mount", "-o", f"loop,commit={_COMMIT_S}", str(self._image), str(self.mount))
 
     def detach(self) -> None:
-        """Unmount it; if somebody uses it still, as soon as that ends."""
+        """Unmount it; if it is still in use, as soon as that ends."""
         until = time.monotonic() + _UNMOUNT_S
         while subprocess.run(["umount", str(self.mount)], capture_output=True, check=False).returncode:
             if time.monotonic() > until:
@@ -61,7 +61,7 @@ class LoopDisk:
             time.sleep(0.1)
 
     def power_off(self) -> None:
-        """Nothing more reaches the image, not even what was written before and not synced."""
+        """Nothing more reaches the image, not even earlier bytes that were not synced."""
         descriptor = os.open(self.mount, os.O_RDONLY)
         try:
             fcntl.ioctl(descriptor, _EXT4_SHUTDOWN, struct.pack("I", _NO_LOG_FLUSH))

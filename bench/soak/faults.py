@@ -21,7 +21,7 @@ _VERB_S = 120.0
 
 @dataclass
 class Stage:
-    """What faults play on.
+    """The targets of faults.
 
     Args:
         disks: the file systems of each node, if they can be made here.
@@ -44,7 +44,7 @@ class Stage:
         time.sleep(self.rng.uniform(low_s, high_s))
 
     def admin(self, *words: str) -> dict[str, object]:
-        """One verb of `kafkalite admin`, with --json; {} if it could not be done, which is said."""
+        """One verb of `kafkalite admin`, with --json; {} if it failed, which is reported."""
         command = [sys.executable, "-m", "kafkalite_cli", "admin", *words, "--json"]
         command += ["--bootstrap", ",".join(self.cluster.bootstrap)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_VERB_S, check=False)
@@ -58,7 +58,7 @@ class Stage:
         return found if isinstance(found, dict) else {"": found}
 
     def lose_power(self, node: int) -> None:
-        """The host goes dark: what was not synced is gone. The disks are there again afterwards, the node is not."""
+        """The host loses its power: bytes that were not synced are lost. Afterwards the disks are back, the node is not."""
         for disk in self.disks[node]:
             disk.power_off()
         self.cluster.nodes[node].kill()

@@ -32,7 +32,7 @@ def say(**what: Any) -> None:
 
 
 def wait_in_sync(bootstrap: str, nodes: int, patience_s: float) -> list[str]:
-    """What is still missing after `patience_s`."""
+    """The records that are still missing after `patience_s`."""
     until = time.monotonic() + patience_s
     missing: list[str] = not_in_sync(bootstrap, nodes)
     while missing and time.monotonic() < until:
@@ -87,7 +87,7 @@ def main(bootstrap: str, nodes: int, seed: int, rate: float, java: list[str]) ->
             )
         elif words[0] == "stop":
             break
-    # In this order: the pipeline copies to the end what the others have written.
+    # In this order: the pipeline copies the records of the others to the end.
     for each in workloads:
         if not isinstance(each, Pipeline):
             each.finish()

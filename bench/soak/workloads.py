@@ -1,4 +1,4 @@
-"""The workloads of a soak, all of them librdkafka's: each is a thread, and compares in the end what it knows with what is there.
+"""The workloads of a soak, all of them librdkafka's: each is a thread, and compares in the end its own records with those in the topics.
 
 Run by load.py with an interpreter that has confluent-kafka.
 """
@@ -26,7 +26,7 @@ PARTITIONS = 4
 DELIVERY_MS = 300_000
 #: A transactional call that takes longer is made again or given up.
 CALL_S = 60.0
-#: The final read of a topic ends after so long without its end; that is a finding.
+#: A final read of a topic that does not reach the end within this time is a finding.
 READ_S = 180.0
 RETENTION_MS = 300_000
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -65,7 +65,7 @@ class Workload:
         raise NotImplementedError
 
     def verify(self) -> None:
-        """Read what is there, and add to the findings."""
+        """Read the records, and add to the findings."""
         raise NotImplementedError
 
     def _guarded(self) -> None:
@@ -222,7 +222,7 @@ class Transactions(Workload):
         super().__init__(bootstrap, rng, rate)
         self.name = name
         self.outcomes: dict[tuple[str, int], tuple[str, int]] = {}
-        #: What a live read_committed reader has seen.
+        #: The records that a live read_committed reader has seen.
         self.seen_live: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
 
@@ -474,7 +474,7 @@ class Pipeline(Workload):
                     )
                 child.kill()
                 self.counts["pipeline killed"] += 1
-        # What is left is copied without a disturbance.
+        # The rest is copied without a disturbance.
         with subprocess.Popen([*command, "--to-the-end"]) as child:
             try:
                 child.wait(DELIVERY_MS / 1000)
@@ -489,7 +489,7 @@ class Pipeline(Workload):
 
 
 class Offsets(Workload):
-    """Committed offsets: what was acknowledged is what is read afterwards; they never go back."""
+    """Committed offsets: a read returns the acknowledged one; they never go back."""
 
     def run(self) -> None:
         consumer, at, acked = self.consumer("soak-offsets"), 0, 0
@@ -515,7 +515,7 @@ class Offsets(Workload):
 
 
 class Deleted(Workload):
-    """Retention and DeleteRecords: what is deleted does not return, and what is left has no holes."""
+    """Retention and DeleteRecords: deleted records do not return, and the rest has no holes."""
 
     topics: ClassVar[dict[str, dict[str, str]]] = {
         "short": {"min.insync.replicas": "2", "segment.bytes": "65536", "retention.ms": "120000"}
@@ -580,7 +580,7 @@ def create_topics(bootstrap: str, topics: dict[str, dict[str, str]]) -> None:
 
 
 def not_in_sync(bootstrap: str, nodes: int) -> list[str]:
-    """What is missing, by each node's own metadata: brokers, leaders, in-sync replicas. Empty if nothing is."""
+    """The missing parts, by each node's own metadata: brokers, leaders, in-sync replicas. Empty if nothing is."""
     missing = []
     for address in bootstrap.split(","):
         settings = {"bootstrap.servers": address, "socket.timeout.ms": 5_000, "log_level": 0}

@@ -41,7 +41,7 @@ VERBS = {
     "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, what led there, what to do."),
     "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
     "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
-    "transactions": ("kafkalite_cli.transactions", "Transactions: what is open, what hangs, and its end."),
+    "transactions": ("kafkalite_cli.transactions", "Find open transactions, and end those that hang."),
     "config": ("kafkalite_cli.settings", "Dynamic settings of topics, brokers and the cluster."),
 }
 
@@ -200,7 +200,7 @@ def delete_topic(name: str, vanished: bool, bootstrap: str, timeout_s: float, as
 
     \b
       kafkalite admin delete-topic flights
-      kafkalite admin delete-topic --vanished flights    # health says topic.vanished, and it is to go for good
+      kafkalite admin delete-topic --vanished flights    # health says topic.vanished: delete it for good
     """
 
     async def work() -> None:

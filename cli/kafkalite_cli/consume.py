@@ -34,7 +34,7 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 @click.option(
     "--exit-at-end",
     is_flag=True,
-    help="Stop at what is the end when the command starts; or with an error when nothing can be read for --timeout.",
+    help="Stop at the end that the log has at the start; fail if nothing can be read for --timeout.",
 )
 @click.option(
     "--format",

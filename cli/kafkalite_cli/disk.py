@@ -103,7 +103,7 @@ def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ..
 def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Take DIRECTORY into service again, after a swap or a repair; no restart is needed.
 
-    If it is in service, its replicas that are offline are opened again, with the records that are there now.
+    If it is in service, its offline replicas are opened again, with the records that are there now.
 
     Example:
 

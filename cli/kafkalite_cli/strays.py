@@ -1,4 +1,4 @@
-"""`kafkalite admin disk strays …`: what the nodes have set aside on their disks."""
+"""`kafkalite admin disk strays …`: directories that the nodes have set aside on their disks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def strays() -> None:
 @click.option("--broker", type=Whole(0), help="Only this node's.")
 @client_options
 def list_strays(broker: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Every directory that was set aside: of which partition, how large, and whether its records are elsewhere.
+    """Every directory that was set aside, with its partition, its size, and whether its records are elsewhere.
 
     Example:
 
@@ -89,10 +89,10 @@ def remove_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_js
 @click.option("--broker", type=Whole(0), required=True, help="The node that has set it aside.")
 @client_options
 def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
-    """Let PATH, which was set aside, be the log of its replica again, if that is offline.
+    """Make PATH, which was set aside, the log of its replica again, if that is offline.
 
-    Where nobody else is in sync, the replica leads with the records that are in PATH: what was written after it was set
-    aside is lost. Otherwise it copies what it lacks from the leader.
+    If no other replica is in sync, this one leads with the records in PATH, and records that were written after it was set
+    aside are lost. Otherwise it copies missing records from the leader.
 
     Example:
 

@@ -1,4 +1,4 @@
-"""`consume --exit-at-end`: where the end is, and when it is not to be waited for any more."""
+"""`consume --exit-at-end`: where the end is, and when to stop waiting for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kafkalite admin transactions`: what is open, what hangs, and its end."""
+"""`kafkalite admin transactions`: open transactions, those that hang, and how to end them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_EPOCH = 2**15 - 1
 @click.group("transactions")
 @group_options
 def transactions(bootstrap: str | None) -> None:
-    """Transactions: what is open, what hangs, and its end."""
+    """Find open transactions, and end those that hang."""
 
 
 @transactions.command("list")
@@ -93,14 +93,14 @@ def describe(transactional_id: str, bootstrap: str, timeout_s: float, as_json: b
     default=_MAX_TIMEOUT_MIN,
     show_default=True,
     metavar="MINUTES",
-    help="Only what has been open for at least so long.",
+    help="Only transactions that have been open for at least this time.",
 )
 @client_options
 def find_hanging(topics: tuple[str, ...], min_open_min: float, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Transactions that are open on a partition and that no coordinator will end; exits 1 if there are any.
 
-    Readers of committed records wait at the first of them. A partition is asked, then the coordinators, then the partition
-    again, so a transaction that is simply under way is not reported, however short the time given.
+    Readers of committed records wait at the first of them. The command asks the partitions, then the
+    coordinators, then the partitions again. So it does not report a transaction that is simply under way.
 
     Examples:
 
@@ -165,7 +165,7 @@ def abort(
 ) -> None:
     """End a transaction that hangs on one partition: its records there are aborted, and readers go on.
 
-    A transaction that its coordinator has open is refused: it ends by itself, at its timeout at the latest.
+    The command refuses if the coordinator has the transaction open: it will end, at its timeout at the latest.
 
     Examples:
 

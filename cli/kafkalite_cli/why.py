@@ -20,7 +20,7 @@ from kafkalite_cli.parameters import parse_partition
 def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """What is wrong with a partition, since when, what led there, and what to do; exits 1 if anything is.
 
-    TOPIC P, in two words, is understood, too.
+    TOPIC P, in two words, works, too.
 
     Every node tells what it remembers: the last 24 events of each partition, those from before its restart marked.
 

@@ -1,4 +1,4 @@
-"""A note under what brokers tell of the cluster, while ZooKeeper does not answer them: it is what they knew before."""
+"""A note under descriptions of the cluster, while ZooKeeper does not answer the brokers: they may be out of date."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PATIENCE_S = 2.0
 
 
 async def note_zookeeper(client: AsyncClient) -> None:
-    """To standard error, once however many brokers say so; nothing if all is well, or nobody answers."""
+    """Print it to standard error, once; print nothing if all is well, or if no broker answers."""
     try:
         answers = await client.health(timeout_s=_PATIENCE_S)
     except KafkaliteError:

@@ -213,7 +213,7 @@ class AsyncClient(ClusterRequests):
     async def delete_topics(
         self, topics: Sequence[str], *, timeout_s: float = 30.0, vanished: bool = False
     ) -> tuple[TopicResult, ...]:
-        """Delete topics; one result each. `vanished`: also what brokers have kept of topics that are not there any more."""
+        """Delete topics; one result each. `vanished`: also replicas that brokers keep of topics that have vanished."""
         request = DeleteTopicsRequest(tuple(topics), int(timeout_s * 1000), vanished)
         answer, again = await self._ask_around(request, timeout_s=timeout_s, node_timeout_s=timeout_s)
         results = of_kind(answer, DeleteTopicsResponse).topics

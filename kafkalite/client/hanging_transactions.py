@@ -48,7 +48,7 @@ class Coordinated:
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """An open transaction that nobody will end. `transactional_id` "": no coordinator knows the producer."""
+    """An open transaction that will never end. `transactional_id` "": no coordinator knows the producer."""
 
     transaction: PartitionTransaction
     transactional_id: str
@@ -208,8 +208,8 @@ class Transactions:
         if missing:
             raise api_error(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-                f"nobody coordinates {TRANSACTION_TOPIC}-{min(missing)} ({len(missing)} of {len(wanted)} partitions): "
-                "what hangs cannot be said",
+                f"no node coordinates {TRANSACTION_TOPIC}-{min(missing)} ({len(missing)} of {len(wanted)} partitions): "
+                "hanging transactions cannot be found",
             )
         return [each for answer in answers.values() for each in answer.transactions]
 

@@ -28,7 +28,7 @@ from kafkalite.telemetry.advice import advice
 
 #: Problems of brokers and disks that explain a partition's.
 _CAUSES = frozenset({"disk.offline", "disk.full", "command.unanswered"})
-#: Problems of brokers that are every partition's: nothing can be done for it when the next thing happens.
+#: Problems of brokers that concern every partition.
 _EVERYBODYS = frozenset({"zookeeper.away", "zookeeper.foreign"})
 
 

@@ -110,7 +110,7 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
     effects += [OpenChannel(now[id_]) for id_ in started]
     effects += announce_brokers(state, before.keys(), "broker.startup")
     effects += initialise(state, started, "broker.startup")
-    # Who has come back may lack what made it eligible: that holds even if the state is written by others meanwhile.
+    # A broker that has come back may lack the records that made it eligible, even if other nodes write the state meanwhile.
     unsure = frozenset(id_ for id_ in started if now[id_].doubtful or now[id_].missing or not now[id_].keeps_elr)
     concerned = {each for each, known in state.partitions.items() if not unsure.isdisjoint(known.elr)}
     waiting = tuple(sorted({*without_leader(state), *concerned}))

@@ -250,7 +250,7 @@ class Channels:
             elif isinstance(entry, StopPartition) and code == ErrorCode.INCONSISTENT_TOPIC_ID:
                 channel.refusals.pop(
                     partition, None
-                )  # what is there is another topic's, which this command did not mean
+                )  # the replica there is another topic's, to which this command does not apply
             elif partition in channel.refusals or len(channel.refusals) < MAX_REFUSALS:
                 since_ms = channel.refusals.get(partition, (0, now_ms))[1]
                 channel.refusals[partition] = (code, since_ms)

@@ -71,10 +71,10 @@ def _entry(
 
 
 def _entry_without_state(state: ControllerState, partition: TopicPartition) -> PartitionState:
-    """A partition that has no state znode yet, as metadata shows it: nobody leads it, and nobody is in sync.
+    """A partition that has no state znode yet, as metadata shows it: without a leader, and with an empty ISR.
 
-    Whoever computes a partition from a key (producers, coordinators) needs the number of all partitions, not of those
-    that somebody leads already.
+    Producers and coordinators compute a partition from a key. They need the number of all partitions, not only of those
+    that have a leader.
     """
     topic = state.topics[partition.topic]
     number = partition.partition
@@ -162,7 +162,7 @@ def announce_changes(
     Returns:
         LeaderAndIsr to the live replicas of partitions with a new leader epoch (an ISR that the leader itself
         changed leaves the epoch alone), then UpdateMetadata of all changes to every live broker. It names all partitions
-        of a topic from the first time on, also those that have no state yet.
+        of a topic from the beginning, also those that have no state yet.
     """
     for_broker: dict[BrokerId, list[PartitionState]] = {}
     entries: list[PartitionState] = []
@@ -223,7 +223,7 @@ def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str
 
 
 def announce_everything(state: ControllerState, cause: str) -> list[Effect]:
-    """Tell every live broker all partitions, so that clients hear no more of others: without saying that those were deleted."""
+    """Send all partitions to every live broker. The others leave the metadata, but nothing says that they were deleted."""
     entries = [
         _entry(state, each, state.partitions[each]) if each in state.partitions else _entry_without_state(state, each)
         for each, _ in state.assigned()
@@ -351,8 +351,8 @@ def keep_replicas(
 
 
 def delete_vanished(state: ControllerState, topics: Collection[str], cause: str) -> list[Effect]:
-    """StopReplica with deletion for all that brokers have kept of these topics, which are not in ZooKeeper any more: somebody
-    has ordered that they go for good."""
+    """StopReplica with deletion for all replicas that brokers have kept of these topics. The topics are not in ZooKeeper any
+    more, and an order deletes them for good."""
     stops = [
         StopPartition(topic, ALL_OF_A_VANISHED_TOPIC, NO_TOPIC_ID, EPOCH_DURING_DELETE, delete_files=True)
         for topic in sorted(topics)
@@ -361,7 +361,7 @@ def delete_vanished(state: ControllerState, topics: Collection[str], cause: str)
 
 
 def delete_leftovers(state: ControllerState, to: Collection[BrokerId], cause: str) -> list[Effect]:
-    """StopReplica with deletion for what brokers still have of deleted topics, if they are alive."""
+    """StopReplica with deletion for replicas of deleted topics that live brokers still have."""
     by_broker: dict[BrokerId, list[StopPartition]] = {}
     for topic_id, leftover in sorted(state.leftovers.items()):
         for partition, broker in sorted(leftover.waiting):

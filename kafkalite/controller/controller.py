@@ -228,10 +228,10 @@ class Controller:
     # --- requests of brokers ---------------------------------------------------------------------------------
 
     def on_isr_changed(self, request: IsrChangedRequest) -> asyncio.Future[IsrChangedResponse]:
-        """A leader has changed ISRs: they are read again, and told to everybody (F7).
+        """A leader has changed ISRs: read them again, and send them to all brokers.
 
-        Taken in by the call; answered when this controller is known to have been in office after the notice came. Otherwise
-        its successor may have read the state before it changed, and the leader has to send the notice again, to that one.
+        The response follows when this controller is known to have been in office after the notice arrived. Otherwise its
+        successor may have read the state before the change, and the leader has to send the notice again, to that one.
         """
         answer: asyncio.Future[IsrChangedResponse] = asyncio.get_running_loop().create_future()
         leadership = self._leadership

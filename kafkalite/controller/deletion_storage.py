@@ -1,4 +1,4 @@
-"""What topics leave behind in ZooKeeper as they go: orders for it, what is left of them, states that may be needed again."""
+"""ZooKeeper's znodes about topics that go: orders to delete them, replicas that are left, states that may be needed again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Attempts to remove a topic's znodes before the next tick takes it up again.
+#: Attempts to remove a topic's znodes; the next tick tries again.
 REMOVE_ATTEMPTS = 5
 
 
@@ -35,14 +35,14 @@ class DeletionStorage(ZkAccess):
             return tuple(children), error.reason
 
     async def drop_deletion_orders(self, names: Iterable[str]) -> None:
-        """Take names out of /admin/delete_topics; the znode goes with the last one."""
+        """Take names out of /admin/delete_topics, and remove the znode with the last one."""
         for _ in range(REMOVE_ATTEMPTS):
             ops = await self._without_orders(frozenset(names))
             if not ops or await self._fenced(ops):
                 return
 
     async def _without_orders(self, names: frozenset[str]) -> list[Op]:
-        """What takes the names out of /admin/delete_topics and from below it; nothing if they are not there."""
+        """The operations that take the names out of /admin/delete_topics and remove them below it; none if they are not there."""
         try:
             data, stat = await self.read(lambda: self._zk.get(paths.DELETE_TOPICS))
             children = (await self.read(lambda: self._zk.children(paths.DELETE_TOPICS)))[0]
@@ -52,7 +52,7 @@ class DeletionStorage(ZkAccess):
         try:
             ordered = order_znodes.decode_delete_topics(data)
         except ZnodeError:
-            return ops  # left alone, as far as it cannot be read
+            return ops  # data that cannot be read is left alone
         left = [name for name in ordered if name not in names]
         if not left and len(ops) == len(children) and (ops or ordered):
             return [*ops, Delete(paths.DELETE_TOPICS, stat.version)]
@@ -62,7 +62,7 @@ class DeletionStorage(ZkAccess):
         return ops
 
     async def read_leftovers(self) -> dict[TopicId, Leftover]:
-        """What dead brokers still had of deleted topics when these went."""
+        """The replicas that dead brokers still had when their topics were deleted."""
         names = await self._children(paths.DELETED_TOPICS)
         leftovers: dict[TopicId, Leftover] = {}
         for name, each in zip(names, await self.get_many([paths.deleted_topic(name) for name in names]), strict=True):
@@ -88,7 +88,7 @@ class DeletionStorage(ZkAccess):
         return found
 
     async def keep_vanished(self, topic: str, vanished: Vanished) -> None:
-        """If this fails, only this controller knows them."""
+        """Store them; if this fails, only this controller knows them."""
         path = paths.vanished_topic(vanished.topic_id)
         data = znodes.encode_vanished_topic(topic, vanished.states, vanished.since)
         await self.read(lambda: self._zk.ensure_path(paths.VANISHED_TOPICS))
@@ -97,18 +97,18 @@ class DeletionStorage(ZkAccess):
             _log.warning("controller.vanished_not_kept", topic=topic)
 
     async def drop_vanished(self, topic_id: TopicId) -> None:
-        """They are not needed any more. If this fails they are dropped again by another controller."""
+        """Remove states that are not needed any more. If this fails, another controller removes them."""
         await self._fenced([Delete(paths.vanished_topic(topic_id))])
 
     async def drop_leftover(self, topic_id: TopicId) -> None:
-        """All of it is gone. If this fails the next controller finds that out again."""
+        """No replica is left. If this fails, the next controller tries again."""
         await self._fenced([Delete(paths.deleted_topic(topic_id))])
 
     async def remove_topic(self, name: str, topic_id: TopicId, leftover: Sequence[tuple[int, BrokerId]] = ()) -> bool:
-        """Remove a topic's znodes: what is below first; the topic, its settings and the order for it in one go, in which is
-        written down, too, what is left of it on dead brokers.
+        """Remove a topic's znodes, children first. One transaction removes the topic, its settings and the order for it, and
+        records the replicas that are left on dead brokers.
 
-        Whenever this stops half-way, the order still stands, so that the next attempt finishes it.
+        If this stops half-way, the order is still there, so the next attempt finishes it.
         """
         if leftover:
             await self.read(lambda: self._zk.ensure_path(paths.DELETED_TOPICS))

@@ -47,8 +47,8 @@ class WriteStates:
 
 @dataclass(frozen=True, slots=True)
 class AskLogEnds:
-    """Ask these replicas how far their logs go, for a bounded time, then read the states again; ends as StatesRead with what
-    they have said."""
+    """Ask these replicas for their log ends, for a bounded time, then read the states again; ends as StatesRead with their
+    answers."""
 
     replicas: Mapping[TopicPartition, tuple[BrokerId, ...]]
     purpose: Purpose
@@ -133,14 +133,14 @@ class RemoveTopic:
 
 @dataclass(frozen=True, slots=True)
 class DropLeftover:
-    """Nothing is left of this deleted topic: remove what says so."""
+    """No replica of this deleted topic is left: remove its znode below /admin/deleted_topics."""
 
     topic_id: TopicId
 
 
 @dataclass(frozen=True, slots=True)
 class KeepVanished:
-    """Write down the states of a topic whose znode has vanished: it may come back without them."""
+    """Store the states of a topic whose znode has vanished: it may come back without them."""
 
     topic: str
     vanished: Vanished
@@ -148,7 +148,7 @@ class KeepVanished:
 
 @dataclass(frozen=True, slots=True)
 class DropVanished:
-    """The topic is back with all its states, or goes for good."""
+    """The topic is back with all its states, or is deleted for good."""
 
     topic_id: TopicId
 

@@ -65,11 +65,11 @@ def repair(
             than they had when they joined the ISR. They count as dead, then new (F5), if others are in sync; if all
             are such, the ISR stays, and whoever leads does so in a new epoch (ADR 8).
         unclean: may a replica outside the ISR and the ELR lead (unclean.leader.election.enable); records can be lost.
-        log_ends: how far the logs of live replicas go, as far as they have said.
+        log_ends: the log ends that live replicas have reported.
     Returns:
-        A live ISR member leads and the ISR is what is alive of it; else a live eligible one alone (KIP-966); else, if
-        `unclean`, the live replica with the most complete log alone; else nobody, and the ISR stays, so that only its
-        members, and the eligible ones, may lead again (C7, F17).
+        A live ISR member leads, and the ISR keeps its live members. Else a live eligible replica leads alone (KIP-966).
+        Else, if `unclean`, the live replica with the most complete log leads alone. Else there is no leader, and the ISR
+        stays as it is, so that only its members, and the eligible replicas, may lead again.
     """
     in_sync = [replica for replica in state.isr if replica in live]
     if not in_sync:
@@ -138,9 +138,9 @@ def after_loss(
     epoch: ControllerEpoch,
     log_ends: Mapping[BrokerId, LogEnd] | None,
 ) -> LeaderAndIsr | None:
-    """Everybody who was in sync or eligible has come back, and may lack committed records: the most complete one leads.
+    """All replicas that were in sync or eligible have come back, and may lack committed records: the most complete one leads.
 
-    Alone: the others prove by catching up that they have what it has.
+    It leads alone: the others join the ISR when they have caught up.
     """
     candidates = _by_preference(known_members(replicas, state), live, leaving)
     if not candidates:

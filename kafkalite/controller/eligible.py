@@ -1,6 +1,6 @@
-"""Eligible leader replicas (KIP-966, ADR 16): who has left the ISR since it fell below min.insync.replicas. Pure.
+"""Eligible leader replicas (KIP-966, ADR 16): those that have left the ISR since it fell below min.insync.replicas. Pure.
 
-While the ISR is below min.insync.replicas, or somebody is eligible, the leader leaves the high watermark where it is. So a
+While the ISR is below min.insync.replicas, or a replica is eligible, the leader does not move the high watermark. So a
 replica that left the ISR meanwhile still has every committed record, until it restarts with less.
 """
 
@@ -18,12 +18,12 @@ LogEnd = tuple[LeaderEpoch, Offset]
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What a decision about one partition knows beyond its state and who is alive.
+    """What a decision about one partition knows beyond its state and the live brokers.
 
     min_insync: min.insync.replicas of the topic.
     keeps_elr: brokers whose code knows eligible leader replicas.
     doubtful: live brokers that came back after the state was written, and whose logs may lack committed records.
-    log_ends: what the live replicas have said of their logs; None if they were not asked.
+    log_ends: the log ends that the live replicas have reported; None if they were not asked.
     """
 
     min_insync: int = 1
@@ -33,16 +33,16 @@ class Known:
 
 
 def members(state: LeaderAndIsr) -> tuple[BrokerId, ...]:
-    """Who may lead without any loss, as the state says."""
+    """The replicas that may lead without any loss, according to the state."""
     return (*state.isr, *state.elr)
 
 
 def without_doubtful(state: LeaderAndIsr, doubtful: Collection[BrokerId]) -> LeaderAndIsr:
     """The state as if brokers that may lack committed records had left the ISR and the ELR before they came back; the same
-    if there are none, or nobody else is in sync or eligible.
+    if there are none, or no other replica is in sync or eligible.
 
-    If nobody of the ISR is left, the eligible ones take its place, without a leader: each of them may lead. (Not the ELR of a
-    state whose ISR is empty: that would be nothing that older nodes could read.)
+    If no member of the ISR is left, the eligible replicas become the ISR, without a leader: each of them may lead. (Older
+    nodes could not read a state with an ELR and an empty ISR.)
     """
     isr = tuple(each for each in state.isr if each not in doubtful)
     elr = tuple(each for each in state.elr if each not in doubtful)
@@ -83,7 +83,7 @@ def carried(
 
 
 def by_completeness(candidates: Sequence[BrokerId], log_ends: Mapping[BrokerId, LogEnd] | None) -> list[BrokerId]:
-    """The candidates, the most complete first; who has not said comes last, in the given order."""
+    """The candidates, the most complete first. Those without a reported log end come last, in the given order."""
     ends = log_ends or {}
 
     def rank(replica: BrokerId) -> tuple[bool, int, int]:

@@ -169,7 +169,7 @@ class TopicsChanged:
 
 @dataclass(frozen=True, slots=True)
 class DeletionsRequested:
-    """What is ordered in and below /admin/delete_topics; `malformed` says why its data cannot be read, if so."""
+    """The orders in and below /admin/delete_topics. `malformed`: why its data cannot be read; empty if it can."""
 
     topics: tuple[str, ...]
     malformed: str | None = None
@@ -313,8 +313,8 @@ class StatesRead:
     """State znodes as they are now. None: there is none.
 
     `modified`: the transaction (zxid) that wrote a state last; a broker whose epoch is larger has registered since.
-    `malformed`: those that cannot be read, by partition. `min_insync`: min.insync.replicas by topic. `log_ends`: what
-    replicas have said of their logs, None if nobody was asked.
+    `malformed`: those that cannot be read, by partition. `min_insync`: min.insync.replicas by topic. `log_ends`: the
+    log ends that replicas have reported, None if none was asked.
     """
 
     states: Mapping[TopicPartition, LeaderAndIsr | None]

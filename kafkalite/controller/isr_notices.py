@@ -1,7 +1,8 @@
-"""Leaders' notices of changed ISRs: which partitions to read again, and who waits to hear that this is in good hands.
+"""Leaders' notices of changed ISRs: which partitions to read again, and the leaders that wait for a response.
 
-A notice counts as heard only when its controller is surely in office after it came: whoever takes office later reads the state
-later, with the change in it. Otherwise the successor may have read it before it changed, and nobody would say it again.
+A notice is acknowledged only if its controller was certainly in office after it arrived. A later controller then reads the
+state later, with the change in it. Otherwise the next controller may have read the state before the change, and without a
+second notice it would not learn of it.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ class IsrNotices:
     def take(
         self, state: ControllerState, request: IsrChangedRequest, answer: asyncio.Future[IsrChangedResponse]
     ) -> None:
-        """Remember what to read; any number of notices becomes one reading, and one look at the office."""
+        """Remember what to read. All notices together cause one reading, and one check that this controller is in office."""
         for change in request.partitions:
             partition = TopicPartition(change.topic, change.partition)
-            if state.replicas(partition) is not None:  # bounds the inbox: strangers are not remembered
+            if state.replicas(partition) is not None:  # bounds the inbox: unknown partitions are ignored
                 self._changed[partition] = None
                 if change.is_drained:
                     self._drained[partition] = None
         self._answers.append(answer)
 
     async def confirm(self) -> None:
-        """Answer who waits. Raises DeposedError, SessionExpiredError."""
+        """Answer the waiting leaders. Raises DeposedError, SessionExpiredError."""
         if not self._answers:
             return
         waiting, self._answers = self._answers, []

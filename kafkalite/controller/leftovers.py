@@ -1,8 +1,8 @@
 """Replicas of deleted topics on brokers that were dead at the end of the deletion. Pure (ADR 19).
 
-A deletion does not wait for the dead: the topic's znodes go, its name is free, and what is left is written down by topic id in
-/admin/deleted_topics. A broker that returns is told to remove it before it is told anything else; a topic of the same name
-made since has another id, and is not touched.
+A deletion does not wait for dead brokers: the topic's znodes are removed, its name is free, and the replicas that are left are
+recorded by topic id in /admin/deleted_topics. A broker that returns gets the order to remove them before any other command. A
+later topic of the same name has another id, and is not affected.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 Decision = tuple[ControllerState, list[Effect]]
 
-#: Deleted topics with such replicas; beyond it a deletion waits for the dead, as that of a topic without an id does.
+#: Deleted topics with such replicas. Beyond it a deletion waits for dead brokers, as the deletion of a topic without an id does.
 MAX_LEFTOVERS = 10_000
 
 
 def can_be_left(state: ControllerState, topic: str) -> bool:
-    """Whether the deletion of a topic may end before the dead have heard of it."""
+    """Whether the deletion of a topic may end before dead brokers have removed its replicas."""
     return state.topics[topic].topic_id != NO_TOPIC_ID and len(state.leftovers) < MAX_LEFTOVERS
 
 
 def leave(state: ControllerState, topic: str) -> ControllerState:
-    """The topic's znodes are gone, and what its deletion still waited for is written down."""
+    """The topic's znodes are gone, and the replicas that its deletion still waited for are recorded."""
     waiting, topic_id = state.deletions[topic].waiting, state.topics[topic].topic_id
     if not waiting:
         return state

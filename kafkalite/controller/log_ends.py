@@ -1,5 +1,5 @@
-"""How far the logs of replicas go, asked of their nodes before a leader is chosen that may lack committed records (KIP-966's
-unclean recovery). Who does not answer in time, or is too old to know the question, has not said.
+"""The ends of replicas' logs. The controller asks for them before it chooses a leader that may lack committed records
+(KIP-966's unclean recovery). Replicas that do not answer in time, or whose code does not know the request, are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: How long all of them together are waited for.
+#: The time for all answers together.
 WAIT_S = 2.0
 #: Partitions in one request.
 CHUNK = 2_000
@@ -41,7 +41,7 @@ class LogEnds:
     async def ask(
         self, replicas: Mapping[TopicPartition, Sequence[BrokerId]], brokers: Mapping[BrokerId, BrokerInfo]
     ) -> Ends:
-        """What was said within WAIT_S, for every partition that was asked about."""
+        """The answers of the first WAIT_S, for every partition in the question."""
         ends: Ends = {partition: {} for partition in replicas}
         by_broker: dict[BrokerId, list[TopicPartition]] = {}
         for partition, members in replicas.items():

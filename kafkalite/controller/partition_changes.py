@@ -51,7 +51,7 @@ Decision = tuple[ControllerState, list[Effect]]
 class _Wanted:
     """What a partition's state should be; None: as it is.
 
-    ask: these replicas are to say first how far their logs go. `accepts_loss`: the leader may lack committed records.
+    ask: these replicas are asked for their log ends first. `accepts_loss`: the leader may lack committed records.
     """
 
     state: LeaderAndIsr | None = None
@@ -159,7 +159,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
     elif any(_is_moving(state, partition) for partition in adopted):
         effects.append(LookAtMoves())
     if asking:
-        # The purpose is fulfilled when these are decided, too; nobody else waits for their answers.
+        # The purpose is fulfilled when these are decided, too; nothing else waits for their answers.
         if writes:
             effects.append(WriteStates(writes, Repair(), event.chunk, unclean))
         return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk)]
@@ -200,7 +200,7 @@ def _wanted(
         keeps_elr={id_ for id_, broker in state.registered() if broker.keeps_elr},
         log_ends=None if event.log_ends is None else event.log_ends.get(partition, {}),
     )
-    # Older code does not say what it may have lost when it comes back, and a log on a dead disk may be made again, empty.
+    # Older code does not report what it may have lost when it comes back, and makes a log on a dead disk again, empty.
     doubtful |= {id_ for id_ in found.elr if id_ in state.brokers and id_ not in known.keeps_elr}
     silent = {id_ for id_ in restarted if id_ not in known.keeps_elr}
     gone = doubtful | silent | state.offline_replicas.get(partition, frozenset())
@@ -224,7 +224,7 @@ def _chosen(
     live, leaving = state.live(partition), state.shutting_down
     unclean = partition.topic in event.unclean_topics or _is_unclean(event.purpose)
     kept = without_doubtful(found, doubtful)
-    if kept is found and doubtful:  # nobody is left who surely has every committed record
+    if kept is found and doubtful:  # no replica is left that surely has every committed record
         candidates = tuple(id_ for id_ in elections.known_members(replicas, found) if id_ in live)
         if known.log_ends is None and len(candidates) > 1:
             return _Wanted(ask=candidates)

@@ -17,7 +17,7 @@ MAX_NAMED = 100
 def find_problems(
     state: ControllerState, malformed_brokers: Mapping[str, str], wanted_replicas: Mapping[str, int]
 ) -> list[Problem]:
-    """Partitions nobody leads, znodes that cannot be used, deletions that wait for dead brokers, internal topics that were
+    """Partitions without a leader, znodes that cannot be used, deletions that wait for dead brokers, internal topics that were
     created when there were fewer brokers.
 
     Args:

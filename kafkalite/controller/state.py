@@ -90,7 +90,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Of a deleted topic: (partition, broker) whose files are not known to be gone (kafkalite.controller.leftovers)."""
+    """A deleted topic's (partition, broker) pairs whose files may still exist (kafkalite.controller.leftovers)."""
 
     topic: str
     waiting: frozenset[tuple[int, BrokerId]]
@@ -98,7 +98,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """Of a topic whose znode has gone without an order: the states it had (kafkalite.controller.vanished).
+    """The last states of a topic whose znode has vanished without an order (kafkalite.controller.vanished).
 
     Brokers with a larger epoch than `since` have registered later.
     """
@@ -174,7 +174,7 @@ class ControllerState:
         return self.brokers.keys() - offline if offline else self.brokers.keys()
 
     def registered(self) -> Iterator[tuple[BrokerId, BrokerInfo]]:
-        """Everybody who is registered, silent or not."""
+        """All registered brokers, silent or not."""
         yield from self.brokers.items()
         yield from self.suspects.items()
 

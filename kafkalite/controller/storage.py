@@ -37,7 +37,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Bytes of one transaction (F31: larger ones cut the connection for everybody).
+#: Bytes of one transaction (a larger one would cut the connection for all requests).
 MAX_BYTES = 512 * 1024
 #: Requests under /restart_partitions that are read at once.
 MAX_RESTARTS = 200
@@ -96,7 +96,7 @@ class Storage(DeletionStorage):
         return dict(sorted(topics.items())), malformed
 
     async def watch_topics(self, names: Sequence[str], watch_of: Callable[[str], Watch]) -> dict[str, Stat | None]:
-        """Arm a watch on each topic's data: somebody may write it by hand. Returns what is there now."""
+        """Set a watch on each topic's data, which may be written by hand. Returns the present znodes."""
         self._stats.zk_ops["read"] += len(names)
 
         async def arm(name: str) -> Stat | None:

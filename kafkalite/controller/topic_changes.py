@@ -5,7 +5,7 @@ A deletion goes through these steps, each of which the next controller can take 
    delete its files;
 2. replicas answer;
 3. all that are alive have answered: the znodes go, children first, and the name leaves the order with the topic's own znode. What
-   is on dead brokers is written down by topic id in the same transaction (kafkalite.controller.leftovers).
+   is on dead brokers is recorded by topic id in the same transaction (kafkalite.controller.leftovers).
 
 A topic whose znode goes without an order is not deleted (ADR 19).
 """
@@ -49,7 +49,7 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         effects += notes
     # A znode that has become unreadable says nothing about its topic: keep what was known.
     unreadable = {name for name in state.topics if paths.topic(name) in event.malformed}
-    # Of one that is being deleted, what is left is what was there: its deletion goes on.
+    # If it is being deleted, its remaining replicas are the earlier ones: the deletion goes on.
     unreadable |= {name for name in state.deletions if name not in event.topics}
     gone_by_hand = [
         name
@@ -106,17 +106,17 @@ def _is_topic(path: str) -> bool:
 
 
 def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
-    """The znodes of topics have gone, or are other topics' now, and nobody has ordered that these be deleted.
+    """The znodes of topics have gone, or are other topics' now, without an order to delete these topics.
 
-    A person, a script or a restore gone wrong can do so to all of them at once, so nothing is removed: brokers stop their
-    replicas and keep them. The metadata that clients get is told in full, as nothing was deleted.
+    A person, a script or a failed restore can remove all of them at once. So nothing is deleted: brokers stop their
+    replicas and keep them. The metadata is sent in full, because nothing says that these topics were deleted.
     """
     effects: list[Effect] = []
     for at, name in enumerate(names):
         topic = state.topics[name]
         if (
             name in state.deletions
-        ):  # ordered, and the name is another topic's already: the rest of the old one still goes
+        ):  # ordered, and another topic has the name already: the rest of the old one is still removed
             state = _forget(leftovers.leave(state, name), name)
             continue
         state, kept = vanished.remember(state, name)
@@ -160,7 +160,7 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
         name for name in event.topics if name not in state.topics and paths.topic(name) not in state.malformed
     )
     if strangers:
-        # A topic that has vanished is one of these, and this is what lets its replicas go, too.
+        # A topic that has vanished is one of these, so that its replicas are deleted, too.
         effects += delete_vanished(state, strangers, "topic.deletion")
         state, forgotten = vanished.forget(state, strangers)
         effects += [*forgotten, DropDeletionOrders(strangers)]
@@ -196,7 +196,7 @@ def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) 
 
 
 def _end_if_due(state: ControllerState, name: str) -> Decision:
-    """Let the znodes go when no live broker has anything of the topic any more."""
+    """Remove the znodes when no live broker has a replica of the topic any more."""
     deletion = state.deletions[name]
     if deletion.removing or any(broker in state.brokers for _, broker in deletion.waiting):
         return state, []
@@ -208,7 +208,7 @@ def _end_if_due(state: ControllerState, name: str) -> Decision:
 
 
 def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decision:
-    """A broker has removed replicas; when the last one that is alive has, the znodes go."""
+    """A broker has removed replicas. The znodes are removed after the last live broker's."""
     if not state.has_broker(event.broker_id, event.broker_epoch):
         return state, []
     ids = event.topic_ids or (NO_TOPIC_ID,) * len(event.stopped)

@@ -1,4 +1,4 @@
-"""Watches on the data of topics' znodes: a partition that somebody adds by writing one is seen at once."""
+"""Watches on the data of topics' znodes: a partition that is added by writing one is seen at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AT_ONCE = 200
 
 
 class TopicWatches:
-    """One watch for each topic, armed when there is nothing more urgent.
+    """One watch for each topic, set when there is nothing more urgent.
 
     Args:
         wake: called when there is something to arm.
@@ -34,11 +34,11 @@ class TopicWatches:
         return bool(self._due)
 
     def follow(self, topics: Iterable[str]) -> None:
-        """All topics as just read: what is new is to be watched."""
+        """All topics as just read: new ones will be watched."""
         self._due.update((name, None) for name in topics if name not in self._made)
 
     async def arm(self, topics: Mapping[str, Topic]) -> set[str]:
-        """Arm some; returns those whose znode is not what `topics` says any more."""
+        """Set some watches; returns the topics whose znode differs from `topics`."""
         names = list(self._due)[:AT_ONCE]
         for name in names:
             del self._due[name]
@@ -49,7 +49,7 @@ class TopicWatches:
         stale: set[str] = set()
         for name, stat in found.items():
             made = self._made.pop(name, None)
-            if stat is not None:  # else the watch on its parent tells
+            if stat is not None:  # else the watch on its parent fires
                 self._made[name] = stat.czxid
                 if stat.version != topics[name].version or made not in (None, stat.czxid):
                     stale.add(name)

@@ -16,9 +16,9 @@ Decision = tuple[ControllerState, list[Effect]]
 
 
 def is_told_anew(before: Topic, now: Topic, number: int) -> bool:
-    """Whether brokers have to hear of a partition whose state is the same: of its replicas, others are being added.
+    """Whether brokers need an update for a partition with the same state, because other replicas are being added.
 
-    Those that are do not count as missing (KIP-455), so a stale list would hide what is.
+    Replicas that are being added do not count as missing (KIP-455), so a stale list would hide missing ones.
     """
     replicas = frozenset(now.assignment.get(number, ()))
     return not replicas.isdisjoint(frozenset(before.adding.get(number, ())) ^ frozenset(now.adding.get(number, ())))

@@ -1,8 +1,8 @@
 """Topics and states whose znodes have vanished without an order. Pure (ADR 19).
 
-Nobody knows better than the controller what was there. If a topic comes back without its partitions' states, or only a state
-has gone, the last one known is written again, in a new leader epoch: a first state would count every live replica as in sync,
-and begin with epochs that the logs have behind them. It writes them down, so that its successors know them, too.
+The controller has the last states in memory. If a topic comes back without its partitions' states, or if only a state
+vanishes, it writes the last known one again, in a new leader epoch. A first state would count every live replica as in sync,
+and its epoch would be lower than those in the logs. The controller also stores the last states for its successors.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, To
 
 Decision = tuple[ControllerState, list[Effect]]
 
-#: Topics whose last states are remembered; the oldest make room.
+#: Topics whose last states are remembered; beyond it the oldest are dropped.
 MAX_VANISHED = 1_000
 
 
 def remember(state: ControllerState, name: str) -> Decision:
-    """A topic's znode has vanished: keep what was known of it, for the next controller, too."""
+    """A topic's znode has vanished: keep its last states, also for the next controller."""
     topic_id = state.topics[name].topic_id
     states = {each.partition: known for each, known in state.partitions.items() if each.topic == name}
     state, effects = forget(state, [name])
@@ -38,7 +38,7 @@ def remember(state: ControllerState, name: str) -> Decision:
 
 
 def forget(state: ControllerState, names: Collection[str]) -> Decision:
-    """These are back, or go for good."""
+    """These topics are back, or are deleted for good."""
     doomed: list[Effect] = [DropVanished(state.vanished[name].topic_id) for name in names if name in state.vanished]
     rest = {name: each for name, each in state.vanished.items() if name not in names}
     return (dataclasses.replace(state, vanished=rest), doomed) if doomed else (state, [])
@@ -68,8 +68,8 @@ def last_known(state: ControllerState, partition: TopicPartition) -> LeaderAndIs
 
 
 def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr, *, min_insync: int) -> LeaderAndIsr:
-    """The state to write where `known` was. Who has died or restarted since then is no member of the ISR any more; who was
-    eligible is so still."""
+    """The state to write in the place of `known`. Brokers that have died or restarted since then have left the ISR; eligible
+    replicas are still eligible."""
     live = state.live(partition)
     replicas = state.replicas(partition) or known.isr
     vanished = state.vanished.get(partition.topic)

@@ -1,7 +1,7 @@
 """ZooKeeper as one term of office of the controller has it: reads that are repeated, transactions that are fenced.
 
 Each transaction begins with a check of /controller_epoch: a controller that has been succeeded changes nothing any
-more (F4, KAFKA-6082). Reads are repeated until the session answers or ends; a write whose outcome is unknown is
+more (KAFKA-6082). Reads are repeated until the session answers or ends; a write whose outcome is unknown is
 reported as a conflict, and the caller reads before it decides again.
 """
 
@@ -32,7 +32,7 @@ from kafkalite.errors import KafkaliteError
 
 T = TypeVar("T")
 
-#: Operations of one transaction (F31: larger ones cut the connection for everybody).
+#: Operations of one transaction (a larger one would cut the connection for all requests).
 MAX_OPS = 500
 #: How long a read that found no connection waits at most before it is tried again.
 RETRY_S = 0.25
@@ -43,7 +43,7 @@ class DeposedError(KafkaliteError):
 
 
 class Connectivity:
-    """Wakes who waits for a session to be connected again, or to be over."""
+    """Wakes tasks that wait until a session is connected again, or over."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -129,7 +129,7 @@ class ZkAccess:
             raise DeposedError(f"{paths.CONTROLLER_EPOCH} has changed: {error.error!r}")
 
     async def _fenced(self, ops: Iterable[Op]) -> bool:
-        """One fenced transaction; False if it failed or nobody knows."""
+        """One fenced transaction; False if it failed, or if its outcome is unknown."""
         self._stats.zk_ops["transaction"] += 1
         try:
             await self._zk.multi([self._fence, *ops])
@@ -139,7 +139,7 @@ class ZkAccess:
         return True
 
     async def verify(self) -> bool:
-        """Whether we are surely in office; False if ZooKeeper has not said. Raises DeposedError if another one is."""
+        """Whether we are surely in office; False if ZooKeeper has not answered. Raises DeposedError if another controller is."""
         return await self._fenced([])
 
     async def _remove_if_empty(self, path: str | None) -> None:

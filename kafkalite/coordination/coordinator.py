@@ -155,7 +155,7 @@ class Coordinator(Protocol):
         ...
 
     def silent_s(self) -> float:
-        """Seconds since a server last told us anything; while all is well never more than a sixth of the timeout."""
+        """Seconds since the last message of a server; while all is well never more than a sixth of the timeout."""
         ...
 
     @property

@@ -15,7 +15,7 @@ TOPICS = "/brokers/topics"
 REASSIGN_PARTITIONS = "/admin/reassign_partitions"
 PREFERRED_REPLICA_ELECTION = "/admin/preferred_replica_election"
 DELETE_TOPICS = "/admin/delete_topics"
-#: What dead brokers still have of deleted topics, by topic id.
+#: Replicas of deleted topics that dead brokers still have, by topic id.
 DELETED_TOPICS = "/admin/deleted_topics"
 #: The last states of topics whose znodes have vanished without an order, by topic id.
 VANISHED_TOPICS = "/admin/vanished_topics"
@@ -126,7 +126,7 @@ def delete_topic(topic_name: str) -> str:
 
 
 def deleted_topic(topic_id: str) -> str:
-    """What dead brokers still have of a deleted topic."""
+    """The replicas of a deleted topic that dead brokers still have."""
     return f"{DELETED_TOPICS}/{topic_id}"
 
 

@@ -1,14 +1,14 @@
-"""How long the ensemble surely still holds our session, worked out from what it has answered. Pure (ADR 15).
+"""How long the ensemble surely still holds our session, derived from its answers. Pure (ADR 15).
 
-One server's word is not enough: a ZooKeeper follower answers pings and reads by itself, and goes on for
-syncLimit x tickTime when it is cut off, while its leader, which has not heard of us since, gives our session away. Two
-facts are needed: that the leader has been told of us, and that it was still the leader afterwards.
+One server's answer is not enough: a ZooKeeper follower answers pings and reads alone, and continues for
+syncLimit x tickTime when it is cut off, while its leader, which no longer hears of our session, expires it. Two facts are
+needed: the leader has heard of our session, and it was still the leader afterwards.
 
-- A *confirmation* is a write: only a quorum can answer it. Later leaders give every session its whole timeout anew.
-- Followers tell their leader whom they have heard when it pings them, every half tick; a session's timeout is at least
-  two ticks. All of it travels in order. So with three confirmations i, j, k, one after the other, and at least a quarter
-  of the timeout between i and j: the leader has pinged our server between i and j, the answer to that has left before k,
-  and the leader had it when it took k. It has been told of us at or after the sending of i.
+- A *confirmation* is a write: only a quorum can answer it. Later leaders give every session its full timeout again.
+- Followers report live sessions to their leader when it pings them, every half tick; a session's timeout is at least
+  two ticks. All messages arrive in order. Take three confirmations i, j, k, one after the other, with at least a quarter
+  of the timeout between i and j. The leader has pinged our server between i and j, the answer to that was sent before k,
+  and the leader had it when it took k. So the leader has heard of our session at or after the sending of i.
 - Opening a session, or attaching to one again, goes to the leader at once: one confirmation after it is enough. A new
   session is a write itself.
 """
@@ -21,7 +21,7 @@ from kafkalite.lazy_dataclass import dataclass
 
 #: Of the session timeout: at least half a tick of the server.
 _LEADER_PINGS_WITHIN = 1 / 4
-#: Confirmations that are remembered; older ones say nothing any more.
+#: Confirmations that are remembered; older ones prove nothing.
 _REMEMBERED = 16
 
 
@@ -46,7 +46,7 @@ class QuorumLease:
         self.until = sent_at + timeout_s
 
     def attached(self, sent_at: float, answered_at: float) -> None:
-        """A server has taken us in with the session that we had: perhaps another one, to be judged by what it answers."""
+        """A server has accepted our existing session. It may be another server, so only its own answers count from now on."""
         self._confirmed.clear()
         self._attached = _Confirmation(sent_at, answered_at)
 

@@ -25,7 +25,7 @@ _BACKOFF_MAX_S = 2.0
 #: A node acts as fenced when less than this share of the session timeout is left: what it decides now still has to
 #: reach others before the server may give its session away.
 _LEASE_MARGIN = 0.1
-#: ZooKeeper is away when it has said nothing for this share of the session timeout: twice as long as it ever is silent.
+#: ZooKeeper is away if it sends nothing for this share of the session timeout: twice its longest normal silence.
 _AWAY_SHARE = 1 / 3
 _LOOK_S = 0.5
 
@@ -50,7 +50,7 @@ class SessionKeeper:
         self._ended = asyncio.Event()
         self._scope: asyncio.Timeout | None = None
         self._closed = False
-        #: When (monotonic) ZooKeeper was last heard in sessions that are over.
+        #: When (monotonic) ZooKeeper last answered in sessions that are over.
         self._heard_at = env.clock.monotonic()
         #: Since when (wall ms) ZooKeeper has not answered; None while it does. `watch` keeps it.
         self.away_since_ms: int | None = None

@@ -88,7 +88,7 @@ class ZkSession:
         self._seen_zxid = 0
         self._xid = 0
         self._lease = QuorumLease()
-        #: Of the connected server, anything; of the ensemble behind it.
+        #: Times of the last message of the server, and of the last confirmation of the ensemble behind it.
         self._last_heard = 0.0
         self._last_confirmed = clock.monotonic()
         #: When (boot clock) the confirmation was sent that is not answered yet.
@@ -303,7 +303,7 @@ class ZkSession:
         self._timer = loop.call_later(self._timeout_s / 6, self._beat, connection)
 
     def _confirm(self, connection: ZkConnection) -> None:
-        """Ask for what only a quorum can answer: a transaction that changes nothing."""
+        """Send a request that only a quorum can answer: a transaction that changes nothing."""
         if connection is not self._connection or connection.closed or self._state is SessionState.EXPIRED:
             return
         sent_at = self._confirming_since = self._clock.boottime()

@@ -36,9 +36,9 @@ from kafkalite.model import (
     TopicPartition,
 )
 
-#: Of the logs that a registration tells are missing.
+#: Of the logs that a registration names as missing.
 _MISSING_BYTES = 512 * 1024
-#: Of those that may lack committed records. Who is not told refuses to lead, which is slower.
+#: Of the replicas that a registration names as doubtful. Those beyond it refuse to lead, which is slower.
 DOUBTFUL_BYTES = 256 * 1024
 
 
@@ -269,7 +269,7 @@ def _partitions(reader: JsonReader, field_name: str) -> frozenset[TopicPartition
 
 
 def _transaction_version(reader: JsonReader) -> int:
-    """0 for a writer that does not say; its features are nothing to refuse a broker for."""
+    """0 if the writer does not state it. A broker is not refused for malformed features."""
     features = reader.fields.get("features")
     levels = features.get(TRANSACTION_FEATURE) if isinstance(features, dict) else None
     highest = levels.get("max_version") if isinstance(levels, dict) else None
@@ -376,8 +376,8 @@ def _moves(
 def encode_partition_state(state: LeaderAndIsr) -> bytes:
     """/brokers/topics/T/partitions/P/state. The partition epoch is the znode's version, hence not in the value.
 
-    The eligible leader replicas carry the version that this write makes, as they hold for this very value: what others
-    write over it (an older node, a hand) makes them void (ADR 16).
+    The eligible leader replicas carry the version that this write makes, because they hold for this very value. Any other
+    write over it (by an older node, or by hand) makes them void (ADR 16).
     """
     value: dict[str, object] = {
         "version": 1,
@@ -414,7 +414,7 @@ def decode_partition_state(data: bytes, zk_version: int, path: str = "") -> Lead
 
 
 def _eligible(reader: JsonReader, isr: Replicas, zk_version: int) -> tuple[Replicas, Replicas]:
-    """The eligible leader replicas and the last known ones. What cannot be used is void: nobody is eligible by it."""
+    """The eligible leader replicas and the last known ones. A list that cannot be used is void."""
     if reader.fields.get("elr_at") != zk_version:
         return (), ()
     found: list[Replicas] = []

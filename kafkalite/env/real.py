@@ -258,7 +258,7 @@ class RealDisk:
         #: Directory -> where the kernel counts what its device completes.
         self._counters: dict[str, str] = {}
         self._reserve = Reserve()
-        #: File -> the numbers of those who write it just now.
+        #: File -> the numbers of its present writers.
         self._writing: dict[str, set[int]] = {}
         self._writing_lock = threading.Lock()
 
@@ -320,7 +320,7 @@ class RealDisk:
 
     @contextmanager
     def _beside(self, path: str) -> Iterator[str]:
-        """The name of a file to write beside `path`, which nobody else writes at the same time."""
+        """The name of a file beside `path` that no other writer uses at the same time."""
         with self._writing_lock:
             taken = self._writing.setdefault(path, set())
             number = next(n for n in count() if n not in taken)

@@ -146,7 +146,7 @@ class Disk(Protocol):
     def modified_ms(self, path: str) -> int: ...
 
     def boot_id(self) -> str:
-        """Another one after each boot of the host: what was not synced before is lost. Empty: nobody can say."""
+        """Changes with each boot of the host: bytes that were not synced before are lost. Empty: unknown."""
         ...
 
     def lock(self, path: str) -> Callable[[], None]:

@@ -162,8 +162,8 @@ class InternalLog(Generic[State]):
     async def _load(self, partition: int, epoch: LeaderEpoch) -> None:
         """Replay the partition's log from its start to its end.
 
-        Nothing is awaited between the last look at its end and the moment from which on the state is told of what is
-        appended: a marker that came in between would never end its transaction here.
+        Nothing is awaited between the last check of its end and the moment from which on the state gets new records:
+        a marker that came in between would never end its transaction here.
         """
         target = TopicPartition(self.topic, partition)
         state = self._make(partition, epoch)

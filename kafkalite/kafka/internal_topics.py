@@ -7,7 +7,7 @@ from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId
 from kafkalite.rpc.messages.data import MetadataResponse
 from kafkalite.rpc.messages.topics import NewTopic
 
-#: The controller, before any metadata has come.
+#: Only the controller is known, before the first metadata.
 NO_BROKER = BrokerId(-1)
 
 
@@ -31,8 +31,8 @@ def internal_topic(name: str, config: BrokerConfig, brokers: int) -> NewTopic:
     Args:
         brokers: see `broker_count`. While too few of them are alive, the topic cannot be created.
 
-    With three replicas what a coordinator has acknowledged is on two nodes at least. With two replicas that would mean that
-    neither may be missing, so one is enough, unless `min.insync.replicas` of the broker says otherwise.
+    With three replicas an acknowledged record of a coordinator is on two nodes at least. With two replicas that would
+    require both nodes to be up, so one is enough, unless `min.insync.replicas` of the broker says otherwise.
     """
     if name == GROUP_TOPIC:
         partitions, replicas = config.offsets_topic_num_partitions, config.offsets_topic_replication_factor

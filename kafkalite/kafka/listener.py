@@ -110,7 +110,7 @@ class KafkaListener:
         return self.services.clock.monotonic()
 
     def warn(self, event: str, connection: KafkaConnection, reason: str, **details: object) -> None:
-        """One line about a connection; of many alike from one host only some."""
+        """One line about a connection; many similar ones from one host are suppressed."""
         untold = self._repeats.told((event, reason, connection.peer_host))
         if untold is not None:
             _log.warning(event, reason=reason, peer=connection.peer, **details, untold=untold)

@@ -1,4 +1,4 @@
-"""A connection to another node's Kafka listener, for requests of one API, one at a time."""
+"""A connection to another node's Kafka listener: requests of one API, one at a time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,12 @@ _MAX_RESPONSE_BYTES = 16 * 2**20
 
 
 class NodeConnection:
-    """Opened with the first request, and again after a failure. `version` must be flexible in request and response."""
+    """Opened with the first request, and again after a failure."""
 
-    def __init__(self, services: Services, address: tuple[str, int], api: str, version: int) -> None:
+    def __init__(self, services: Services, address: tuple[str, int], api: str) -> None:
         self.address = address
         self._services = services
         self._api = api
-        self._version = version
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         #: When another connection is opened instead (monotonic seconds): the session ends a while later (KIP-368).
         self._used_until = float("inf")
@@ -34,8 +33,14 @@ class NodeConnection:
             self._streams[1].close()
             self._streams = None
 
-    async def ask(self, message: object) -> Any:
-        """The answer. After any error `close` it. Raises OSError, EOFError, ApiError (not let in), WireError."""
+    async def ask(self, message: object, version: int) -> Any:
+        """The response. After any error `close` the connection.
+
+        Args:
+            version: one that is flexible in request and response.
+
+        Raises OSError, EOFError, ApiError (the node refused the connection), WireError.
+        """
         now = self._services.clock.monotonic()
         if now > self._used_until or (self._streams is not None and self._streams[1].transport.is_closing()):
             self.close()
@@ -46,8 +51,8 @@ class NodeConnection:
         reader, writer = self._streams
         self._correlation_id += 1
         key = schemas()[self._api + "Request"].api_key
-        head = wire.RequestHeader(key, self._version, self._correlation_id, "kafkalite")
-        frame = encode(head, 2) + encode(message, self._version)
+        head = wire.RequestHeader(key, version, self._correlation_id, "kafkalite")
+        frame = encode(head, 2) + encode(message, version)
         writer.write(len(frame).to_bytes(4) + frame)
         await writer.drain()
         size = int.from_bytes(await reader.readexactly(4))
@@ -56,4 +61,4 @@ class NodeConnection:
         answer = await reader.readexactly(size)
         if int.from_bytes(answer[:4], signed=True) != self._correlation_id or answer[4] != 0:
             raise WireError("an answer to something else")
-        return decode(self._api + "Response", self._version, answer[5:])
+        return decode(self._api + "Response", version, answer[5:])

@@ -114,7 +114,7 @@ class Partitions(Protocol):
         ...
 
     def end_verification(self, partition: TopicPartition, producer_id: int, guard: int) -> None:
-        """The coordinator has said no: nothing will come with `guard`."""
+        """The coordinator has refused: no batch will use `guard`."""
         ...
 
     def append_internal(
@@ -168,8 +168,8 @@ class Partitions(Protocol):
         ...
 
     def delete_records(self, partition: TopicPartition, before: Offset) -> Awaitable[Offset]:
-        """Advance the log start offset (-1: to the high watermark), at once; what is awaited is that no failover brings the
-        records back, and gives the new offset. Both raise ApiError."""
+        """Advance the log start offset (-1: to the high watermark), at once. The awaitable returns the new offset
+        when no failover can bring the records back. Both raise ApiError."""
         ...
 
     def active_producers(self, partition: TopicPartition) -> list[ActiveProducer]:
@@ -277,7 +277,7 @@ class Services(Protocol):
         ...
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """What these settings of a topic come to on this node."""
+        """The effective configuration of a topic with these settings on this node."""
         ...
 
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:

@@ -23,12 +23,12 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 #: Ours: logs that this node had may be missing: the directory was empty when it came, or a log in it was given up (F28).
 INCOMPLETE = ".kafkalite-incomplete"
-#: Ours: the boot id of the host that used the directory last; logs that may lack what was committed (as offsets, all 0).
+#: Ours: the boot id of the host that used the directory last; logs that may lack committed records (as offsets, all 0).
 BOOT = ".kafkalite-boot"
 DOUBTFUL = ".kafkalite-doubtful"
 
 
-#: Ours, in a partition's directory: offsets are missing in this log. Recovery believes gaps then where a loss of power, or a
+#: Ours, in a partition's directory: offsets are missing in this log. Recovery then accepts gaps where a loss of power, or a
 #: wrong base offset, could look the same.
 COMPACTED = ".kafkalite-compacted"
 
@@ -98,12 +98,12 @@ def decode_partition_metadata(data: bytes) -> TopicId:
 
 
 def encode_compacted(end: int) -> bytes:
-    """`end`: compactions of this log were below it; 0: offsets are missing only where it was copied from."""
+    """`end`: compactions of this log were below it; 0: offsets are missing only in copied batches."""
     return f"{end}\n".encode()
 
 
 def decode_compacted(data: bytes) -> int:
-    """0 for what is damaged: offsets are missing, where is not known."""
+    """0 if the file is damaged: offsets are missing at unknown places."""
     text = data.strip()
     return int(text) if data.endswith(b"\n") and text.isdigit() and len(text) < 20 else 0
 

@@ -65,8 +65,8 @@ class Transactions:
 
     def __init__(self, aborted: list[AbortedTransaction]) -> None:
         self._to_come = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
-        #: Producer id -> the marker's offset of its aborted transaction. What lies behind the marker is not of it, also
-        #: where the pass never meets the marker, or nothing of the transaction is left but the marker.
+        #: Producer id -> the marker's offset of its aborted transaction. Records behind the marker are not part of it, even
+        #: if the pass never meets the marker, or only the marker is left of the transaction.
         self._aborting: dict[int, int] = {}
         self._has_data: set[int] = set()
 
@@ -100,7 +100,7 @@ class CleanedGroup:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a pass is to clean: closed segments below `end_offset`, new since `first_dirty_offset`.
+    """The range of a pass: closed segments below `end_offset`, new since `first_dirty_offset`.
 
     `cuts` is the log's when the pass began (`stands`).
     """
@@ -111,10 +111,10 @@ class Plan:
     cuts: int
 
     def stands(self, log: PartitionLog) -> bool:
-        """Whether the segments are as they were, but for those that the pass itself has replaced.
+        """Whether the segments are unchanged, except for those that the pass itself has replaced.
 
-        Retention, a truncation, the replica's deletion, its move to another disk or its failure take them away, and a pass
-        that is under way then ends without a word: what it reads and writes is not the log's any more. The same when the
+        Retention, a truncation, the replica's deletion, its move to another disk or its failure remove them. A pass that is
+        under way then ends without an error, because its files do not belong to the log any more. It also ends when the
         topic is no longer to be compacted.
         """
         return not log.is_closed and log.cuts == self.cuts and "compact" in log.config.cleanup_policy
@@ -339,7 +339,7 @@ async def compact(
         reached = await _pass(log, disk, work, now_ms, map_bytes)
     except (OSError, StorageError, ApiError) as error:
         if not work.stands(log):
-            return first_dirty_offset  # what it was reading has gone
+            return first_dirty_offset  # the segments that it was reading are gone
         if isinstance(error, OSError):
             raise log.storage_error("compaction", error) from error
         raise

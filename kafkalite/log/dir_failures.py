@@ -63,10 +63,10 @@ class DirFailures:
         self._repeats = Repeats(clock.monotonic)
 
     def log_failed(self, error: StorageError, *, is_certain: bool = True) -> None:
-        """A log cannot be used: it is out of the pools when this returns; what else that means is found out. Idempotent.
+        """A log cannot be used: it is out of the pools when this returns; the disk is checked later. Idempotent.
 
         Args:
-            is_certain: False: a log that is as it was stays in service where only descriptors or memory were missing.
+            is_certain: False: an unchanged log stays in service if only descriptors or memory were missing.
         """
         log_dir = self._pool.dirs.get(error.directory)
         if log_dir is None or not log_dir.online:
@@ -109,7 +109,7 @@ class DirFailures:
     def file_failed(self, log_dir: LogDir, what: str, error: OSError) -> None:
         """A file of the directory itself cannot be written: without it nothing in the directory is safe.
 
-        A failure of the process says nothing of the disk; a file that is not there may have been somebody's mistake.
+        A failure of the process proves nothing about the disk; a missing file may have been removed by mistake.
         """
         failure = dir_error(log_dir, what, error)
         failure.__cause__ = error
@@ -135,9 +135,9 @@ class DirFailures:
         return None
 
     def take_failed_away(self, topic_partition: TopicPartition, suffix: str, delay_ms: int = 0) -> TopicId | None:
-        """The failed log's directory gets out of the way, under another name; the id of its topic, None if there is no such log.
+        """Rename the failed log's directory; returns the id of its topic, None if there is no such log.
 
-        The replica is about to be made again (or its partition is deleted), on a command that says it may. Raises StorageError.
+        The replica is about to be made again, or its partition is deleted, by a command. Raises StorageError.
         """
         found = self.failed_log(topic_partition)
         if found is None:
@@ -150,7 +150,7 @@ class DirFailures:
             log_dir.mark_incomplete()
             self._disk.rename(failed.path, aside)
         except FileNotFoundError:
-            aside = ""  # somebody has removed it
+            aside = ""  # it was removed by hand
         except OSError as error:
             failure = dir_error(log_dir, f"setting {failed.path} aside", error)
             failure.__cause__ = error
@@ -190,7 +190,7 @@ class DirFailures:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in place, but cannot be opened: {reason}")
 
     def set_leftover_aside(self, log_dir: LogDir, topic_partition: TopicPartition) -> None:
-        """What lies where a log is about to be: nobody knows what it is, so it is kept. Raises OSError."""
+        """Rename an unknown directory that has the name of a log about to be made. It is kept. Raises OSError."""
         path = f"{log_dir.path}/{topic_partition}"
         if self._disk.exists(path):
             aside = self._removals.name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)

@@ -1,7 +1,7 @@
-"""Logs that may lack what was committed: their host has lost its power, or bytes are gone that were there (ADR 16).
+"""Logs that may lack committed records: their host has lost its power, or bytes are missing (ADR 16).
 
 A process that is killed loses nothing: what it wrote is in the kernel's memory. So the boot id of the host is kept in every log
-directory; another one at a start, without the marker of a clean stop, means that the kernel's memory was lost. A doubt outlives
+directory. If it has changed at a start, and there is no marker of a clean stop, the kernel's memory was lost. A doubt survives
 restarts until the replica has caught up with a leader.
 """
 
@@ -20,7 +20,7 @@ _log = get_logger(__name__)
 
 
 class Doubts:
-    """Those of one log directory. All methods that touch the disk raise OSError."""
+    """The doubts of one log directory. All methods that touch the disk raise OSError."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
@@ -32,7 +32,7 @@ class Doubts:
         self.lost_power = False
 
     def open(self, *, clean: bool, is_new: bool) -> None:
-        """Read what an earlier life has left."""
+        """Read the files of an earlier life."""
         self.logs = set()
         if self._disk.exists(self._path):
             try:
@@ -73,7 +73,7 @@ class Doubts:
             _log.warning("logs.doubtful", file=self._path, logs=len(self.logs), lost_power=self.lost_power)
 
     def save(self, *, durable: bool) -> None:
-        """Write them down if they have changed. A doubt that is over may stay there: that is safe, only late."""
+        """Write them if they have changed. A doubt that is over may stay in the file for a while, which is safe."""
         logs = frozenset(self.logs)
         if logs != self._saved:
             data = checkpoints.encode_offsets(dict.fromkeys(logs, 0))
@@ -85,5 +85,5 @@ def lacks_bytes(log: PartitionLog, high_watermarks: Mapping[TopicPartition, int]
     """Whether a log that was opened is shorter than it was, as far as that can be seen."""
     if high_watermarks.get(log.topic_partition, 0) > log.log_end_offset:
         return True
-    # With log.flush.before.ack whatever counted was on the disk.
+    # With log.flush.before.ack all acknowledged records were on the disk.
     return log.was_cut and not log.config.log_flush_before_ack

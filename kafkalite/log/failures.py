@@ -48,7 +48,7 @@ _BLAME = {
 
 
 def is_shortage(error: BaseException | None) -> bool:
-    """Whether the process or the host has run out of something, which says nothing of any file."""
+    """Whether the process or the host has run out of something, which proves nothing about any file."""
     return isinstance(error, OSError) and _BLAME.get(error.errno or 0) is Blame.NOBODY
 
 

@@ -160,7 +160,7 @@ class Flusher:
             await self._sync(file)
         finally:
             local.handles.unpin(file)
-        # What is past the recovery point is never scanned again: its indexes must be as durable as itself. Those of the
+        # Segments below the recovery point are not scanned again, so their indexes must be as durable. Those of the
         # active segment are made again from its batches, but for the transactions that were aborted in it: it may roll
         # exactly here.
         if is_closed:
@@ -173,7 +173,7 @@ class Flusher:
     async def _sync_indexes(self, segment: Segment) -> None:
         if segment.indexes_synced:
             return
-        segment.indexes_synced = True  # until somebody writes to them
+        segment.indexes_synced = True  # until the next write to them
         count = segment.aborted_to_sync()
         try:
             for suffix in (INDEX, TIME_INDEX, TXN_INDEX):
@@ -212,7 +212,7 @@ class Flusher:
         try:
             await file.sync()
         except OSError:
-            # After a failed fsync the kernel may call the lost pages clean: trying again would prove nothing.
+            # After a failed fsync the kernel may call the lost pages clean: another fsync would prove nothing.
             self.local.failed = self.local.sync_failed = True
             raise
 

@@ -154,7 +154,7 @@ class Housekeeping:
         return cleaned
 
     async def _compact(self, log: PartitionLog) -> bool:
-        """One pass over one log; whether it got anywhere. Moves wait for its end, and retention leaves the log alone."""
+        """One pass over one log; whether it cleaned anything. Moves wait for its end, and retention leaves the log alone."""
         tp = log.topic_partition
         log_dir = self._pool.dirs[log.directory]
         dirty = min(log_dir.cleaned_to.get(tp, 0), log.log_end_offset)
@@ -171,7 +171,7 @@ class Housekeeping:
             )
         except StorageError as error:
             if blame(error) is Blame.ROOM and not log.is_failed:
-                # The copy could not be written; what it would have replaced is as it was.
+                # The copy could not be written; the segments are unchanged.
                 _log.error("log.not_compacted", partition=str(tp), error=str(error))
             else:
                 self._failures.log_failed(error, is_certain=False)
@@ -193,7 +193,7 @@ class Housekeeping:
         return True
 
     def watch_cuts(self, log: PartitionLog) -> None:
-        """A log came into service: whatever is cut from it now or later is to be compacted again when it is written again."""
+        """A log came into service: offsets that are cut from it and written again must be compacted again."""
         log.on_cut = self._lower_cleaned
         self._lower_cleaned(log)
 
@@ -202,7 +202,7 @@ class Housekeeping:
         tp, end = log.topic_partition, log.log_end_offset
         if self._pool.holds(log) and log_dir.cleaned_to.get(tp, 0) > end:
             log_dir.cleaned_to[tp] = end
-            # Before anything is written there: what is above it would never be looked at again.
+            # Before anything is written there: later records above it would never be compacted.
             self._offsets.write(log_dir, checkpoints.CLEANER_OFFSETS, log_dir.cleaned_to, durable=True)
 
     async def compaction_over(self, topic_partition: TopicPartition) -> None:

@@ -105,7 +105,7 @@ class Judge:
             _log.warning("log_dir.sound", directory=log_dir.path, kept_offline=kept, error=str(first))
 
     def _are_known(self, log_dir: LogDir, errors: Sequence[StorageError]) -> bool:
-        """Whether all errors are of logs that have failed before within the hour: one bad place says nothing new of the disk."""
+        """Whether all errors are of logs that have failed before within the hour: one bad place proves nothing new about the disk."""
         names = [partition_of(error.path.rpartition("/")[2]) for error in errors if error.path != log_dir.path]
         return len(names) == len(errors) and all(tp in log_dir.reopened for tp in names)
 

@@ -80,7 +80,7 @@ def load_log(
             last = len(segments) - 1
             checked_from = next((n for n, s in enumerate(segments[:-1]) if s.next_offset > recovery_point), last)
             if compacted_to is None and "compact" in config.cleanup_policy:
-                compacted_to = EVERYWHERE  # an older version has left no mark of its compactions
+                compacted_to = EVERYWHERE  # an older version did not record its compactions
             interval = config.index_interval_bytes
             cut = recover(segments, checked_from, file_epochs, compacted_to=compacted_to, interval=interval)
             # What was cut may be back after a power loss until it is flushed: check that segment again next time.
@@ -219,14 +219,14 @@ def _finish_swap(disk: Disk, path: str, names: list[str], swap: str) -> list[str
     ]
     for name in stale:
         disk.remove(f"{path}/{name}")
-    # The transaction index has to be made again: to be found damaged is how the loader knows.
+    # The transaction index must be made again: the loader rebuilds a damaged one.
     disk.write_file_atomic(f"{path}/{base:020d}{TXN_INDEX}", b"?", durable=False)
     left = [name for name in names if name not in stale and name != swap]
     return sorted({*left, swap[: -len(SWAP)], f"{base:020d}{TXN_INDEX}"})
 
 
 def _is_doubtful(segment: Segment, names: list[str], *, clean: bool) -> bool:
-    """Whether the transaction index of a segment that nothing checks again cannot be what was written. Raises OSError."""
+    """Whether the transaction index of a segment that is not checked again must be wrong. Raises OSError."""
     name = segment.path("").rpartition("/")[2]
     if name + TXN_INDEX in names:
         return not segment.load_aborted()

@@ -60,16 +60,16 @@ class LocalLog:
         #: An fsync failed: the page cache may show what the disk does not have.
         self.sync_failed = False
         self.closed = False
-        #: Counts what cuts, removes or renames segments, other than a compaction: work on them off the loop is void then.
+        #: Counts operations, other than compactions, that cut, remove or rename segments. They make work off the loop void.
         self.cuts = 0
         #: partition.metadata and the directory itself are not durable yet.
         self.metadata_dirty = metadata_dirty
         #: Segments came, went or were cut: the next flush syncs the directory and the active segment, dirty or not.
         self.dir_dirty = dir_dirty
-        #: What checkpoints.COMPACTED says: -1, no compaction took offsets of this log; 0, only where it was copied from;
+        #: The content of checkpoints.COMPACTED. -1: no compaction removed offsets of this log; 0: only before it was copied;
         #: else compactions were here, below this offset.
         self.compacted_to = compacted_to
-        #: Below this offset an older version, which notes nothing, may have compacted.
+        #: Below this offset an older version, which does not record it, may have compacted.
         self._unmarked_to = self.next_offset if compacted_to < 0 else 0
 
     # --- errors -----------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class LocalLog:
         """Raises StorageError for an OSError within.
 
         Args:
-            changes: what is done within cannot be done by halves: after an error the log takes no writes.
+            changes: the operation cannot be done in part: after an error the log takes no writes.
         """
         try:
             yield
@@ -174,12 +174,12 @@ class LocalLog:
         )
 
     def note_copied_gap(self) -> None:
-        """Offsets are missing in what comes next; durable with the next flush."""
+        """Offsets are missing in the next batches; durable with the next flush."""
         if self.compacted_to < 0:
             self._write_compacted_to(0, durable=False)
 
     def note_compacted(self, end: int) -> None:
-        """A compaction is about to take offsets below `end`; durable when this returns."""
+        """A compaction is about to remove offsets below `end`; durable when this returns."""
         if end > self.compacted_to:
             self._write_compacted_to(end, durable=True)
 
@@ -217,7 +217,7 @@ class LocalLog:
         self._lower_compacted()
 
     def _lower_compacted(self) -> None:
-        if self.compacted_to > self.next_offset:  # what comes instead has not been compacted
+        if self.compacted_to > self.next_offset:  # the next records there have not been compacted
             self._write_compacted_to(self.next_offset, durable=False)
 
     def take_oldest(self, count: int) -> list[str]:
@@ -248,7 +248,7 @@ class LocalLog:
         self.dir_dirty = True
         with self.io("compaction"):
             self.note_compacted(sources[-1].next_offset)
-        # What fails from here on: neither the old segments nor the new one may be there as they are known here.
+        # If anything fails from here on, the segments on the disk may differ from those in memory.
         with self.io("compaction", changes=True):
             self.disk.rename(cleaned_path, swap)
             self.disk.sync_dir(self.path)

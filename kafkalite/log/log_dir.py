@@ -87,10 +87,10 @@ class LogDir:
         self.is_incomplete = False
         #: Grows when the loop itself writes the recovery points.
         self.recovery_points_version = 0
-        #: One save of offsets at a time; how many were asked for, and how many of these are served.
+        #: One save of offsets at a time; the number of saves requested, and the number of these that are done.
         self.saving = asyncio.Lock()
         self.saves_wanted = self.saves_done = 0
-        #: Logs in it that may lack what was committed.
+        #: Logs in it that may lack committed records.
         self.doubts = Doubts(disk, path)
         self._release: Callable[[], None] | None = None
 

@@ -144,7 +144,7 @@ class LogManager:
         return await self._opening.bring_online(directory, cluster_id, broker_id, topic_configs)
 
     async def with_room_again(self) -> list[str]:
-        """Directories that went offline because they were full, and have room again; each is looked at now and then."""
+        """Directories that went offline because they were full, and have room again; each is checked from time to time."""
         found = []
         for log_dir in list(self._pool.dirs.values()):
             now = self._clock.monotonic()
@@ -198,7 +198,7 @@ class LogManager:
         return any(log_dir.doubts.lost_power for log_dir in self._pool.dirs.values())
 
     def doubtful(self) -> list[TopicPartition]:
-        """Logs that may lack what was committed (kafkalite.log.doubts), sorted."""
+        """Logs that may lack committed records (kafkalite.log.doubts), sorted."""
         return sorted(tp for tp in self._pool.logs if self.is_doubtful(tp))
 
     def is_doubtful(self, topic_partition: TopicPartition) -> bool:
@@ -206,7 +206,7 @@ class LogManager:
         return log is not None and topic_partition in self._pool.dirs[log.directory].doubts.logs
 
     def doubt(self, topic_partition: TopicPartition, *, is_doubtful: bool) -> None:
-        """Take note that a log may lack what was committed; or that it has caught up. Saved with the high watermarks."""
+        """Record that a log may lack committed records, or that it has caught up. Saved with the high watermarks."""
         log = self._pool.logs.get(topic_partition)
         if log is not None:
             known = self._pool.dirs[log.directory].doubts.logs
@@ -269,7 +269,7 @@ class LogManager:
         """Take the log out of service at once; its files go after file.delete.delay.ms. Raises StorageError.
 
         Args:
-            topic_id: of the partition that is deleted, where its log may not be to be had; what was set aside of it goes, too.
+            topic_id: of the deleted partition, which may have no log here; its directories that were set aside are removed, too.
         """
         log = self._pool.take(topic_partition)
         self._pool.forget_offline(topic_partition)
@@ -281,11 +281,11 @@ class LogManager:
             self._failures.take_failed_away(topic_partition, DELETE_SUFFIX, self._config.topic.file_delete_delay_ms)
 
     def removal_ordered(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """The partition is deleted here, and has no log: what was set aside of it goes when its time has come."""
+        """The partition is deleted here, and has no log: its directories that were set aside are removed after the delay."""
         self._removals.ordered(topic_partition, topic_id)
 
     def set_stray(self, topic_partition: TopicPartition) -> None:
-        """As `delete`, but keep the files under a name that says so (F19); see `removals`. Raises StorageError."""
+        """As `delete`, but keep the files under a name that says so; see `removals`. Raises StorageError."""
         log = self._pool.take(topic_partition)
         if log is not None:
             self._removals.set_aside(log, STRAY_SUFFIX, 0)
@@ -354,7 +354,7 @@ class LogManager:
         return self._failures.dir_failed(error)
 
     def look_again(self) -> None:
-        """Look again at failed logs whose time has come, in a task of its own (kafkalite.log.reopening)."""
+        """Check failed logs again when they are due, in a task of its own (kafkalite.log.reopening)."""
         if self._reopening.is_due():
             self._supervisor.spawn("logs.look_again", self._look_again(), Policy.ISOLATED)
 
@@ -376,15 +376,15 @@ class LogManager:
     # --- what was set aside (kafkalite.log.removals) ---------------------------------------------------
 
     def on_elsewhere(self, is_elsewhere: Callable[[Stray], bool]) -> None:
-        """Who knows whether the records of what was set aside are in sync elsewhere."""
+        """Set the function that knows whether the records of a stray are in sync elsewhere."""
         self._removals.is_elsewhere = is_elsewhere
 
     def strays(self) -> list[Stray]:
-        """All that was set aside, in directories that are online; sorted."""
+        """All directories that were set aside, where the log directory is online; sorted."""
         return self._removals.strays()
 
     def overdue_strays(self) -> list[Stray]:
-        """Those whose time is over, and that are kept, since nobody knows of another copy."""
+        """Those whose delay is over, and that are kept because no other copy is known."""
         return self._removals.overdue()
 
     def remove_stray(self, stray: Stray) -> None:
@@ -392,7 +392,7 @@ class LogManager:
         self._removals.remove_stray(stray)
 
     async def restore_stray(self, stray: Stray, topic_partition: TopicPartition, config: TopicConfig) -> None:
-        """What was set aside is the partition's log again, as it is.
+        """A directory that was set aside becomes the partition's log again, unchanged.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR; the partition has a log, or this one cannot be opened.

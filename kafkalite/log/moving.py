@@ -296,7 +296,7 @@ class DiskMoves:
     def _failed(self, move: Move, error: StorageError) -> None:
         if self._moves.get(move.topic_partition) is move:
             self._end(move, "failed", str(error))
-        # A copy that finds no room is no fault of the disk, and one that finds no descriptor is nobody's.
+        # A copy that finds no room, or no descriptor, is not the disk's fault.
         if blame(error) is Blame.NOBODY or (error.path == move.path and blame(error) is Blame.ROOM):
             return
         self._home.log_failed(error)
@@ -315,7 +315,7 @@ class DiskMoves:
                 found.append(load_log(tp, config, path=move.path, **place))
 
         await log_dir.unless_gone(self._disk.run_blocking(load, move.target))
-        # Whatever the policy is today: what a compaction took since it was copied could be a tombstone of what was copied.
+        # Whatever the policy is today: a compaction since the copy may have removed a tombstone of a copied record.
         may_be_compacted = source.is_compacted or "compact" in source.config.cleanup_policy
         if found and found[0].topic_id == source.topic_id and not may_be_compacted:
             agree(found[0], source)

@@ -10,9 +10,9 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.model import Offset, TopicPartition
 
-#: What a thread has written, until it takes the place of the file.
+#: The file that a thread has written, until it replaces the checkpoint.
 _NEXT = ".next"
-#: A save that came too late is made again so often at once.
+#: Immediate repetitions of a save that came too late.
 _ATTEMPTS = 3
 
 
@@ -70,10 +70,10 @@ class OffsetCheckpoints:
             self._file_failed(log_dir, name, error)
 
     def save_recovery_points_of(self, log: PartitionLog) -> None:
-        """A recovery point went down and new records are about to be trusted: say so on disk first. Raises OSError."""
+        """A recovery point was lowered and new records will be trusted: write it to the disk first. Raises OSError."""
         log_dir = self._pool.dirs[log.directory]
         logs = self._pool.logs_in(log_dir)
-        # A save under way in a thread has older points: it must not put them in the place of these.
+        # A save under way in a thread has older points: it must not replace these.
         log_dir.recovery_points_version += 1
         points: dict[TopicPartition, int] = {log.topic_partition: log.recovery_point for log in logs}
         try:
@@ -86,7 +86,7 @@ class OffsetCheckpoints:
             log.needs_checkpoint = False
 
     async def save_offsets(self) -> None:
-        """Save recovery points and log starts, off the loop. Whoever comes while a save waits for its turn shares it."""
+        """Save recovery points and log starts, off the loop. Callers share a save that waits for its turn."""
         for log_dir in self._pool.online():
             log_dir.saves_wanted += 1
             wanted = log_dir.saves_wanted
@@ -114,7 +114,7 @@ class OffsetCheckpoints:
             log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_offset
         }
         for failed in log_dir.failed.values():
-            # No recovery point: all of it is checked when it is opened. What was deleted of it stays so.
+            # No recovery point: all of it is checked when it is opened. Deleted records stay deleted.
             tp = failed.topic_partition
             start: int = log_dir.log_starts.get(tp, 0) if failed.log is None else failed.log.log_start_offset
             if start and tp not in self._pool.logs:

@@ -181,7 +181,7 @@ class Opening:
                         now_ms=self._clock.wall_ms,
                         recovery_point=log_dir.recovery_points.get(tp, 0),
                         log_start_offset=log_dir.log_starts.get(tp, 0),
-                        # One that the last shutdown did not know had failed, or was put there by hand since.
+                        # A log that the last shutdown did not list had failed, or was put there by hand since.
                         clean=log_dir.clean and tp in log_dir.recovery_points,
                     )
                 except OSError as error:

@@ -103,7 +103,7 @@ class PartitionLog:
         self.lowest_cut: int | None = None
         #: Told when the recovery point went down; has to make that durable before it returns.
         self.on_recovery_point_lowered: Callable[[PartitionLog], None] | None = None
-        #: Told when a truncation has lowered the log's end.
+        #: Called when a truncation has lowered the log's end.
         self.on_cut: Callable[[PartitionLog], None] | None = None
 
     # --- state ------------------------------------------------------------------------------------
@@ -303,7 +303,7 @@ class PartitionLog:
                 if is_new:
                     if first and prepared is not None:  # the snapshot at the segment's end has what the segment has
                         self._note_ended(self._producers.apply_until(prepared, bases[first]))
-                    # At the log's end, not where the batch begins: offsets that a compaction took are missing within a
+                    # At the log's end, not where the batch begins: offsets that a compaction removed are missing within a
                     # segment, and between segments nothing is missing that was not lost.
                     last = bases[first + count - 1] + batches[first + count - 1][1].last_offset_delta
                     is_near = segment.size and last - self.log_end_offset < 2**31
@@ -316,7 +316,7 @@ class PartitionLog:
                 is_begun = True
                 first += count
         except OSError as error:
-            # Where one write was refused for want of descriptors or memory, and cut off again, the log is as it was.
+            # If a write failed for lack of descriptors or memory, and was cut off again, the log is unchanged.
             local.failed = local.failed or is_begun or not is_shortage(error)
             if self.log_end_offset > start:  # an earlier segment took its part: all or nothing
                 with local.io("undoing an append"):
@@ -628,7 +628,7 @@ class PartitionLog:
 
     @property
     def is_compacted(self) -> bool:
-        """A compaction has taken offsets once, here or where the batches came from."""
+        """A compaction has removed offsets, here or before the batches were copied."""
         return self._local.compacted_to >= 0
 
     @property
@@ -676,7 +676,7 @@ class PartitionLog:
     # --- the end ----------------------------------------------------------------------------------
 
     def prepare_clean_close(self) -> None:
-        """Write what makes the next start fast: the producers at the log's end, the indexes; into the page cache."""
+        """Write the producers at the log's end, and the indexes, into the page cache: they make the next start fast."""
         with self._local.io("close"):
             if self._epochs.unsaved:
                 self._epochs.save()
@@ -687,7 +687,7 @@ class PartitionLog:
                     self._local.dir_dirty = True
 
     async def close_cleanly(self) -> None:
-        """Make durable all that the next start takes on trust. `close` is to follow. Raises StorageError."""
+        """Make everything durable that the next start does not check. Call `close` afterwards. Raises StorageError."""
         if self.is_dirty:
             await self.flush()
         self.prepare_clean_close()

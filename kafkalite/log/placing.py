@@ -76,14 +76,14 @@ class Placing:
             # Not to be made again: it may be the empty place where the disk was mounted.
             raise FileNotFoundError(errno.ENOENT, "the log directory has gone", log_dir.path)
         path = f"{log_dir.path}/{topic_partition}"
-        self._failures.set_leftover_aside(log_dir, topic_partition)  # a new log must not take its segments for its own
+        self._failures.set_leftover_aside(log_dir, topic_partition)  # a new log must not use its segments
         log = new_log(
             topic_partition, config, topic_id, disk=self._disk, handles=log_dir.handles, directory=log_dir.path,
             path=path, now_ms=self._clock.wall_ms,
         )  # fmt: skip
         log.on_recovery_point_lowered = self._offsets.save_recovery_points_of
         if topic_partition in log_dir.recovery_points:
-            # An earlier replica's: the first roll writes what is true of this one before anything relies on it.
+            # It is an earlier replica's. The first roll writes this one's before anything relies on it.
             log.needs_checkpoint = True
             log_dir.recovery_points_version += 1
         elif log_dir.saving.locked():

@@ -140,7 +140,7 @@ class ProducerStates:
         return self._verifications.begin(producer_id, producer_epoch, sequence)
 
     def end_verification(self, producer_id: int, guard: int) -> None:
-        """The coordinator has said no."""
+        """The coordinator has refused."""
         self._verifications.refuse(producer_id, guard)
 
     def _has_open(self, producer_id: int, producer_epoch: int) -> bool:
@@ -209,7 +209,7 @@ class ProducerStates:
                 and header.producer_epoch == entry.producer_epoch
                 and entry.transaction_first_offset != NO_OFFSET
             ):
-                # It ended the transaction before this one, and comes again.
+                # It ended the previous transaction, and is repeated.
                 raise api_error(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
                     f"producer {header.producer_id}: a marker of epoch {header.producer_epoch} for a transaction of this epoch",

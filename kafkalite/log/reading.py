@@ -98,9 +98,9 @@ def sound_prefix(local: LocalLog, piece: Piece, offset: int, limit: int) -> tupl
     """What was read up to the first damaged batch, and the offset behind it. Raises OSError; ApiError CORRUPT_MESSAGE if
     that is the first one.
 
-    The base offset lies outside the CRC. Offsets may be missing anywhere (a compaction took them, whatever the topic's
-    policy is today), but they never go back, the first batch holds `offset` or lies behind it, and all lie below `limit`.
-    Where they go back to what is missing at the last gap, it is the batch at the gap that is not believed.
+    The base offset lies outside the CRC. Offsets may be missing anywhere (after a compaction, whatever the topic's
+    policy is today). But they never decrease, the first batch holds `offset` or lies behind it, and all lie below `limit`.
+    If a batch has an offset that is missing at the last gap, the batch after the gap has the wrong base offset.
     """
     data = piece.data
     position, end = 0, len(data)
@@ -134,7 +134,7 @@ def sound_prefix(local: LocalLog, piece: Piece, offset: int, limit: int) -> tupl
 
 
 def _base_behind(local: LocalLog, piece: Piece) -> int:
-    """Where the batch behind what was read begins; the log's end if there is none. Raises OSError."""
+    """The base offset of the batch after those that were read; the log's end if there is none. Raises OSError."""
     segment, position = piece.segment, piece.position + len(piece.data)
     if position + HEADER_SIZE <= segment.size:
         return int.from_bytes(segment.read_at(position, 8), "big", signed=True)

@@ -46,7 +46,7 @@ class LogParts:
     recovery_point_lowered: bool = False
     #: See `LocalLog.compacted_to`.
     compacted_to: int = -1
-    #: Recovery found bytes that are no records, and cut them off.
+    #: Recovery found bytes that are not records, and cut them off.
     was_cut: bool = False
 
 
@@ -59,13 +59,13 @@ def recover(
 ) -> int:
     """Check `segments` from number `first` on; cut and drop what is not sound.
 
-    Offsets may be missing within a segment: a compaction took them, here or where the batches were copied from, whatever the
-    topic's policy is today. Between two segments they may only where a compaction was: a loss of power can take the end of
-    a file and leave the next one, and can bring back a file that was removed. Before the last batch of a segment they may
-    only if offsets are known to be missing in this log: a wrong base offset has nothing behind it to contradict it.
+    Offsets may be missing within a segment: a compaction removed them, here or before the batches were copied, whatever the
+    topic's policy is today. Between two segments they may be missing only where a compaction was: a loss of power can remove
+    the end of a file and leave the next one, and can bring back a removed file. Before the last batch of a segment they may be
+    missing only if that is known of this log: no later batch can show that its base offset is wrong.
 
     Args:
-        compacted_to: as the log's; None: it does not say, and a segment that begins behind its base offset has to.
+        compacted_to: the log's; None: unknown, so a segment that begins behind its base offset shows a compaction.
 
     Returns the base offset of the segment that was cut (or behind which some were dropped); NOTHING_CUT if none was.
     Raises OSError.
@@ -111,7 +111,7 @@ class _Walk:
         #: No batch reaches beyond this offset, and the last one of a segment that is not the last reaches it.
         self._ceiling = ceiling
         self.last_epoch = floor_epoch
-        #: Where the last batch is if offsets are missing before it and nothing behind it bears it out; None: it is not so.
+        #: The last batch, if offsets are missing before it and no later batch confirms it; else None.
         self.doubtful_from: int | None = None
         #: ... and the next one fits where offsets seemed to be missing: the base offset of the doubtful one is wrong.
         self.is_contradicted = False
@@ -191,7 +191,7 @@ def remake_aborted(
             if segment in doubtful:
                 segment.add_aborted(aborted)
     except ApiError as error:
-        # Below the recovery point, where nothing was checked: reads will meet it and refuse.
+        # Below the recovery point, where nothing was checked: reads will find it and fail.
         _log.error("log.damaged", path=path, error=str(error))
 
 

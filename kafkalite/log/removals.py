@@ -1,7 +1,7 @@
-"""Logs on their way out: renamed at once (-delete, -stray), their files removed later, or now when room is short (F19).
+"""Logs on their way out: renamed at once (-delete, -stray), their files removed later, or now when room is short.
 
-What was ordered to be deleted (-delete) goes after a delay. What was set aside (-stray) goes after a delay, too, but never
-before its records are known to be in sync elsewhere, or somebody orders it: it may be the last copy.
+Logs that were deleted by order (-delete) are removed after a delay. Logs that were set aside (-stray) are removed after a
+delay, too, but only when their records are known to be in sync elsewhere, or by order: they may be the last copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Removals:
     """What is to be removed and when.
 
     Args:
-        stray_delay_ms: what was set aside is kept at least so long.
+        stray_delay_ms: the shortest time for which a stray is kept.
         suspect: told when a directory refuses.
     """
 
@@ -38,7 +38,7 @@ class Removals:
         suspect: Callable[[LogDir, StorageError], None],
     ) -> None:
         self._stray_delay_ms = stray_delay_ms
-        #: Whether the records of what was set aside are known to be in sync elsewhere; set later. Until then nothing is.
+        #: Whether the records of a stray are known to be in sync elsewhere; set later. Until then none are.
         self.is_elsewhere: Callable[[Stray], bool] = lambda stray: False
         #: By path.
         self._strays: dict[str, Stray] = {}
@@ -56,7 +56,7 @@ class Removals:
         """Rename the log's directory. Raises StorageError.
 
         Args:
-            delay_ms: until its files go; a stray has its own rules.
+            delay_ms: until its files are removed; strays have their own rules.
         """
         log.close()
         path = self.name_aside(log.directory, log.topic_partition, suffix)
@@ -156,7 +156,7 @@ class Removals:
         return [self._strays[path] for path in sorted(self._strays)]
 
     def overdue(self) -> list[Stray]:
-        """Those that are kept although their time is over: nobody knows of another copy."""
+        """Those that are kept although their delay is over: no other copy is known."""
         now = self._clock.monotonic()
         return [stray for stray in self.strays() if stray.due <= now and not self._may_go(stray)]
 
@@ -171,12 +171,12 @@ class Removals:
         self._strays[path] = Stray(directory, name, tp, topic_id, since_ms, size_bytes, due)
 
     def find_strays(self, directory: str, names: Sequence[str]) -> list[tuple[str, TopicId, int]]:
-        """What `keep` needs to know of the strays among `names`. In a thread."""
+        """The facts that `keep` needs about the strays among `names`. In a thread."""
         paths = [f"{directory}/{name}" for name in names if name.endswith(STRAY_SUFFIX)]
         return [(path, *look_into(self._disk, path)) for path in paths]
 
     def ordered(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """The partition is deleted here by order: what was set aside of it goes when its time has come."""
+        """The partition is deleted here by order: its strays are removed when their delay is over."""
         for stray in self._strays.values():
             if stray.is_of(topic_partition, topic_id):
                 stray.is_ordered = True
@@ -186,7 +186,7 @@ class Removals:
         self._let_go(stray)
 
     def forget_stray(self, stray: Stray) -> None:
-        """It is none any more."""
+        """It is not a stray any more."""
         self._strays.pop(stray.path, None)
 
     def _may_go(self, stray: Stray) -> bool:

@@ -1,13 +1,13 @@
-"""A second look at a log that has failed on a sound disk: one error is no reason to throw away what is all there.
+"""A second check of a log that has failed on a sound disk: one error must not cost a complete log.
 
-The log leaves service at its first storage error. If the disk is sound, its files are looked at again, off the loop. If
-every segment is there, as long as it was, and what is not known to be on the disk has sound batches, the log is opened
-again and goes on. If not, its directory stays where it is, under its own name: nothing is renamed before the replica is
-made again, so that the last copy can be had again by a restart, by `admin disk online`, or by one of the later looks.
+The log leaves service at its first storage error. If the disk is sound, its files are checked again, off the loop. The log
+is opened again if every segment is there with its earlier length, and all records that may not be on the disk are in sound
+batches. If not, its directory stays where it is, under its own name. Nothing is renamed before the replica is made again. So
+the last copy can return by a restart, by `admin disk online`, or by one of the later checks.
 
-A log that fails again within the hour waits longer and longer for the next look. Meanwhile the controller lets the replica
-be made again from another one, if there is one in sync. After a failed fsync nobody knows what the disk holds, and where a read
-met damage, everybody knows: such a log is opened only by a restart or by order of an operator.
+A log that fails again within the hour waits longer each time. Meanwhile the controller lets the replica be made again from
+another one, if there is one in sync. After a failed fsync the content of the disk is unknown. Such a log, and one in which a
+read found damage, is opened only by a restart or by order of an operator.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: The pause before the next look at a log that was not found sound; of one that has failed again; and the longest one.
+#: The pause before the next check of a log that was not sound; of one that has failed again; and the longest one.
 _LOOK_PAUSE_S = 2.0
 _PAUSE_S = 10.0
 _PAUSE_MAX_S = 300.0
@@ -50,17 +50,17 @@ class FailedLog:
     topic_partition: TopicPartition
     path: str
     config: TopicConfig
-    #: As it was; None if it could not be opened at the start.
+    #: The log; None if it could not be opened at the start.
     log: PartitionLog | None
-    #: Why it is out of service, or why the last look has not changed that.
+    #: Why it is out of service, or why the last check failed.
     reason: str
     is_shortage: bool
     #: Monotonic seconds.
     next_look: float
     looks: int = 0
-    #: A look is under way: nobody else may touch its directory.
+    #: A check is under way: no other code may touch its directory.
     is_looked_at: bool = False
-    #: Whether a look has ended since it failed.
+    #: Whether a check has ended since it failed.
     is_judged: bool = False
 
     @property
@@ -75,11 +75,11 @@ class FailedLog:
 
 
 class NotSound(Exception):
-    """The files are not what they were."""
+    """The files have changed."""
 
 
 class Reopening:
-    """Looks at failed logs again.
+    """Checks failed logs again.
 
     Args:
         on_recovery_point_lowered: for the log that is opened, see PartitionLog.
@@ -102,7 +102,7 @@ class Reopening:
         log_dir.reopened[tp] = times
         if not times:
             del log_dir.reopened[tp]
-        # What only an order opens does not wait for descriptors: it may be made again at once.
+        # A log that only an order opens does not wait for descriptors: it may be made again at once.
         is_short = is_shortage(error.__cause__) and not log.sync_failed and log.damaged_at is None
         log_dir.failed[tp] = FailedLog(tp, log.path, log.config, log, str(error), is_short, now + pause)
 
@@ -114,7 +114,7 @@ class Reopening:
         )
 
     def is_due(self) -> bool:
-        """Whether there is a log to look at now."""
+        """Whether there is a log to check now."""
         now = self._clock.monotonic()
         return any(
             failed.next_look <= now and failed.is_judged and not failed.is_looked_at and not failed.needs_order
@@ -125,10 +125,10 @@ class Reopening:
     async def look(
         self, log_dir: LogDir, *, is_ordered: bool = False, only: TopicPartition | None = None
     ) -> list[TopicPartition]:
-        """Look at the logs of a directory whose time has come; those that are in service again.
+        """Check the logs of a directory that are due; returns those that are in service again.
 
         Args:
-            is_ordered: look at all of them, and take them as they are, as a restart does.
+            is_ordered: open all of them as they are, as a restart does.
             only: at the log of this partition.
         """
         back: list[TopicPartition] = []

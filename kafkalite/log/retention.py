@@ -9,7 +9,7 @@ from kafkalite.config import TopicConfig
 
 
 class SegmentFacts(NamedTuple):
-    """What retention looks at.
+    """A segment, as retention sees it.
 
     `largest_timestamp`: of its records; of its file where no record has one.
     """
@@ -25,8 +25,8 @@ def segments_to_delete(
     """How many of the oldest segments go, up to all of them.
 
     A segment goes when all of it is below the log start offset, too old, or more than the partition may keep; never
-    when it reaches beyond the high watermark. Compaction without `delete` keeps what is only old or much. A closed segment
-    that a compaction has left empty holds up nothing: it goes with the next one behind it. The active one stays while it
+    when it reaches beyond the high watermark. Compaction without `delete` does not limit age and size. A closed segment
+    that a compaction has left empty is removed with the next one behind it. The active one stays while it
     is empty.
     """
     may_expire = "delete" in config.cleanup_policy

@@ -1,4 +1,4 @@
-"""Is there room again on a disk that went offline because it was full? A node that was full needs nobody to go on."""
+"""Whether a disk that went offline because it was full has room again. Then it returns without an operator."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from kafkalite.env.seams import Disk
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.failures import PROBE
 
-#: A disk with less room than this has none, whatever was removed from it.
+#: A disk with less room than this stays offline.
 MIN_ROOM_BYTES = 16 * 1024 * 1024
-#: A full disk is looked at so often; a disk that was full before within the hour, half as often each time.
+#: The pause between checks of a full disk; it doubles each time the disk is full again within the hour.
 _PAUSE_S = 5.0
 _PAUSE_MAX_S = 300.0
 _HOUR_S = 3600.0
@@ -20,13 +20,13 @@ _ROOM_PROBE = f"{PROBE}-room"
 
 
 def needed_bytes(total_bytes: int) -> int:
-    """So much has to be free before a full disk comes back: more than what makes it full, or it would come and go."""
+    """The free bytes that a full disk needs to come back: more than the limit at which it goes offline."""
     return max(2 * MIN_ROOM_BYTES, min(4 * MIN_ROOM_BYTES, total_bytes // 10))
 
 
 @dataclass(slots=True)
 class RoomPauses:
-    """When (monotonic seconds) one directory was full, within the last hour; when it is looked at next."""
+    """When (monotonic seconds) one directory was full, within the last hour; when it is checked next."""
 
     full_at: list[float] = field(default_factory=list)
     next_look: float = 0.0
@@ -37,7 +37,7 @@ class RoomPauses:
         self.looked(now)
 
     def looked(self, now: float) -> None:
-        """It still is."""
+        """It is still full."""
         times = max(1, len(self.full_at))
         self.next_look = now + min(_PAUSE_S * (1 << min(times - 1, 8)), _PAUSE_MAX_S)
 

@@ -97,7 +97,7 @@ class Segment:
         segment.size = segment.synced_size = file.size()
         file.close()
         segment.next_offset = next_offset
-        segment.indexes_synced = True  # by those who wrote them; what recovery makes again is not
+        segment.indexes_synced = True  # by their writers; indexes that recovery makes again are not
         if segment.size:
             segment.max_timestamp = None
         return segment
@@ -346,7 +346,7 @@ class Segment:
         return self.size
 
     def starts_with_gap(self) -> bool:
-        """Whether its first batch lies behind the base offset: only a compaction takes offsets away there. Raises OSError."""
+        """Whether its first batch lies behind the base offset: only a compaction removes offsets there. Raises OSError."""
         data = self.read_at(0, HEADER_SIZE)
         return len(data) == HEADER_SIZE and BatchHeader._make(HEADER.unpack(data)).base_offset > self.base_offset
 
@@ -474,7 +474,7 @@ class Segment:
         return self._aborted_saved if self._aborted_saved > self._aborted_synced else 0
 
     def aborted_synced(self, count: int) -> None:
-        """So many entries are on the disk itself."""
+        """This number of entries is on the disk itself."""
         self._aborted_synced = max(self._aborted_synced, min(count, self._aborted_saved))
 
     def _save(self, suffix: str, keep: int, data: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""A log's directory that was set aside, `<topic>-<partition>.<32 hex digits>-stray`: whose it is, since when, how large."""
+"""A log's directory that was set aside, `<topic>-<partition>.<32 hex digits>-stray`: its partition, age and size."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Stray:
     size_bytes: int
     #: Monotonic seconds: not removed earlier.
     due: float
-    #: The partition was deleted on somebody's order: nothing else is waited for.
+    #: The partition was deleted by order: no other copy is needed.
     is_ordered: bool = False
 
     @property
@@ -51,7 +51,7 @@ def parse_name(name: str) -> tuple[TopicPartition, int] | None:
 
 
 def look_into(disk: Disk, path: str) -> tuple[TopicId, int]:
-    """The topic's id and the bytes in a log's directory; what cannot be read counts as none. In a thread."""
+    """The topic's id and the bytes in a log's directory; unreadable files count as none. In a thread."""
     topic_id, size = NO_TOPIC_ID, 0
     try:
         names = disk.listdir(path)

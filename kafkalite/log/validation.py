@@ -79,8 +79,8 @@ def _check_batch(view: memoryview, position: int, header: BatchHeader, config: T
 
 
 def check_timestamps(batches: list[tuple[int, BatchHeader]], config: TopicConfig, now_ms: int) -> None:
-    """A producer's timestamps have to be near the broker's clock: one record from the far future would keep its segment, and
-    all behind it, from ever being old enough to go. By the heads of the batches: the first record's, and the largest.
+    """A producer's timestamps have to be near the broker's clock: retention by time would never remove a segment with one
+    record from the far future, or any later segment. Checked by the headers: the first record's, and the largest.
 
     Raises ApiError INVALID_TIMESTAMP.
     """
@@ -104,7 +104,7 @@ def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:
 def batches_for_follower(view: memoryview, log_end_offset: int) -> list[tuple[int, BatchHeader]]:
     """(position, header) of each batch that a leader sent, all of them whole and in order.
 
-    Offsets may be missing between them: a compaction took them, now or under an earlier cleanup.policy.
+    Offsets may be missing between them: a compaction removed them, now or under an earlier cleanup.policy.
 
     Raises:
         ApiError: CORRUPT_MESSAGE; OFFSET_OUT_OF_RANGE when they begin before `log_end_offset`, or go back.

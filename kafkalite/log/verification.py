@@ -1,21 +1,21 @@
-"""Which transactions of one partition wait for the coordinator's word that they are theirs to begin here (KIP-890). Pure.
+"""The transactions of one partition whose beginning the coordinator has yet to confirm (KIP-890). Pure.
 
 A transactional batch may begin a transaction on a partition only if the coordinator knows that this partition is part of
-it: otherwise nobody would ever write the marker that ends it. The leader asks the coordinator and appends afterwards. In
-between, the marker of that very transaction may have been written. So each question has a guard, which goes with any
-batch or marker of its producer: a batch that comes back with a guard that has gone is refused.
+it: otherwise its marker would never be written. The leader asks the coordinator and appends afterwards. In
+between, the marker of that very transaction may have been written. So each question has a guard, which is removed by any
+batch or marker of its producer: a batch whose guard has been removed is refused.
 """
 
 from __future__ import annotations
 
 from itertools import count
 
-#: No guard was given out: a transaction is open, or nobody asked.
+#: No guard was issued: a transaction is open, or there was no request.
 NO_GUARD = 0
 #: Producers that may wait at once on one partition. Beyond it the oldest has to ask again.
 MAX_WAITING = 10_000
 
-#: Unique in this process: states are loaded anew after a truncation, their guards must differ from those before.
+#: Unique in this process: states are loaded again after a truncation, and their guards must differ from earlier ones.
 _guards = count(1)
 
 
@@ -42,7 +42,7 @@ class Verifications:
         return len(self._waiting)
 
     def begin(self, producer_id: int, epoch: int, sequence: int) -> int:
-        """The guard to come back with."""
+        """The guard for the append."""
         known = self._waiting.get(producer_id)
         if known is None:
             while len(self._waiting) >= MAX_WAITING:
@@ -55,7 +55,7 @@ class Verifications:
         return known.guard
 
     def holds(self, producer_id: int, guard: int) -> bool:
-        """Whether nothing of the producer was written since `guard` was given out."""
+        """Whether nothing of the producer was written since `guard` was issued."""
         known = self._waiting.get(producer_id)
         return known is not None and known.guard == guard
 
@@ -69,6 +69,6 @@ class Verifications:
         self._waiting.pop(producer_id, None)
 
     def refuse(self, producer_id: int, guard: int) -> None:
-        """The coordinator has said no to what came with `guard`."""
+        """The coordinator has refused the batches of `guard`."""
         if self.holds(producer_id, guard):
             del self._waiting[producer_id]

@@ -34,7 +34,7 @@ class ConfigOrders:
         session: Callable[[], Awaitable[Coordinator]],
         effective: Callable[[str, Mapping[str, str]], TopicConfig],
     ) -> None:
-        """`effective`: what a topic's own settings come to."""
+        """`effective`: a topic's effective configuration, from its own settings."""
         self._session = session
         self._effective = effective
 

@@ -117,7 +117,7 @@ class DiskCare:
     # --- full disks -----------------------------------------------------------------------------
 
     async def run_returns(self, bring_online: Callable[[str], Awaitable[str]]) -> None:
-        """Take directories that were full into service again when there is room; for ever.
+        """Bring directories that were full into service when there is room; runs for ever.
 
         Args:
             bring_online: as an operator would; returns why it could not, or "".
@@ -150,7 +150,7 @@ class DiskCare:
             self._ask_again()
 
     async def _judge_logs(self) -> None:
-        """Of a disk that is back any number may be others' by now; of those that run it is hardly believed of many."""
+        """Any number of replicas of a disk that is back may belong to other nodes now; of those in service only few."""
         coordinator = self._session.current
         if coordinator is None:
             return
@@ -177,7 +177,7 @@ class DiskCare:
 
 
 def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
-    """Dead and full disks: which, since when, why; what was set aside on them and does not go."""
+    """Dead and full disks, with the time and the reason; strays that are kept after their delay."""
     problems = []
     held = _held_by_strays(logs)
     for log_dir in logs.dirs():

@@ -27,7 +27,7 @@ from kafkalite.rpc.messages.disks import (
     StrayOrderResponse,
 )
 
-#: Told to who asks for the disks.
+#: Strays in one response.
 _MAX_STRAYS = 1_000
 
 
@@ -109,7 +109,7 @@ class DiskOrders:
         return DiskOnlineResponse(ErrorCode.NONE, logs=found)
 
     async def take_back(self, path: str) -> str:
-        """The same for a disk that was full and has room again; why it could not be done, or ""."""
+        """The same for a disk that was full and has room again; returns the reason if it failed, else ""."""
         try:
             await self._bring_online(path)
         except ApiError as error:
@@ -125,9 +125,7 @@ class DiskOrders:
         """Remove a directory that was set aside, or let it be the log of an offline replica again."""
         stray = next((each for each in self._logs.strays() if each.path == request.path), None)
         if stray is None:
-            return StrayOrderResponse(
-                ErrorCode.INVALID_REQUEST, f"{request.path} is nothing that this node has set aside"
-            )
+            return StrayOrderResponse(ErrorCode.INVALID_REQUEST, f"{request.path} was not set aside by this node")
         if request.action == "remove":
             self._logs.remove_stray(stray)
             return StrayOrderResponse(ErrorCode.NONE)
@@ -135,7 +133,7 @@ class DiskOrders:
             return StrayOrderResponse(ErrorCode.INVALID_REQUEST, f"{request.action!r}: neither remove nor restore")
         partition = self._replicas().replica_of(stray)
         if partition is None:
-            text = f"this node has no replica that {request.path} was a log of"
+            text = f"this node has no replica to which {request.path} belonged"
             return StrayOrderResponse(ErrorCode.REPLICA_NOT_AVAILABLE, text)
         refusal = self._replicas().restarting.restore_refusal(partition)
         if refusal:

@@ -104,7 +104,7 @@ METRICS = (
     Spec("kafka_server_sessionexpirelistener_zookeeperdisconnects", COUNTER, "Connections to ZooKeeper lost"),
     Spec("kafka_server_sessionexpirelistener_zookeeperexpires", COUNTER, "Sessions that ended"),
     Spec("kafka_server_sessionexpirelistener_sessionstate", GAUGE, "1 for the state the session is in", ("state",)),
-    Spec("kafkalite_session_lease_seconds", GAUGE, "How long ZooKeeper surely still holds our session; negative: ended so long ago"),
+    Spec("kafkalite_session_lease_seconds", GAUGE, "How long ZooKeeper surely still holds our session; negative: the time since it ended"),
     Spec("kafkalite_zookeeper_silent_seconds", GAUGE, "How long ago ZooKeeper was last heard"),
     Spec("kafkalite_zookeeper_away", GAUGE, "1 while ZooKeeper does not answer: `admin health` says zookeeper.away"),
     Spec(_AUTHORIZER + "allowed", COUNTER, "Requests allowed by ACLs"),

@@ -282,7 +282,7 @@ class Node:
         return self.effective_topic_config(topic, self.configs.topic(topic))
 
     def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig:
-        """What a topic's own settings come to on this node."""
+        """A topic's effective configuration on this node."""
         if topic in INTERNAL_TOPICS:
             return internal_topic_config(self.config.topic, overrides, others_flush=self.configs.any_flushes)
         return usable_topic_config(self.config.topic, overrides)

@@ -1,4 +1,4 @@
-"""Transactions on the RPC listener, for operators: what is open, and where, and the end of what hangs."""
+"""Transactions on the RPC listener, for operators: which are open, where, and how to end those that hang."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Blocks that are kept ready: one for each of the two listeners, which hand out ids by themselves.
+#: Blocks that are kept ready: one for each of the two listeners, which hand out ids independently.
 SPARE_BLOCKS = 2
 _RETRY_S = 1.0
 
@@ -47,7 +47,7 @@ class ProducerIds:
             return ProducerId(self._next - 1)
 
     async def block(self) -> tuple[int, int]:
-        """(first id, how many) of a block that nobody has. Raises CoordinatorError."""
+        """(first id, count) of a new block. Raises CoordinatorError."""
         if self._spare:
             self._taken.set()
             return self._spare.popleft()

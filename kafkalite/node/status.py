@@ -69,8 +69,8 @@ class StatusPages:
         return _json({"id": self._node.broker_id, "problems": problems})
 
     def _readyz(self, asked: Asked) -> Page:
-        """Whether clients should be sent here. Not for ZooKeeper's sake alone: it is away for all nodes at once, and each goes
-        on serving (ADR 15). `/healthz` is what a liveness probe asks: a restart would only end what still works."""
+        """Whether clients should be sent here. It stays 200 if only ZooKeeper is away, because each node goes on serving (ADR
+        15). Liveness probes ask `/healthz`: a restart would only end what still works."""
         node = self._node
         serves = node.ready.is_set() and not node.stopping and node.replicas.hosted.serves()
         text = "ready" if serves else "not ready"

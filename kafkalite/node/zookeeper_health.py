@@ -1,4 +1,4 @@
-"""What this node can say of ZooKeeper: away, or not the one that the cluster lives in; and who is refused for that."""
+"""What this node knows of ZooKeeper: whether it is away, or not the cluster's own; orders are refused then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: How soon a node looks again whether ZooKeeper has its cluster's data back.
+#: The pause before a node checks again whether ZooKeeper has its cluster's data.
 _LOOK_AGAIN_S = 1.0
 
 
@@ -50,7 +50,7 @@ class ZooKeeperHealth:
         return tuple(found)
 
     async def ordering(self) -> Coordinator:
-        """The session for an order that somebody waits for. Raises ApiError, at once, while ZooKeeper is away."""
+        """The session for an order of a client. Raises ApiError, at once, while ZooKeeper is away."""
         if cause := self.away() or self._foreign:
             raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"{cause}: nothing can be ordered or read there")
         return await self._session.wait()
@@ -58,7 +58,8 @@ class ZooKeeperHealth:
     async def until_ours(self, coordinator: Coordinator, cluster_id: str, *, holds_data: bool) -> None:
         """Wait until this ZooKeeper is our cluster's: it may have come back empty, or as another one.
 
-        Who registered there would find no topics, and take office to say so to all others. Raises the Coordinator's errors.
+        A node that registered there would find no topics, become controller and announce that. Raises the Coordinator's
+        errors.
         """
         while reason := await _foreign(coordinator, cluster_id, holds_data=holds_data):
             if reason != self._foreign:
@@ -71,13 +72,13 @@ class ZooKeeperHealth:
 
 
 async def _foreign(coordinator: Coordinator, cluster_id: str, *, holds_data: bool) -> str:
-    """Why this ZooKeeper is not our cluster's; empty if it is, or if nobody would miss anything there."""
+    """Why this ZooKeeper is not our cluster's; empty if it is, or if this node has nothing to lose."""
     found, topics = await coordinator.get_many([paths.CLUSTER_ID, paths.TOPICS])
     if found is not None:
         try:
             told = decode_cluster_id(found[0])
         except ZnodeError:
-            return ""  # written by hand; what it was is in the directories
+            return ""  # written by hand; the directories have the true id
         return "" if told == cluster_id else f"{paths.CLUSTER_ID} names cluster {told}; this node is of {cluster_id}"
     if holds_data and (topics is None or not topics[1].child_count):
         return f"{paths.CLUSTER_ID} and all topics are gone; this node has logs of cluster {cluster_id}"

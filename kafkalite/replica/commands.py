@@ -160,8 +160,8 @@ class Commands:
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         own = self._identity()[1]
-        # Not registered yet: what is addressed to this broker is for the life whose registration is still there. That one may
-        # have had more than we have.
+        # Not registered yet: commands to this broker are for the life whose registration is still there. That one may
+        # have had more records.
         if own == NO_BROKER_EPOCH or broker_epoch < own:
             return ErrorCode.STALE_BROKER_EPOCH
         return ErrorCode.NONE
@@ -223,7 +223,7 @@ class Commands:
         return tuple(refusals)
 
     def _resign_unconfirmed(self, states: Sequence[PartitionState]) -> None:
-        """Leaderships that have outlived a session, and that ZooKeeper does not have (any more), end."""
+        """End leaderships of an earlier session that ZooKeeper does not confirm."""
         broker_id = self._identity()[0]
         confirmed = {
             TopicPartition(state.topic, state.partition): state.leader_epoch
@@ -326,7 +326,7 @@ class Commands:
         else:
             lost = partition.log.directory
             _log.warning("replica.restarted", partition=str(key), lost=lost, leader_epoch=state.leader_epoch)
-            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; made anew, empty")
+            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; made again, empty")
         self._stop(partition)
         if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
             self.stopped_marks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
@@ -361,7 +361,7 @@ class Commands:
         config = self._topic_configs(key.topic)
         log = self._logs.get(key)
         if log is not None and strays.is_other(log.topic_id, state.topic_id):
-            # Left over from a topic of the same name (F18). If that was deleted while this node was away, the controller says so.
+            # Left over from a topic of the same name. If that was deleted while this node was away, the controller sends an order.
             _log.warning("replica.other_topic", partition=str(key), own=log.topic_id, new=state.topic_id)
             self._logs.set_stray(key)
             log = None
@@ -424,7 +424,7 @@ class Commands:
         end = log.log_end_offset
         if partition.is_doubtful:
             _log.error("replica.leads_after_loss", partition=str(partition.topic_partition), log_end_offset=end)
-            detail = f"its log, which ends at {end}, may lack committed records; nobody with more is expected"
+            detail = f"its log, which ends at {end}, may lack committed records; no replica with more is expected"
             self._hosted.history.note(str(partition.topic_partition), "replica.leads_after_loss", detail)
             self._doubts.end(partition, "it leads")
         log.assign_epoch_start(state.leader_epoch, end)
@@ -456,7 +456,7 @@ class Commands:
         return ErrorCode.NONE
 
     def _refuse_to_lead(self, partition: Partition, state: PartitionState) -> ErrorCode:
-        """Until somebody else leads, or the controller knows that there is nobody better."""
+        """Until another replica leads, or the controller knows that there is no better one."""
         self._hosted.demote(partition)
         self._take_state(partition, state)
         partition.leader_id = NO_LEADER
@@ -526,7 +526,7 @@ class Commands:
             if not wanted.delete_files:
                 self.stopped_marks[key] = partition.follower_high_watermark
         if not wanted.delete_files and wanted.leader_epoch == DELETED_TOPIC_EPOCH:
-            self._is_judged = False  # its topic has vanished, says the controller
+            self._is_judged = False  # the controller reports that its topic has vanished
         detail = "its files are deleted" if wanted.delete_files else "its files stay"
         self._hosted.history.note(str(key), "replica.stopped", detail)
         if not wanted.delete_files:
@@ -542,20 +542,20 @@ class Commands:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.NONE
 
-    # --- logs of nobody here -------------------------------------------------------------------
+    # --- logs without a replica -------------------------------------------------------------------
 
     def _left_out_by(self, named: set[TopicPartition]) -> None:
-        """A complete list does not name some local replicas: whose they are, the topics' znodes tell (`judge`)."""
+        """A complete list does not name some local replicas: `judge` decides by the topics' znodes."""
         self._left_out = {log.topic_partition for log in self._logs.all()} - named
         self._is_judged = self._is_judged and not self._left_out
 
     @property
     def needs_judging(self) -> bool:
-        """Whether there may be logs that are nobody's here (any more): `judge` should be asked soon."""
+        """Whether there may be logs that do not belong to this node (any more): `judge` should be called soon."""
         return not self._is_judged or any(self._metadata.topic(key.topic) is not None for key in self._orphans)
 
     def suspects(self) -> dict[TopicPartition, TopicId]:
-        """Logs without a replica, or that the last complete list left out; and the topics they are of."""
+        """Logs without a replica, or that the last complete list left out, with their topics' ids."""
         found = [
             log
             for log in self._logs.all()
@@ -564,10 +564,10 @@ class Commands:
         return {log.topic_partition: log.topic_id for log in found}
 
     def judge(self, topics: Mapping[str, TopicZnode | None], *, since: int, is_guarded: bool) -> Awaitable[bool]:
-        """Put away logs that `topics` (as read from ZooKeeper) gives to nobody here; serve none of a topic that is gone.
+        """Set aside logs that `topics` (as read from ZooKeeper) does not give to this node; serve no topic that is gone.
 
-        `since` is `count` from before the reading: False after a command in between, read again then. `is_guarded`: too
-        many are left alone.
+        `since` is `count` from before the reading: returns False if there was a command in between; then read again.
+        `is_guarded`: too many are left alone.
         """
         return self._place(lambda: self._judge(topics, since=since, is_guarded=is_guarded))
 
@@ -614,7 +614,7 @@ class Commands:
                 await asyncio.sleep(0)
 
     def unserved(self) -> dict[TopicPartition, TopicId]:
-        """Logs whose topic is not in the cluster's metadata: kept, until it is there again or a person decides."""
+        """Logs whose topic is not in the cluster's metadata: kept until it is there again or an operator decides."""
         if self._metadata.controller_epoch < 0:
             return {}
         found = [log for log in self._logs.all() if self._hosted.get(log.topic_partition) is None]
@@ -625,7 +625,7 @@ class Commands:
         }
 
     def _delete_orphans(self, topic: str) -> ErrorCode:
-        """A person has ordered the deletion of a topic that has vanished: what is left of it goes."""
+        """An operator has ordered the deletion of a topic that has vanished: delete its replicas."""
         error = ErrorCode.NONE
         for key in [key for key in self._orphans if key.topic == topic and self._hosted.get(key) is None]:
             self.stopped_marks.pop(key, None)

@@ -188,25 +188,25 @@ class Describing:
         return self._with_times(found)
 
     def _tell_unserved(self, tell: Callable[[str, str, str], None]) -> None:
-        """Replicas of topics that have vanished: in their places, or under another name where a later topic has theirs."""
+        """Replicas of topics that have vanished: in their places, or set aside because a later topic has the name."""
         by_topic: dict[str, list[TopicPartition]] = {}
         unserved = self._commands.unserved()
         for key in sorted(unserved):
             by_topic.setdefault(key.topic, []).append(key)
         for topic, keys in by_topic.items():
             topic_id = unserved[keys[0]] or "none"
-            detail = f"no topic {topic} in ZooKeeper: {len(keys)} replicas of it are kept here, not served (its id: {topic_id})"
+            detail = f"no topic {topic} in ZooKeeper: {len(keys)} replicas are kept here and not served (topic id: {topic_id})"
             tell("topic.vanished", topic, detail)
         for stray in self._logs.strays():
             key = stray.topic_partition
             by_id, by_name = self._metadata.topic_name(stray.topic_id), self._metadata.topic(key.topic)
             is_known = by_id is not None or (stray.topic_id == NO_TOPIC_ID and by_name is not None)
             if not (stray.is_ordered or is_known) and self._metadata.controller_epoch >= 0:
-                detail = f"{stray.path}: of an earlier topic {key.topic}, whose deletion nobody has ordered"
+                detail = f"{stray.path}: of an earlier topic {key.topic}, without an order to delete it"
                 tell("replica.kept", str(key), detail)
 
     def _adding(self, partition: Partition) -> tuple[BrokerId, ...]:
-        """What a reassignment adds to it: the controller tells everybody at once when that is over."""
+        """Replicas that a reassignment is adding. The controller updates all nodes when it is over."""
         known = self._metadata.partition(partition.topic_partition)
         return partition.adding_replicas if known is None else known.adding_replicas
 

@@ -1,7 +1,7 @@
 """Replicas that may lack committed records (ADR 16): they do not lead while a better one may return.
 
-The controller takes them out of the ISR and the ELR as soon as it knows. Where it does not (the state was written by others
-after the node registered), the replica refuses to lead, which tells it.
+The controller takes them out of the ISR and the ELR as soon as it knows. If it does not know (other nodes wrote the state
+after this one registered), the replica refuses to lead, and the controller learns of it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def must_refuse(partition: Partition, state: PartitionState) -> bool:
 
 
 def should_have_had(state: PartitionState, broker_id: BrokerId) -> bool:
-    """Whether a replica without a log was in sync or eligible, hence has lost it."""
+    """Whether a replica without a log was in sync or eligible, so that it has lost its log."""
     return state.leader_epoch > 0 and broker_id in (*state.isr, *state.elr)
 
 
@@ -50,12 +50,12 @@ class Doubts:
             self._open[key] = partition
 
     def begin(self, partition: Partition) -> None:
-        """Its log is not there though the host should have it."""
+        """Its log is missing, although the host should have it."""
         self._logs.doubt(partition.topic_partition, is_doubtful=True)
         self.look(partition)
 
     def end(self, partition: Partition, why: str) -> None:
-        """What it lacks nobody has, or it has caught up."""
+        """It has caught up, or no replica has what it lacks."""
         if partition.is_doubtful:
             partition.is_doubtful = False
             self._open.pop(partition.topic_partition, None)
@@ -63,13 +63,13 @@ class Doubts:
             _log.info("replica.trusted", partition=str(partition.topic_partition), reason=why)
 
     def copied(self, partition: Partition) -> None:
-        """It has taken in an answer of its leader. With a record of this leader's epoch it has all that came before that; and
-        what was committed since is below the high watermark that came with the answer."""
+        """It has appended a fetch response of its leader. With a record of this leader's epoch it has all earlier records.
+        Records that were committed since are below the high watermark in the response."""
         if partition.log.latest_epoch == partition.leader_epoch and partition.fetch_lag == 0:
             self.end(partition, "it has a record of its leader's epoch")
 
     def on_metadata(self, broker_id: BrokerId) -> None:
-        """A leader that had it outside the ISR has taken it in."""
+        """A leader has added it to the ISR."""
         for key, partition in list(self._open.items()):
             if self._hosted.get(key) is not partition:
                 del self._open[key]
@@ -83,7 +83,7 @@ class Doubts:
 
 
 def lasting(partition: Partition) -> str:
-    """For people: what a replica in doubt waits for."""
+    """For people: the replicas for which one in doubt waits."""
     others = [each for each in (*partition.isr, *partition.current_elr) if each != partition.leader_id]
     return (
         f"its log ends at {partition.log.log_end_offset} and may lack committed records; it does not lead while a replica "

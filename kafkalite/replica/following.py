@@ -25,7 +25,7 @@ class Following:
     """Appends, truncates, and moves followers' high watermarks.
 
     Args:
-        on_copied: told after each answer while the replica is in doubt.
+        on_copied: called after each response while the replica is in doubt.
     """
 
     def __init__(self, hosted: HostedPartitions, on_copied: Callable[[Partition], None]) -> None:
@@ -78,7 +78,7 @@ class Following:
         if partition.is_doubtful:
             self._on_copied(partition)
         if records or has_moved:
-            go_on()  # also to say where the log begins now
+            go_on()  # also to report the log start
         return ErrorCode.NONE
 
     def _advance(self, partition: Partition, answer: ReplicaFetchedPartition) -> bool:

@@ -27,9 +27,9 @@ from kafkalite.telemetry.repeats import Repeats
 
 _log = get_logger(__name__)
 
-#: A flush that found no descriptor or no memory is tried again after so long.
+#: The pause after a flush that found no descriptor or no memory.
 SHORTAGE_PAUSE_S = 0.5
-#: How soon a fenced node looks again whether it may commit what it withholds.
+#: The pause before a fenced node checks again whether it may commit.
 FENCE_RECHECK_S = 0.05
 
 
@@ -57,7 +57,7 @@ class HostedPartitions:
     """Partition -> its replica here.
 
     Args:
-        usable: False while this node's session may have expired: then only what `authority` allows is done (fenced).
+        usable: False while this node's session may have expired; then `authority` decides (fenced).
         trust_ms: how recent a follower's fetch must be to count there.
         on_storage_error: told once for each replica that goes offline.
         on_offline: takes the replica from the fetchers.
@@ -228,7 +228,7 @@ class HostedPartitions:
             fetch.on_readable(grown)
 
     def refusal(self, partition: Partition, acks: int) -> str:
-        """Why this node, whose lease has run out, takes no records for a partition that it leads; empty if it does."""
+        """Why this node, without a lease, takes no records for a partition that it leads; empty if it does."""
         return authority.refusal(partition, acks=acks, at_ms=self.now_ms(), within_ms=self.trust_ms)
 
     def serves(self) -> bool:
@@ -265,7 +265,7 @@ class HostedPartitions:
     # --- deleting records ------------------------------------------------------------------------
 
     def delete_records(self, partition: Partition, before: Offset) -> asyncio.Future[Offset]:
-        """Begin the log at `before` or behind it; done with where it begins when a failover would not bring the records back.
+        """Begin the log at `before` or behind it. `done` gets the log start when no failover can bring the records back.
 
         Raises StorageError, after the replica went offline.
         """
@@ -286,7 +286,7 @@ class HostedPartitions:
         return waiter
 
     def settle_starts(self, partition: Partition) -> None:
-        """A follower has said where its log begins, or the ISR has changed."""
+        """A follower has reported its log start, or the ISR has changed."""
         if not partition.start_waiters or partition.leader is None:
             return
         mark = low_watermark(partition.leader, partition.log.log_start_offset)
@@ -356,7 +356,7 @@ class HostedPartitions:
     def fail_storage(self, partition: Partition, error: StorageError, *, is_certain: bool = False) -> None:
         """The replica goes offline (KIP-18); the node decides what else that means.
 
-        Not for want of descriptors or memory where the log is as it was: then only this operation has failed.
+        If descriptors or memory are short and the log is unchanged, only this operation fails.
 
         Args:
             is_certain: whatever the error is: the replica could not take its role.

@@ -68,8 +68,9 @@ def propose_isr(
 def eligible_after(
     leader: PartitionLeader, isr: tuple[BrokerId, ...]
 ) -> tuple[tuple[BrokerId, ...], tuple[BrokerId, ...]]:
-    """(ELR, last known ELR) beside an ISR that this leader proposes (KIP-966, ADR 16): who leaves the ISR as it falls below
-    min.insync.replicas has all that is committed, and keeps it, as the high watermark stands still from then on."""
+    """(ELR, last known ELR) beside an ISR that this leader proposes (KIP-966, ADR 16): a replica that leaves
+    the ISR as it falls below min.insync.replicas has all committed records, and keeps them, because the high watermark then
+    stands still."""
     if len(isr) >= leader.effective_min_insync_replicas:
         return (), ()
     before = {*leader.committed_isr, *leader.elr}
@@ -131,8 +132,8 @@ class Verdict(Enum):
 class Proposal:
     """One conditional write to a state znode: the ISR, under a leadership, on top of a version.
 
-    `joining`: who was not in the ISR before, and the life of that broker (KIP-903) in which it caught up. `without_joining`: what
-    to write if one of these lives is over.
+    `joining`: new members, each with the broker epoch (KIP-903) in which it caught up. `without_joining`: what to write if one
+    of these epochs is over.
     """
 
     leader: BrokerId

@@ -216,9 +216,7 @@ class IsrKeeper:
         for member, epoch in one.task.proposal.joining.items():
             follower = leader.followers.get(member)
             if follower is not None and self._metadata.broker_epochs.get(member) != epoch == follower.broker_epoch:
-                follower.last_caught_up_ms = (
-                    NEVER_MS  # it was let in, and has restarted since: it has to catch up again
-                )
+                follower.last_caught_up_ms = NEVER_MS  # it has restarted since it joined: it has to catch up again
         self._hosted.counters.isr_shrinks += len(leader.committed_isr) < len(before)
         self._hosted.counters.isr_expands += len(leader.committed_isr) > len(before)
         self._hosted.history.note(

@@ -61,7 +61,7 @@ class IsrWriter:
 
     Args:
         is_current: whether the leadership that a task was proposed under still stands.
-        live_epochs: the present lives of brokers, as the controller tells.
+        live_epochs: the present epochs of brokers, from the controller.
         on_settled: all that one round settled.
     """
 

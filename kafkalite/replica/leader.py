@@ -36,7 +36,7 @@ class FollowerProgress:
     last_fetch_ms: int = NEVER_MS
     #: The leader's LEO when the follower fetched last.
     last_fetch_leader_end_offset: Offset = NO_OFFSET
-    #: Where its log begins, as it said last; NO_OFFSET until its first fetch in this epoch.
+    #: Its log start in its last fetch; NO_OFFSET until its first fetch in this epoch.
     log_start_offset: Offset = NO_OFFSET
 
 
@@ -71,7 +71,7 @@ class PartitionLeader:
     proposed_isr: tuple[BrokerId, ...] | None = None
     #: Derived; kept because it is read with every fetch.
     maximal_isr: tuple[BrokerId, ...] = ()
-    #: Eligible leader replicas, as the state znode has them: they have what is committed, so that nothing more may be.
+    #: Eligible leader replicas in the state znode. While there are any, nothing more may be committed.
     elr: tuple[BrokerId, ...] = ()
     #: The last known ones.
     last_known_elr: tuple[BrokerId, ...] = ()
@@ -96,8 +96,8 @@ class PartitionLeader:
 
     @property
     def is_frozen(self) -> bool:
-        """Whether the high watermark stands still: the ISR is too small, or somebody is eligible because it was, whatever
-        min.insync.replicas has become since (ADR 16)."""
+        """Whether the high watermark stands still: the ISR is too small, or replicas are eligible because it was, whatever
+        min.insync.replicas is now (ADR 16)."""
         return bool(self.elr) or self.is_under_min_isr
 
 
@@ -118,8 +118,8 @@ def next_high_watermark(leader: PartitionLeader) -> Offset:
         leader: state after the latest append, fetch or ISR change. Offsets are exclusive ends, in records.
     Returns:
         The minimum LEO over the maximal ISR (committed plus proposed members, F8), never below the
-        current high watermark; unchanged while |committed ISR| < effective min.insync.replicas (F14), and
-        until nobody is eligible any more by the state znode (KIP-966).
+        current high watermark; unchanged while |committed ISR| < effective min.insync.replicas, and
+        while the state znode has eligible replicas (KIP-966).
     Raises:
         AssertionError: the state breaks an invariant of PartitionLeader.
     Source: KIP-497, KAFKA-15583; Kafka 3.7 Partition.maybeIncrementLeaderHW.
@@ -219,8 +219,8 @@ def new_leader(
     """The state on becoming leader, or leader again with a later epoch.
 
     Members of the ISR get a full lag period from now before they are judged. A leader that goes on (`previous`)
-    keeps what it knows of its followers' ends: they copied them from this very log. Not if an epoch lies between of which
-    it has not heard: another one may have led in it, and followers may have cut what they had confirmed.
+    keeps what it knows of its followers' ends: they copied them from this very log. Not if there was an epoch between that
+    it does not know: another replica may have led in it, and followers may have cut records that they had confirmed.
     Source: Kafka 3.7 Partition.makeLeader, Replica.resetReplicaState.
     """
     if previous is not None and leader_epoch != previous.leader_epoch + 1:

@@ -32,7 +32,7 @@ class OpenTransaction:
     open_ms: int
 
     def text(self) -> str:
-        """For people, of one that is late."""
+        """For people: a late transaction."""
         return (
             f"producer {self.producer_id} (epoch {self.producer_epoch}) has had a transaction open from offset {self.start_offset} on"
             f" for at least {self.open_ms // 60_000} min, longer than any timeout (transaction.max.timeout.ms);"
@@ -41,7 +41,7 @@ class OpenTransaction:
 
 
 class OpenTransactions:
-    """Remembers when each open transaction was first seen. Timestamps of records do not say it: they are the producer's own.
+    """Remembers when each open transaction was first seen. Timestamps of records do not show it: producers set them.
 
     Followers see transactions, too, so that a new leader knows their age.
 
@@ -62,7 +62,7 @@ class OpenTransactions:
             self.check()
 
     def check(self) -> None:
-        """See what is open now, and forget what is not any more."""
+        """Record the transactions that are open now, and forget the others."""
         now, before = self._clock.monotonic(), self._since
         self._since = {
             key: before.get(key, now)
@@ -87,7 +87,7 @@ class OpenTransactions:
         return sorted(found, key=lambda each: each.start_offset)
 
     def late(self, partition: Partition) -> OpenTransaction | None:
-        """The earliest of a partition if it is open for longer than any coordinator allows: readers of committed records wait."""
+        """A partition's earliest transaction if it is open for longer than any coordinator allows, so that readers wait."""
         earliest = next(iter(self.of(partition)), None)
         if earliest is not None and earliest.open_ms > self._max_timeout_ms() + LATE_AFTER_MS:
             return earliest

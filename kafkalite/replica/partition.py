@@ -69,7 +69,7 @@ class Partition:
     #: In the order of their offsets.
     produce_waiters: deque[ProduceWaiter] = field(default_factory=deque)
     fetch_waiters: dict[DelayedFetch, None] = field(default_factory=dict)
-    #: Who waits until every replica that may lead begins at an offset or behind it.
+    #: Requests that wait until every replica that may lead begins at an offset or behind it.
     start_waiters: list[tuple[Offset, asyncio.Future[Offset]]] = field(default_factory=list)
     #: Bytes appended since the start, and how many of them (about) lie below the high watermark.
     appended_bytes: int = 0

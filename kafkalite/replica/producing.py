@@ -85,11 +85,11 @@ class Producing:
         """The guard to append with once the coordinator has answered; NO_GUARD: there is nothing to ask it."""
         partition = self._hosted.get(topic_partition)
         if partition is None or partition.leader is None:
-            return NO_GUARD  # the append says why not
+            return NO_GUARD  # the append returns the error
         return partition.log.begin_verification(producer_id, producer_epoch, sequence)
 
     def end_verification(self, topic_partition: TopicPartition, producer_id: int, guard: int) -> None:
-        """The coordinator has said no to what came with `guard`."""
+        """The coordinator has refused the batches of `guard`."""
         partition = self._hosted.get(topic_partition)
         if partition is not None:
             partition.log.end_verification(producer_id, guard)
@@ -165,7 +165,7 @@ class Producing:
         if partition is None or leader is None:
             delayed.results[index] = refused(topic_partition, self.missing(topic_partition))
             return
-        if not has_lease and (reason := hosted.refusal(partition, acks)):  # somebody else may lead by now
+        if not has_lease and (reason := hosted.refusal(partition, acks)):  # another node may lead by now
             message = f"ZooKeeper has not answered for longer than this node's lease, and {reason}"
             delayed.results[index] = refused(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
             return

@@ -258,7 +258,7 @@ class ReplicaManager:
         return self._commands.needs_judging
 
     async def judge_logs(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:
-        """Put away logs that belong to nobody here by now (kafkalite.replica.strays): a disk is back, or a complete list did
+        """Set aside logs that do not belong to this node any more (kafkalite.replica.strays): a disk is back, or a complete list did
         not name them (`is_guarded`: then not too many at once).
 
         False: look again. Raises the Coordinator's errors.
@@ -272,10 +272,10 @@ class ReplicaManager:
         return await self._commands.judge(topics, since=since, is_guarded=is_guarded)
 
     def on_session_lost(self) -> None:
-        """The session has expired: somebody else may lead what this node leads. Register with SessionKeeper.on_lost.
+        """The session has expired: other nodes may lead partitions of this one. Register with SessionKeeper.on_lost.
 
         A leader that is alone in sync must know before it commits anything more; the others go on (`authority`) until
-        `on_session` has read who leads now.
+        `on_session` has read the present leaders.
         """
         for partition in self.hosted.all():
             if partition.leader is not None and not authority.may_commit(partition.leader):
@@ -340,16 +340,14 @@ class ReplicaManager:
             partition.config = config
             partition.log.config = config
             if is_newly_flushed and partition.storage_error is None:
-                self.hosted.ensure_flushing(
-                    partition
-                )  # what counted before is to survive a loss of power from now on, too
+                self.hosted.ensure_flushing(partition)  # earlier records must survive a loss of power from now on, too
             leader = partition.leader
             if leader is not None:
                 leader.min_insync_replicas = config.min_insync_replicas
                 if not config.log_flush_before_ack:
                     leader.counted_end_offset = leader.log_end_offset
                 self.hosted.advance(partition)
-        self._isr_keeper.look_now()  # min.insync.replicas may have been lowered: then nobody is eligible any more
+        self._isr_keeper.look_now()  # min.insync.replicas may have been lowered: then no replica is eligible any more
 
     def on_dir_failed(self, error: StorageError) -> None:
         """A log directory went offline: every replica in it does (KIP-18)."""
@@ -373,7 +371,7 @@ class ReplicaManager:
         self._isr_keeper.look_now()
 
     def is_elsewhere(self, stray: Stray) -> bool:
-        """Whether the records of what was set aside are known to be in sync elsewhere (kafkalite.replica.strays)."""
+        """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.strays)."""
         topic, number = stray.topic_partition
         key = stray.topic_partition
         if self.metadata.topic(topic) is None and stray.topic_id != NO_TOPIC_ID:
@@ -433,7 +431,7 @@ class ReplicaManager:
         self._consuming.fetch(request, done, room)
 
     def log_ends(self, request: LogEndsRequest) -> LogEndsResponse:
-        """How far logs go, hosted or not: who has just registered waits for its commands."""
+        """The ends of logs, hosted or not: a node that has just registered still waits for its commands."""
         ends: list[LogEnd] = []
         for topic, number in request.partitions:
             key = TopicPartition(topic, number)
@@ -478,6 +476,6 @@ class ReplicaManager:
         return sorted(partition.topic_partition for partition in self.hosted.all() if partition.leader is not None)
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset:
-        """For the log's retention and compaction, which never go past it: nothing is lost of a log that nobody serves."""
+        """For the log's retention and compaction, which never go past it: a log that is not served loses nothing."""
         partition = self.hosted.get(topic_partition)
         return partition.high_watermark if partition is not None else Offset(0)

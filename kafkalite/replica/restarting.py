@@ -81,14 +81,14 @@ class Restarting:
         if state is None:
             waits = "the controller is asked to take it out of the ISR"
         else:
-            waits = self.refusal(partition, state) or "it is about to be made anew"
+            waits = self.refusal(partition, state) or "it is about to be made again"
         failed = self._logs.failed_log(partition.topic_partition)
         if failed is None:
             return waits
         waits += f"; its files are kept in {failed.path}"
         if failed.needs_order:
             return f"{waits}, and opened again by `admin disk online`: after a failed fsync or damage it is not trusted"
-        return f"{waits}, and looked at again now and then (the last time: {failed.reason})"
+        return f"{waits}, and checked again from time to time (the last time: {failed.reason})"
 
     def is_last_copy(self, partition: Partition) -> bool:
         """Whether no other replica is in sync, or eligible, as far as this node knows."""
@@ -102,7 +102,7 @@ class Restarting:
     def restore_refusal(self, partition: Partition) -> str:
         """Why a log that was set aside cannot take the place of the offline replica's; "" if it can.
 
-        It may be older than what the ISR has. So this replica has to be out of the ISR, or there is nobody else in it.
+        It may be older than what the ISR has. So this replica has to be out of the ISR, or its only member.
         """
         if partition.storage_error is None:
             return "the replica here is in service"

@@ -1,6 +1,6 @@
-"""Whose is a log that nobody here has a replica for? Decided from the znode of its topic. Pure.
+"""What becomes of a log without a replica on this node, decided by the znode of its topic. Pure.
 
-Such logs come back with a disk (`admin disk online`) after their partition was removed, moved or made anew meanwhile; a
+Such logs come back with a disk (`admin disk online`) after their partition was removed, moved or created again meanwhile; a
 controller's complete list does not name them; or their topic's znode has vanished (ADR 19).
 """
 
@@ -16,15 +16,15 @@ from kafkalite.rpc.messages.control import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """All sorted. What is in none is left alone: it is ours, or its topic cannot be read."""
+    """All sorted. Other logs are left alone: they are ours, or their topic cannot be read."""
 
     #: The topic's own znode says that they are not ours: it gives the partition to others, or has no such partition (any
     #: more).
     surplus: tuple[TopicPartition, ...] = ()
-    #: There is no such topic, and nobody has said that it was deleted, for that is said by name: an emptied or restored
-    #: ZooKeeper looks like this (F19). They stay where they are, not served, until the topic is back or a person decides.
+    #: There is no such topic, and no order to delete it: an emptied or restored ZooKeeper looks like this. They stay where
+    #: they are, not served, until the topic is back or an operator decides.
     orphans: tuple[TopicPartition, ...] = ()
-    #: The same, but another topic has the name (F18): they are kept under another name.
+    #: The same, but another topic has the name: they are kept under another name.
     replaced: tuple[TopicPartition, ...] = ()
 
 
@@ -66,8 +66,8 @@ def is_elsewhere(
     """Whether the records of a log that was set aside are known to be in sync elsewhere, so that it may be removed.
 
     Where this broker has a replica, that one has to be sound and in sync, with another live one. Where the partition was
-    given to others, they have to be in sync among themselves. In all other cases (a topic that is not there any more, a
-    partition of one replica that is here) nobody can know.
+    given to others, they have to be in sync among themselves. In all other cases (a topic that does not exist any
+    more, a partition whose only replica is here) this cannot be known.
 
     Args:
         state: of the partition of that very topic, as known now; None if there is none.

@@ -108,7 +108,7 @@ class RpcServer:
             connection.check_login(user)
 
     def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
-        """One line about a connection; of many alike from one host only some."""
+        """One line about a connection; many similar ones from one host are suppressed."""
         untold = self._repeats.told((event, reason, peer.rpartition(":")[0]))
         if untold is not None:
             _log.warning(event, peer=peer, **details, reason=reason, untold=untold)

@@ -19,13 +19,13 @@ class Advice:
 #: The worst, and what causes others, first.
 ADVICE = {
     "zookeeper.away": Advice(
-        "partitions whose leader is followed by another replica go on, reads go on; no leader is elected, no ISR and no setting "
-        "changes, orders are refused, a broker that stops cannot start; all of that goes on when ZooKeeper answers",
-        "look at the ZooKeeper servers, and at the network from the brokers named to them; restart no broker",
+        "reads go on, and so do writes if another replica follows the leader; until ZooKeeper answers no leader is elected, no "
+        "ISR and no setting changes, orders are refused, and a broker that stops cannot start",
+        "check the ZooKeeper servers, and the network from the named brokers to them; restart no broker",
     ),
     "zookeeper.foreign": Advice(
-        "the brokers keep their data, go on with what they lead, and do not register there",
-        "put the cluster's data back into ZooKeeper (docs/backup.md) or correct zookeeper.connect; restart no broker before",
+        "the brokers keep their data, go on leading their partitions, and do not register there",
+        "put the cluster's data back into ZooKeeper (docs/backup.md) or correct zookeeper.connect; do not restart a broker before that",
     ),
     "broker.unreachable": Advice(
         "if it is really dead, its leaderships move within seconds and its replicas leave the ISRs",
@@ -37,10 +37,10 @@ ADVICE = {
         "partition on it, the disk has to come back with its data",
     ),
     "replica.last_copy": Advice(
-        "nothing is removed: no other replica in sync has these records. Where the disk is sound, the node looks at the files "
-        "again now and then, and the replica leads again when all of them are there",
-        "do not remove its files and do not replace the disk. Repair what keeps it from its files, then `admin disk online "
-        "DIR`, which opens them again, as a restart does",
+        "nothing is removed: no other replica in sync has these records. If the disk is sound, the node checks the files "
+        "from time to time, and the replica leads again when all of them are there",
+        "do not remove its files and do not replace the disk. Make the files readable again, then `admin disk online DIR` "
+        "(or a restart) opens them",
     ),
     "partition.offline": Advice(
         "the controller waits for a member of the ISR, or an eligible replica, to come back; it then leads, and nothing is lost",
@@ -48,38 +48,38 @@ ADVICE = {
         "TOPIC-P` gives the partition to the most complete replica, and loses the records that only they had",
     ),
     "replica.doubtful": Advice(
-        "the replica follows as soon as another one leads, and counts again when it has caught up",
-        "bring back the brokers that are named. If they are lost for good: `admin elect --unclean TOPIC-P` lets the most "
+        "the replica follows as soon as another one leads, and may lead again when it has caught up",
+        "bring back the named brokers. If they are lost for good: `admin elect --unclean TOPIC-P` lets the most "
         "complete replica lead, and loses the records that only they had",
     ),
     "partition.fenced": Advice(
-        "its leader takes no records until ZooKeeper answers it, or until a replica fetches from it again; reading goes on",
-        "look at ZooKeeper first, then at the brokers with the other replicas",
+        "its leader takes no records until ZooKeeper answers, or until a replica fetches from it again; reading goes on",
+        "check ZooKeeper first, then the brokers with the other replicas",
     ),
     "topic.vanished": Advice(
         "nothing is deleted: its replicas stay on their disks, and go on where they stopped if the topic's znodes come back "
         "with the same topic id",
-        "find out who removed /brokers/topics/TOPIC, and restore it with its partitions' states from a backup of ZooKeeper; "
-        "if the topic is to go for good: `admin delete-topic --vanished TOPIC`",
+        "find out why /brokers/topics/TOPIC was removed, and restore it with its partitions' states from a backup of ZooKeeper; "
+        "to delete the topic for good: `admin delete-topic --vanished TOPIC`",
     ),
     "partition.under_min_isr": Advice(
         "acks=all is refused until enough replicas have caught up; reading goes on; replicas join as they catch up",
         "bring back the brokers that are missing from the ISR, or move the replica elsewhere: `admin reassign`",
     ),
     "replica.last_copy_damaged": Advice(
-        "it stays the leader and serves what is sound; the records behind the damage cannot be read",
-        "do not remove its files: no other replica in sync has these records. Copy them, look at the disk, and take what is "
-        "missing from a backup or from who wrote it",
+        "it stays the leader and serves the sound records; those behind the damage cannot be read",
+        "do not remove its files: no other replica in sync has these records. Copy them, check the disk, and restore the "
+        "missing records from a backup or from their source",
     ),
     "replica.offline": Advice(
         "the node asks the controller to take the replica out of the ISR, then opens its log again if it is sound, or makes "
-        "it anew from the leader",
+        "it again from the leader",
         "see `admin disk list`; if a disk is dead: replace it and run `admin disk online DIR`",
     ),
     "replica.damaged": Advice(
         "the records behind the damage are not served from this replica; another one is in sync",
         "if it leads, let another replica lead (`admin elect`). Then, while `admin describe` shows another replica in the ISR: "
-        "stop the node, move this partition's directory away, and start it: the leader gives everything again",
+        "stop the node, move this partition's directory away, and start it: it copies everything from the leader",
     ),
     "disk.full": Advice(
         "no new replica is placed there, and appends fail until there is room; a disk that went offline because it was full "
@@ -88,9 +88,9 @@ ADVICE = {
         "`admin disk strays list`",
     ),
     "disk.strays": Advice(
-        "nothing: what was set aside is kept until its records are in sync elsewhere, or somebody orders its removal",
-        "see `admin disk strays list`; what nobody needs goes with `admin disk strays remove`, what is missed comes back with "
-        "`admin disk strays restore`",
+        "nothing: these directories are kept until their records are in sync elsewhere, or until an order removes them",
+        "see `admin disk strays list`; remove what is not needed with `admin disk strays remove`, and bring back missing "
+        "records with `admin disk strays restore`",
     ),
     "command.unanswered": Advice(
         "the controller repeats the command until it is answered or the broker's session ends",
@@ -110,21 +110,21 @@ ADVICE = {
         "really to go, raise stray.max.fraction.percent and restart the node",
     ),
     "replica.kept": Advice(
-        "nothing: what was set aside is kept until somebody orders its removal; the topic is not in ZooKeeper any more",
-        "see `admin disk strays list`; if nobody misses the records of that earlier topic: `admin disk strays remove`",
+        "nothing: the directory is kept until an order removes it; its topic is not in ZooKeeper any more",
+        "see `admin disk strays list`; if the records of that earlier topic are not needed: `admin disk strays remove`",
     ),
     "topic.deletion_waits": Advice(
         "the topics are gone and their names are free; the broker removes its replicas when it returns",
-        "start the broker named; if it is gone for good, start an empty one with the same id, or remove the znodes below "
+        "start the named broker; if it is gone for good, start an empty one with the same id, or remove the znodes below "
         "/admin/deleted_topics",
     ),
     "topic.few_replicas": Advice(
-        "the topic stays as it was created, when there were fewer brokers; what groups and transactions commit is lost with those few",
+        "the topic stays as it was created, when there were fewer brokers; if those are lost, so is what groups and transactions have committed",
         "`admin reassign plan --topic TOPIC --replicas 3 --brokers 1,2,3 -o plan.json`, then `admin reassign execute plan.json "
         "--allow-rf-change`; and set its min.insync.replicas to 2",
     ),
     "transaction.late": Advice(
-        "a coordinator aborts its transactions at their timeout; it seems not to know of this one, which then never ends",
+        "a coordinator aborts its transactions at their timeout; if it does not know of this one, the transaction never ends",
         "`admin transactions find-hanging` asks the coordinators; `admin transactions abort TOPIC-P --start-offset N` ends a "
         "transaction that hangs",
     ),

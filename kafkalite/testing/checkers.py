@@ -223,7 +223,7 @@ class ReplicaChecker:
         self._min_insync_replicas = min_insync_replicas
         self._compacted = frozenset(compacted)
         self._compacted_ends: dict[Partition, int] = {}
-        #: Brokers whose hosts have just lost what was not synced: they are in the ISR until the controller has heard of it.
+        #: Brokers whose hosts have just lost unsynced bytes: they are in the ISR until the controller knows.
         self.excused: frozenset[int] = frozenset()
         #: Leaders that knew, at the last look, that their ISR is below the minimum: their state and high watermark then.
         self._frozen: dict[tuple[int, Partition], tuple[tuple[int, int, int], int]] = {}
@@ -261,7 +261,7 @@ class ReplicaChecker:
             )
             if current.leader_epoch != view.leader_epoch:
                 continue
-            # Who says itself that it may lack some gives way as soon as the controller has read that; it must not lead.
+            # A replica that reports a doubt leaves as soon as the controller has read that; it must not lead.
             _demand(
                 view.broker not in (*current.isr, *current.elr) or view.log_end_offset >= end or view.gives_way,
                 "a member of the ISR, or an eligible replica, has all that is committed",

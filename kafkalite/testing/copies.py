@@ -1,4 +1,4 @@
-"""Which disks hold what of a partition, whatever the nodes say: nothing sound that is the last copy may be removed."""
+"""The copies of a partition on the disks, whatever the nodes report: a sound last copy must not be removed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Copy:
     host: str
     path: str
     end: int
-    #: It may serve: nobody has set it aside.
+    #: It may serve: it was not set aside.
     in_place: bool
 
 
@@ -41,7 +41,7 @@ class Copies:
         disks: of each node's host.
         directories: the log directories of each.
         committed_end: of a partition.
-        topics: those that nobody has ordered to be deleted.
+        topics: those without an order to delete them.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Copies:
         return any(copy.host in allowed and copy.in_place and copy.end >= end for copy in self.of(partition))
 
     def removing(self, host: str, path: str) -> None:
-        """A directory is about to be removed. Raises Violation if no other has what is in it."""
+        """A directory is about to be removed. Raises Violation if no other directory has its records."""
         found = partition_of(path.rpartition("/")[2])
         if found is None or found[0][0] not in self._topics:
             return

@@ -1,4 +1,4 @@
-"""Indexes must say what the log says: the files beside each segment, and the list of aborted transactions."""
+"""Indexes must agree with the log: the files beside each segment, and the list of aborted transactions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _batches(content: bytes) -> list[_Batch]:
 
 
 def check_indexes(disk: SimDisk, path: str, where: str) -> None:
-    """The index files of a log that nobody is writing to. Raises Violation."""
+    """The index files of a log without a writer. Raises Violation."""
     for name in disk.peek_names(path):
         if not name.endswith(".log"):
             continue

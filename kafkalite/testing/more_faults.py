@@ -29,7 +29,7 @@ MORE = frozenset(
         FaultKind.LATE,
     }
 )  # fmt: skip
-#: What one way from a client to a node takes.
+#: The delay of one way from a client to a node.
 _LATE = Link(latency_min_ns=1_000_000_000, latency_max_ns=9_000_000_000)
 _FILE_ERRORS = (errno.EIO, errno.ENOENT, errno.EMFILE, errno.ENOMEM)
 #: (setting, value) of ordinary topics; none that takes a promise back that the checkers count on.
@@ -61,14 +61,14 @@ class MoreFaults:
         self._changed: dict[str, set[str]] = {}
 
     def finish(self) -> None:
-        """What must be undone even if the fault was cut short."""
+        """The actions that undo the fault, even if it was interrupted."""
         for topic in list(self._vanished):
             self._return(topic)
         for topic in sorted(self._changed):
             self._reset(topic)
 
     def apply(self, fault: Fault, name: str) -> Undo | None:
-        """Make it happen; returns what undoes it, or None if it makes no sense now."""
+        """Start the fault; returns the function that undoes it, or None if it makes no sense now."""
         number = round(fault.at_s * 1_000)
         match fault.kind:
             case FaultKind.POWER_ONE:
@@ -92,7 +92,7 @@ class MoreFaults:
     # --- power -----------------------------------------------------------------------------------
 
     def may_lose_power(self, name: str, *, last: bool = False) -> bool:
-        """Whether nothing may be lost when this host loses what it has not synced: another replica has all of it.
+        """Whether nothing may be lost when this host loses its unsynced bytes: another replica has all of it.
 
         That replica is in sync, or has left when the ISR was going below its minimum (`last`).
         """
@@ -155,7 +155,7 @@ class MoreFaults:
     # --- operators -------------------------------------------------------------------------------
 
     def _order(self, order: Callable[[Any], Coroutine[Any, Any, object]], *, until_taken: bool = False) -> None:
-        """Somebody types a command; it is repeated until it is taken, if it must be."""
+        """An operator types a command; it is repeated until it is accepted, if it must be."""
         plan = self._simulation.plan
 
         async def program(env: Env) -> None:

@@ -2,7 +2,7 @@
 
 python -m kafkalite.testing.mutate [MODULE …] [--seconds 600] [--list]
 
-A mutant is killed by a test that fails, by a test that does not end, or by a module that cannot be imported. Who survives is
+A mutant is killed by a test that fails, by a test that does not end, or by a module that cannot be imported. A mutant that survives is
 printed with its line: either no test looks there, or the change makes no difference (write that down in EQUAL).
 """
 

@@ -39,7 +39,7 @@ class FaultKind(Enum):
     VANISH = "vanish"  # a topic's znodes are gone without an order, and come back as they were after `for`
     ZK_AWAY = "zk_away"  # the whole ZooKeeper service, for long
     LATE = "late"  # what clients send to the node takes seconds, long after they have given up and asked again
-    #: Not at a time: a transactional client's batch now and then arrives when the transaction is over (transaction_workload).
+    #: Not at a time: some batches of a transactional client arrive after the end of the transaction (transaction_workload).
     LATE_BATCH = "late_batch"
     #: As CRASH_ALL, and one of the target's log directories is empty when it starts, `for` before the others. Not drawn: it may have been
     #: the only one in sync.
@@ -47,7 +47,7 @@ class FaultKind(Enum):
 
 
 KEYED, LEDGER = "keyed", "ledger"
-#: A topic of one replica: what its node loses nobody else has.
+#: A topic of one replica: no other node has the records that its node loses.
 LONE = "lone"
 
 
@@ -95,7 +95,7 @@ class Plan:
     transactions: int = 0
     ledger_partitions: int = 2
     late_batches: bool = False
-    #: A producer gives a record up after so long.
+    #: A producer gives a record up after this time.
     patience_ms: int = 600_000
 
     @property
@@ -271,7 +271,7 @@ def _draw_faults(
     return tuple(sorted(faults, key=lambda fault: fault.at_s))
 
 
-#: Of these a run has few: each needs its time. A source of their own: the faults above stay what they were.
+#: A run has few of these: each needs its time. They have a random source of their own, so the faults above are unchanged.
 _FEW = {
     FaultKind.POWER_ONE: 4, FaultKind.LAST_MAN: 2, FaultKind.SETTINGS: 5, FaultKind.FILE: 3, FaultKind.MOVES: 3,
     FaultKind.VANISH: 1, FaultKind.ZK_AWAY: 1, FaultKind.LATE: 4,

@@ -140,13 +140,13 @@ def notices_to_nobody(patch: Patch) -> None:
 
 
 def leads_whatever_it_lost(patch: Patch) -> None:
-    """Eligible leader replicas are not asked: who is in the ISR leads, even after a loss of power (KIP-966)."""
+    """Eligible leader replicas are ignored: a member of the ISR leads, even after a loss of power (KIP-966)."""
     patch(partition_changes, "without_doubtful", lambda state, doubtful: state)
     patch(doubts, "must_refuse", lambda partition, state: False)
 
 
 def eligible_too_easily(patch: Patch) -> None:
-    """Whoever leaves the ISR counts as eligible, also while the high watermark goes on without it."""
+    """Every replica that leaves the ISR counts as eligible, also while the high watermark goes on without it."""
     carried = eligible.carried
 
     def planted(found: Any, wanted: Any, replicas: Any, known: Any, gone: Any = ()) -> Any:
@@ -168,7 +168,7 @@ def unverified_transactions(patch: Patch) -> None:
 
 
 def who_fetches_is_in_sync(patch: Patch) -> None:
-    """While ZooKeeper is away a leader goes on with those of the ISR who fetch, as if it had been allowed to let the others go."""
+    """While ZooKeeper is away a leader needs only the members of the ISR that fetch, as if the others had left it."""
     advance = hosted.HostedPartitions.advance
 
     def planted(self: hosted.HostedPartitions, partition: Any) -> None:
@@ -188,7 +188,7 @@ def who_fetches_is_in_sync(patch: Patch) -> None:
 
 
 def takes_commands_of_its_earlier_life(patch: Patch) -> None:
-    """A node that is not registered yet takes what a controller sends to the life whose registration is still there."""
+    """A node that is not registered yet accepts commands for its earlier life, whose registration is still there."""
 
     def planted(self: Commands, controller_epoch: Any, broker_epoch: Any) -> ErrorCode:
         if controller_epoch < self.controller_epoch:

@@ -185,14 +185,14 @@ class SimDisk:
         self._failing: dict[str, int] = {}
         #: Told of each operation of the seam before it is done: its kind and path. What it raises is the operation's error.
         self.on_operation: Callable[[str, str], None] = lambda kind, path: None
-        #: Told of each tree that a program removes, while it is still there. Raises nothing.
+        #: Called before a program removes a tree. Raises nothing.
         self.on_remove_tree: Callable[[str], None] = lambda path: None
         #: Path prefix -> what syncs and work in threads below it wait for (a disk that hangs).
         self._hanging: dict[str, asyncio.Event] = {}
         self.capacity_bytes = _CAPACITY_BYTES
         #: It has failed, hung, or lost something: since then a node may have reason to complain of it.
         self.was_faulty = False
-        #: The functions of `run_blocking`; a source of their own: what they draw changes no power loss.
+        #: The functions of `run_blocking`; they have a random source of their own, which does not change power losses.
         self.lanes = Lanes(loop, random.Random(source.random()), hanging=self._hanging_at)
 
     # --- what the harness does -------------------------------------------------------------------

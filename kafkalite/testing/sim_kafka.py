@@ -27,7 +27,7 @@ class Refused(Exception):
 
 
 class Unanswered(Exception):
-    """Nobody knows whether it was done."""
+    """The outcome of the request is unknown."""
 
 
 class _Connection(Client):

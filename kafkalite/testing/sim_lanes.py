@@ -24,7 +24,7 @@ from kafkalite.testing.sim_loop import SimLoop
 _THREADS = 4
 #: How probable it is that a lane stops before an operation: drawn for each lane. Some run through, as a thread on an idle host.
 _RESTLESS = (0.0, 0.25, 0.6, 1.0)
-#: A stop is one turn of the loop, or a short time; in one of so many lanes a long one (no free processor, or a busy disk).
+#: A stop is one turn of the loop, or a short time; one in this number of lanes has long ones (a busy processor or disk).
 _SHORT_S = 0.001
 _LONG_S = 0.06
 _SLOW_LANES = 8
@@ -94,7 +94,7 @@ class Lane:
         running = events._get_running_loop()
         lanes.current = self
         loop.in_thread = True
-        events._set_running_loop(None)  # what asks for the loop in a thread gets none
+        events._set_running_loop(None)  # code in a thread finds no running loop
         try:
             switch()
         finally:
@@ -173,7 +173,7 @@ class Lanes:
         return ""
 
     def run(self, function: Callable[[], object], at: str) -> asyncio.Future[object]:
-        """Begin as soon as a thread is free; a waiter that gives up does not end what has begun."""
+        """Begin as soon as a thread is free; a waiter that gives up does not end a function that has begun."""
         is_slow = self._random.randrange(_SLOW_LANES) == 0
         lane = Lane(self, function, at, self._random.choice(self.restless), is_slow=is_slow)
         prefix = self._prefix(at)
@@ -198,13 +198,13 @@ class Lanes:
                 return
 
     def before_operation(self) -> None:
-        """The seam is about to do an operation; whoever runs may have to wait."""
+        """The seam is about to do an operation; the running thread may have to wait."""
         if self.current is not None:
             self.current.stop(self._random)
 
     @contextlib.contextmanager
     def outside(self) -> Iterator[None]:
-        """What the harness does in the midst of an operation is not done by the thread."""
+        """Operations of the harness within an operation are not the thread's."""
         lane = self.current
         if lane is None:
             yield

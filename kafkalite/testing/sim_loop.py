@@ -217,15 +217,8 @@ class SimLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
         if self.in_thread:
-            raise RuntimeError("a thread called call_soon: the loop would not wake up, or be torn")
-        if context is None:
-            context = contextvars.copy_context()
-        handle = _Handle(callback, args, self, context)
-        handle.process = context.get(_process)
-        if not self._disposing:
-            self._assert_open()
-            self._ready.append(handle)
-        return handle
+            raise RuntimeError("a thread called call_soon: the loop would not wake up, or its state would break")
+        return self.call_soon_threadsafe(callback, *args, context=context)
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None

@@ -44,7 +44,7 @@ _STEP_S = 0.1
 #: A cluster without faults has so long to become whole, and clients to deliver what they hold.
 CONVERGE_S = 90.0
 _START_S = 60.0
-#: A node that has lost what was not synced is out of the ISR, or has it again, so long after it is back.
+#: The time after which a node that lost unsynced bytes is out of the ISR, or has them again.
 _AFTER_POWER_S = 10.0
 #: What starts a node again that ended by itself (as systemd would).
 _RESTART_AFTER_S = 1.0
@@ -55,7 +55,7 @@ _STOP_S = 120.0
 _BUGS = (AssertionError, LookupError, TypeError, AttributeError, ValueError, ArithmeticError, NameError, RuntimeError)
 
 
-#: What a node says when it takes a disk or a log out of service, or finds damage.
+#: Log events of a node that takes a disk or a log out of service, or finds damage.
 _COMPLAINTS = frozenset(
     {"log_dir.offline", "log.offline", "log_dir.file_failed", "replica.damaged", "log.not_compacted"}
 )
@@ -158,7 +158,7 @@ class Simulation:
         self._outside = contextvars.copy_context()
         self._exits = 0
         self.healed = False
-        #: Node -> when its host lost what was not synced, by a fault that no acknowledged record may be lost by.
+        #: Node -> when its host lost unsynced bytes by a fault that must cost no acknowledged record.
         self.power_lost: dict[str, float] = {}
         self.world.zookeeper.on_commit = self._committed
         self.world.log.tap = self._logged
@@ -538,7 +538,7 @@ class Simulation:
                     check_aborted(self.world.host(node.name).disk, replica.log, where)
 
     def _judge_files(self) -> None:
-        """What the nodes have left behind when they stopped."""
+        """The files that the nodes have left when they stopped."""
         for name in self.nodes:
             disk = self.world.host(name).disk
             for directory in self.plan.log_dirs:

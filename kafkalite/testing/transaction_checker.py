@@ -1,4 +1,4 @@
-"""What clients with transactions were promised, and what a read_committed reader may see."""
+"""The guarantees of clients with transactions, and the records that a read_committed reader may see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Outcome(Enum):
 
 
 class Transaction:
-    """Records by name: where each was written, and its offset if the leader said it."""
+    """Records by name: where each was written, and its offset if the leader returned it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -84,7 +84,7 @@ class TransactionHistory:
             raise Violation(f"each record is there once: {record} at {place} and {(partition, offset)}")
         transaction = self._of.get(record)
         if transaction is None:
-            raise Violation(f"nothing is there that nobody sent: {partition} {offset}: {record}")
+            raise Violation(f"a record that was never sent: {partition} {offset}: {record}")
         if transaction.outcome is Outcome.ABORTED:
             raise Violation(f"no record of an aborted transaction is ever visible: {partition} {offset}: {record}")
 

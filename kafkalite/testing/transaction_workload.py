@@ -24,7 +24,7 @@ _TRANSACTION_TIMEOUT_MS = 8_000
 _KEYS = 5
 #: The protocol's versions of a client before KIP-890.
 _PRODUCE, _ADD, _END, _INIT, _FETCH = 9, 3, 3, 4, 11
-#: A request is repeated so often before the client gives up.
+#: The repetitions of a request before the client gives up.
 _ATTEMPTS = 12
 _PAUSE_S = 0.2
 _RETRIABLE = frozenset(
@@ -43,7 +43,7 @@ class _GivenUp(Exception):
 
 
 class TransactionWorkload:
-    """One transactional id, one transaction after the other until told to stop."""
+    """One transactional id, one transaction after the other until it is stopped."""
 
     def __init__(self, name: str, plan: Plan, history: TransactionHistory) -> None:
         self.name = name
@@ -87,7 +87,7 @@ class TransactionWorkload:
         self._producer = (answer.producer_id, answer.producer_epoch)
         self._sequences.clear()
         for each in self._history.transactions:
-            # What was open is aborted by this, if its commit was not asked for.
+            # This aborts an open transaction, unless its commit was requested.
             if each.name.startswith(f"{self.name}.") and each.outcome is Outcome.OPEN:
                 each.outcome = Outcome.ABORTED
 
@@ -123,7 +123,7 @@ class TransactionWorkload:
             for _ in range(source.choice((1, 1, 2))):
                 request = self._batch(client, env, transaction, topic, partition, source)
                 if source.random() < 0.08 and self._plan.late_batches:
-                    # On its way, and nobody knows where: the client gives up on it.
+                    # Still under way: the client gives up on it.
                     self._late.append((transaction, f"{topic}-{partition}", request))
                     held_up = True
                     break
@@ -230,7 +230,7 @@ class TransactionWorkload:
         await self._of_coordinator(client, request, _END)
 
     async def _late_ones(self, client: SimKafkaClient, source: random.Random, *, at_most: int) -> None:
-        """What was held up arrives, on its own connection, when its transaction is over."""
+        """A delayed request arrives, on its own connection, when its transaction is over."""
         for _ in range(min(at_most, len(self._late))):
             transaction, _, request = self._late[0]
             if transaction.outcome is Outcome.OPEN or (at_most == 1 and source.random() < 0.5):

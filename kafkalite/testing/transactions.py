@@ -1,4 +1,4 @@
-"""The transactional clients of a simulation, and what is asked of them at its end."""
+"""The transactional clients of a simulation, and the checks at its end."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TransactionalClients:
         world.start(reader.name, reader.run, self._simulation.client_ended)
 
     def stop(self) -> None:
-        """The faults are over: each ends what it has begun."""
+        """The faults are over: each client ends its transaction."""
         for producer in self._producers:
             producer.stopping.set()
 

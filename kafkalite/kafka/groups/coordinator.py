@@ -255,7 +255,7 @@ class GroupCoordinator:
 
         producer_id, producer_epoch = producer if producer is not None else (-1, -1)
         pairs = [(records.offset_key(group_id, key), records.offset_value(value)) for key, value in accepted.items()]
-        # From here on the log may hold what a reader of stable offsets has to wait for.
+        # From here on the log may hold a commit for which a reader of stable offsets has to wait.
         entry.offsets.begin_append(accepted)
         self.log.append(
             partition.index,

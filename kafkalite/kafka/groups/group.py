@@ -247,7 +247,7 @@ class Group:
         return [*effects, *self._prepare_rebalance(now), *self._maybe_complete_join(now)]
 
     def _rename(self, member: Member, identity: MemberIdentity, now: int) -> None:
-        """Let a static member go on under another id."""
+        """Give a static member another id."""
         assert member.instance_id is not None
         old_id = member.member_id
         del self.members[old_id]
@@ -259,7 +259,7 @@ class Group:
         self._touch(member, now)
 
     def _replaced(self, order: StoreGroup, replacement: StaticReplacement, error: ErrorCode, now: int) -> list[Effect]:
-        """The outcome of storing a static member under its new id. If it is not durable, the member is what it was."""
+        """The outcome of storing a static member under its new id. If that failed, the member gets its old id back."""
         token, member_id = replacement.token, replacement.member_id
         if self.state is GroupState.DEAD:
             return [JoinAnswer(token, error or ErrorCode.NOT_COORDINATOR, "")]

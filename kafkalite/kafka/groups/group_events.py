@@ -39,7 +39,7 @@ class SyncAnswer:
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """What a static member is replaced with, all but its instance id and its assignment."""
+    """The fields of a static member that replace the old ones: all but its instance id and its assignment."""
 
     member_id: str
     client_id: str
@@ -51,7 +51,7 @@ class MemberIdentity:
 
 @dataclass(frozen=True, slots=True)
 class StaticReplacement:
-    """A static member that came back under `member_id`; `before`: what it was. `token` waits until that is durable."""
+    """A static member that came back under `member_id`; `before`: its old fields. `token` waits until that is durable."""
 
     instance_id: str
     member_id: str

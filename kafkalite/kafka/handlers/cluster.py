@@ -43,7 +43,7 @@ def is_topic_name(name: str) -> bool:
 def finalized_transaction_version(brokers: Iterable[Broker]) -> tuple[int, int]:
     """(epoch, version) of transaction.version in the cluster: what every live broker knows.
 
-    A client takes a version over from an answer with a higher epoch only. A broker that knows less can only come in with
+    A client accepts a version only from a response with a higher epoch. A broker that knows less can only come in with
     a registration that is newer than all others, so the newest one's epoch rises whenever the version falls. It may fall
     back when that broker goes: then a client stays at the lower version until it meets a newer registration.
     """
@@ -304,7 +304,7 @@ def _topic(topic: TopicMetadata, alive: set[Any]) -> Any:
 
 
 def topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[Any]) -> Any:
-    """Some partitions of a topic, as DescribeTopicPartitions tells of them."""
+    """Some partitions of a topic, for DescribeTopicPartitions."""
     response = wire.DescribeTopicPartitionsResponse
     whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive)
     eligible = {part.partition: part for part in partitions}

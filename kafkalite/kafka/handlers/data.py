@@ -355,7 +355,7 @@ class DataHandlers:
         )
 
     async def delete_records(self, request: Request, message: Any) -> Any:
-        """All begin at once; answered when the followers know it too, or with REQUEST_TIMED_OUT."""
+        """Begin all at once. The response follows when the followers know it too, or with REQUEST_TIMED_OUT."""
         response = wire.DeleteRecordsResponse
         result = response.DeleteRecordsPartitionResult
 

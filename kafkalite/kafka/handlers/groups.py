@@ -181,7 +181,7 @@ class GroupHandlers:
             commit(None)
         else:
             log = self._groups.log
-            log.state_for(message.group_id)  # or it is not for us to ask
+            log.state_for(message.group_id)  # raises if this node does not coordinate the group
             owner = TopicPartition(GROUP_TOPIC, partition_of(message.group_id, log.partition_count()))
             guard = self._services.partitions.begin_verification(owner, *producer, -1)
             if not guard:
@@ -206,7 +206,7 @@ class GroupHandlers:
     def _sorted_out(
         self, request: Request, message: Any, expire_ms: int
     ) -> tuple[dict[TopicPartition, CommittedOffset], CommitResults]:
-        """What is to be committed, and what is refused."""
+        """The offsets to commit, and the refused ones."""
         refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         refused |= _denied_partitions(request, message.topics)
         now = self._services.clock.wall_ms()

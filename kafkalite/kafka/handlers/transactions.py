@@ -259,7 +259,7 @@ class TransactionHandlers:
         return response(results)
 
     def _may_alter(self, request: Request) -> bool:
-        """Whether this is an operator that ends a hanging transaction. Without an authorizer nobody is known as one."""
+        """Whether this is an operator that ends a hanging transaction. Without an authorizer no user counts as one."""
         is_known = self._access.authorizer is not None
         return is_known and self._access.may(request, Operation.ALTER, ResourceType.CLUSTER)
 

@@ -107,7 +107,7 @@ class TransactionCoordinator:
         if known is None:
             target = rules.begin(transactional_id, fresh, timeout_ms, now)
         elif rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
-            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped while we were away: ask again
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped meanwhile: the client asks again
         else:
             target = rules.init_producer(known, expected, timeout_ms, fresh, now)
         await self._move(partition, slot, target)
@@ -157,7 +157,7 @@ class TransactionCoordinator:
         self._check_free(slot)
         known, now = slot.transaction, self._services.clock.wall_ms()
         if known is not None and rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
-            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped while we were away: ask again
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped meanwhile: the client asks again
         target = rules.end_and_bump(known, producer_id, producer_epoch, fresh, now, is_commit=is_commit)
         await self._move(partition, slot, target)
         return rules.producer_after(target)
@@ -267,7 +267,7 @@ class TransactionCoordinator:
         await self._write_complete(partition, slot, prepared)
 
     async def _send_all(self, targets: MarkerTargets, prepared: Transaction, epoch: LeaderEpoch) -> list[Errors | None]:
-        """Each leader's outcome. All are asked at once: one that does not answer must not hold up the others' readers."""
+        """Each leader's outcome. All are asked at once: a leader that does not answer must not block the readers of the others."""
         sends = [self._send(leader, prepared, epoch, theirs) for leader, theirs in targets.by_leader]
         if len(sends) == 1:
             return [await sends[0]]
@@ -305,7 +305,7 @@ class TransactionCoordinator:
         partition.completion = asyncio.Event()
 
     def _log_delay(self, event: str, kind: Hashable, **details: object) -> None:
-        """One line; of many alike, which every transaction repeats until it gets through, only some."""
+        """One line. Transactions repeat it until they succeed, so many similar ones are suppressed."""
         untold = self._repeats.told((event, kind))
         if untold is not None:
             _log.info(event, **details, untold=untold)

@@ -19,7 +19,7 @@ from kafkalite.kafka.transactions.state import Transaction, TransactionState
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.rpc.messages.transactions import TransactionMember
 
-#: Decisions of one partition that are kept however old they are: the latest.
+#: The latest decisions of one partition, which are kept whatever their age.
 KEPT = 1_000
 #: Kafka's own keys in this topic begin with version 0.
 KEY_VERSION = 0x4B4C
@@ -84,7 +84,7 @@ def expired(known: Iterable[Decision], limit_ms: int) -> list[Decision]:
     """The decisions that are forgotten: made before `limit_ms`, and not among the latest `KEPT`.
 
     A query that was stopped between the decision over its last batch and its own record of it (a checkpoint) asks for the
-    decision when it is started again, possibly weeks later. Age alone would forget it.
+    decision when it is started again, possibly weeks later. By age alone it would be removed.
     """
     latest_first = sorted(known, key=lambda decision: (decision.updated_ms, decision.group), reverse=True)
     return [decision for decision in latest_first[KEPT:] if decision.updated_ms <= limit_ms]

@@ -9,13 +9,13 @@ from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import MetadataResponse
 
-#: A partition that is missing from the metadata for this long was deleted: its marker has nowhere to go.
+#: A partition that is missing from the metadata for this long was deleted: its marker is dropped.
 GONE_AFTER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class MarkerTargets:
-    """`by_leader`: the partitions that can be sent now. `gone`: those that are no more. The others have no live leader."""
+    """`by_leader`: the partitions that can be sent now. `gone`: those that no longer exist. The others have no live leader."""
 
     by_leader: tuple[tuple[Broker, tuple[TopicPartition, ...]], ...]
     gone: tuple[TopicPartition, ...]
@@ -30,7 +30,7 @@ def marker_targets(
     """Group `remaining` by leader.
 
     A partition is gone when its topic is, or when the topic has no partition of that number: it was recreated with
-    fewer, or partitions were removed. Metadata may also be behind, therefore it has to be missing for a while.
+    fewer, or partitions were removed. Metadata may also be out of date, so the partition has to be missing for a while.
 
     Args:
         missing_since: when each missing partition was first missed (seconds); updated.

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.kafka import wire
-from kafkalite.kafka.codec import WireError, decode, encode
+from kafkalite.kafka.codec import WireError
 from kafkalite.kafka.groups.coordinator import GroupCoordinator
+from kafkalite.kafka.node_connection import NodeConnection
 from kafkalite.kafka.services import Services
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import GROUP_TOPIC, BrokerId, ProducerId, TopicPartition
@@ -25,13 +26,9 @@ from kafkalite.rpc.messages.data import ProducedPartition
 _VERSION = 1
 #: Carries the transaction's version (KIP-1228); only for nodes that know it.
 _VERSION_OF_TV2 = 2
-_WRITE_TXN_MARKERS = 27
-#: Markers that are not answered for this long are sent again, to whichever node leads by then.
+#: Markers that are not answered for this long are sent again, to the leader at that time.
 _TIMEOUT_S = 10.0
-#: A connection is used for this share of its session.
-_USED_SHARE = 0.8
 _APPEND_TIMEOUT_MS = 5_000
-_MAX_RESPONSE_BYTES = 16 * 2**20
 
 Errors = dict[TopicPartition, ErrorCode]
 
@@ -45,7 +42,7 @@ class Marker:
     is_commit: bool
     coordinator_epoch: int
     partitions: tuple[TopicPartition, ...]
-    #: From 2 on the epoch is above that of the transaction: one that comes late cannot end the next.
+    #: From 2 on the epoch is above that of the transaction: a late marker cannot end the next one.
     transaction_version: int = 0
 
 
@@ -120,12 +117,9 @@ class _Channel:
     def __init__(self, services: Services, address: tuple[str, int]) -> None:
         self.address = address
         self._services = services
+        self._connection = NodeConnection(services, address, "WriteTxnMarkers")
         self._queue: list[tuple[Marker, asyncio.Future[Errors]]] = []
         self._is_running = False
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        #: When another connection is opened instead (monotonic seconds): the session ends a while later (KIP-368).
-        self._used_until = float("inf")
-        self._correlation_id = 0
 
     async def send(self, marker: Marker) -> Errors:
         outcome: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
@@ -172,32 +166,11 @@ class _Channel:
                 outcome.set_exception(OSError(f"{self.address}: {error!r}"))
 
     def disconnect(self) -> None:
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+        self._connection.close()
 
     async def _exchange(self, markers: Sequence[Marker]) -> list[Errors]:
-        now = self._services.clock.monotonic()
-        if now > self._used_until or (self._streams is not None and self._streams[1].transport.is_closing()):
-            self.disconnect()
-        if self._streams is None:
-            reader, writer, lifetime_s = await self._services.dial_kafka(*self.address)
-            self._streams = (reader, writer)
-            self._used_until = now + lifetime_s * _USED_SHARE
-        reader, writer = self._streams
-        self._correlation_id += 1
         version = _VERSION_OF_TV2 if any(marker.transaction_version for marker in markers) else _VERSION
-        head = wire.RequestHeader(_WRITE_TXN_MARKERS, version, self._correlation_id, "kafkalite")
-        frame = encode(head, 2) + encode(_request(markers), version)
-        writer.write(len(frame).to_bytes(4) + frame)
-        await writer.drain()
-        size = int.from_bytes(await reader.readexactly(4))
-        if not 5 <= size <= _MAX_RESPONSE_BYTES:
-            raise WireError(f"an answer of {size} bytes")
-        answer = await reader.readexactly(size)
-        if int.from_bytes(answer[:4], signed=True) != self._correlation_id or answer[4] != 0:
-            raise WireError("an answer to something else")
-        response = decode("WriteTxnMarkersResponse", version, answer[5:])
+        response = await self._connection.ask(_request(markers), version)
         if len(response.markers) != len(markers):
             raise WireError("an answer to other markers")
         return [

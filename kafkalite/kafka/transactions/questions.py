@@ -1,7 +1,7 @@
-"""What partition leaders ask transaction coordinators on other nodes, and the connections over which they ask (KIP-890).
+"""Questions of partition leaders to transaction coordinators on other nodes, and their connections (KIP-890).
 
-The request is AddPartitionsToTxn: `verify_only` for clients that add partitions themselves, else it adds them. What comes
-up while a request is under way goes together into the next one. Adding waits for replication, verifying does not: each
+The request is AddPartitionsToTxn: `verify_only` for clients that add partitions themselves, else it adds them. Questions
+that arrive while a request is under way share the next one. Adding waits for replication, verifying does not: each
 has a connection of its own.
 """
 
@@ -22,7 +22,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import Broker
 
-#: Nodes of before this version's errors answer it, too: a coordinator of the older code is asked the same way.
+#: Coordinators of the older code answer this version, too.
 _VERSION = 5
 #: Shorter than the request.timeout.ms of clients: they get an answer that lets them try again.
 _TIMEOUT_S = 10.0
@@ -34,7 +34,7 @@ Answers = dict[TopicPartition, ErrorCode]
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Whose transaction it is. `adds`: partitions that are not part of it are added."""
+    """The transaction. `adds`: partitions that are not part of it are added."""
 
     transactional_id: str
     producer_id: int
@@ -72,7 +72,7 @@ class _Channel:
     def __init__(self, services: Services, address: tuple[str, int]) -> None:
         self.address = address
         self._services = services
-        self._connection = NodeConnection(services, address, "AddPartitionsToTxn", _VERSION)
+        self._connection = NodeConnection(services, address, "AddPartitionsToTxn")
         self._queue: list[tuple[Question, asyncio.Future[Answers]]] = []
         self._is_running = False
 
@@ -97,7 +97,8 @@ class _Channel:
                 work, self._queue = self._queue[:_MOST_AT_ONCE], self._queue[_MOST_AT_ONCE:]
                 try:
                     async with asyncio.timeout(_TIMEOUT_S):
-                        response = await self._connection.ask(request_of([question for question, _ in work]))
+                        request = request_of([question for question, _ in work])
+                        response = await self._connection.ask(request, _VERSION)
                     answers = answers_of(response, [question for question, _ in work])
                 except (OSError, TimeoutError, WireError, EOFError, ApiError, struct.error, ValueError) as error:
                     self._connection.close()

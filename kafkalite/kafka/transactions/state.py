@@ -20,8 +20,8 @@ from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
 #: The highest epoch that a producer is given; the one above it only fences.
 MAX_PRODUCER_EPOCH = 2**15 - 2
 _KEY_VERSION = 0
-#: The first flexible version; written only where a tagged field has something to say, so that what producers of
-#: transaction.version 0 leave behind stays readable by Kafka before 3.5.
+#: The first flexible version; written only if a tagged field is not empty, so that values of producers with
+#: transaction.version 0 stay readable by Kafka before 3.5.
 _TAGGED_VALUE_VERSION = 1
 _VALUE_VERSION = 0
 #: From this transaction.version on every end of a transaction bumps the epoch (KIP-890).
@@ -131,7 +131,7 @@ def init_producer(
 
 
 def _is_repeated_init(known: Transaction, expected_id: int, expected_epoch: int) -> bool:
-    """Whether a client that has these was given the next ones already, and did not hear of it."""
+    """Whether a client with these got the next ones already, and the response was lost."""
     if expected_epoch != known.last_producer_epoch:
         return False
     if expected_id != known.producer_id and not (
@@ -157,7 +157,7 @@ def fence(known: Transaction, now: int) -> Transaction:
 
 def _check_producer(known: Transaction | None, producer_id: int, producer_epoch: int) -> Transaction:
     if known is not None and known.state in PREPARED and producer_id == known.next_producer_id != NO_PRODUCER_ID:
-        raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it has been told its next id; markers are on their way
+        raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it has its next id already; the markers are under way
     if known is None or known.producer_id != producer_id:
         raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if known.producer_epoch != producer_epoch:
@@ -228,8 +228,8 @@ def end_and_bump(
 ) -> Transaction:
     """EndTxn 5 (KIP-890): as `end`, and the producer goes on with the next epoch. `known` itself for a repeated request.
 
-    Nothing of the ended transaction can be taken for one of the next, wherever it was delayed. Without an open transaction
-    an abort is allowed: the producer cannot know whether what it sent has arrived and opened one.
+    A delayed request of the ended transaction cannot count for the next one. Without an open transaction an abort is
+    allowed: the producer cannot know whether its requests have arrived and opened one.
 
     Args:
         fresh_id: the producer id to go on with when `needs_new_producer_id`.
@@ -238,7 +238,7 @@ def end_and_bump(
     if known is None:
         raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if known.state in PREPARED:
-        # Who has the epoch of the transaction repeats itself, who has the next one is early.
+        # With the epoch of the transaction it is a repetition, with the next one it is early.
         ids = (known.producer_id, known.next_producer_id)
         if producer_id not in ids:
             raise api_error(ErrorCode.INVALID_PRODUCER_ID_MAPPING)

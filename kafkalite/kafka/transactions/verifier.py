@@ -1,9 +1,9 @@
 """Before a transaction begins on a partition that this node leads, its coordinator must know of it (KIP-890).
 
-Otherwise a packet that arrives after its transaction was ended opens another one, which nobody ends: readers of what is
-committed stop there, and the producer's next commit shows the record. Asked is once per transaction and partition; while a
-transaction is open in the log, its batches are appended at once. The answer may be older than the abort marker that was
-written meanwhile, hence the guards (`kafkalite.log.verification`).
+Otherwise a packet that arrives after the end of its transaction opens another one, which never ends: readers of committed
+records stop there, and the producer's next commit shows the record. There is one question per transaction and partition.
+While a transaction is open in the log, its batches are appended at once. The answer may be older than an abort marker that
+was written meanwhile, hence the guards (`kafkalite.log.verification`).
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _ATTRIBUTES = struct.Struct(">21xh").unpack_from
 _PRODUCER = struct.Struct(">43xqhi").unpack_from
 _TRANSACTIONAL = 0x10
 _BATCH_BYTES = 61
-#: EndTxn is answered when it is decided, and the next batch of a producer may come before the markers are written: an
-#: added partition waits so long for the transaction before to be complete, and is asked for so often.
+#: EndTxn is answered when it is decided, and the next batch of a producer may come before the markers are written: the
+#: time for which an added partition waits until the previous transaction is complete, and the pause between questions.
 _PATIENCE_S = 1.0
 _WARN_EVERY_S = 10.0
 _RETRY_S = 0.02
 
 Flush = Callable[[], None]
-#: Gets the coordinator's answer, and the guard to append with if it is NONE. What it returns is called once, when all that
-#: one answer is about were told: what goes together is appended together.
+#: Gets the coordinator's answer, and the guard to append with if it is NONE. Its result is called once, after all
+#: waiters of one answer have got it, so that their batches are appended together.
 Done = Callable[[ErrorCode, int], Flush | None]
 
 
@@ -59,14 +59,14 @@ class Waiter:
 
 
 class _Inquiry:
-    """One question: which partitions, under which guards, and whoever waits for the answer."""
+    """One question: its partitions, their guards, and the waiters for the answer."""
 
     __slots__ = ("guards", "late", "waiting")
 
     def __init__(self) -> None:
         self.guards: dict[TopicPartition, int] = {}
         self.waiting: list[Waiter] = []
-        #: They came while it was under way: a yes is theirs, too, a no may be older than what they are about.
+        #: Waiters that came while it was under way: a yes holds for them, too, a no may be older than their batch.
         self.late: list[Waiter] = []
 
     def join(self, waiter: Waiter) -> None:
@@ -74,13 +74,13 @@ class _Inquiry:
         self.waiting.append(waiter)
 
     def join_late(self) -> None:
-        """It will be put once more."""
+        """The question will be repeated."""
         self.waiting += self.late
         self.late = []
 
 
 class _Order:
-    """One request: what of it is appended at once, what when the coordinator has answered, and the one answer to it."""
+    """One request: the parts appended at once, those appended after the coordinator's answer, and its one response."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class TransactionVerifier:
 
         Args:
             adds: the client leaves it to us to add partitions to its transaction (transaction.version 2).
-            knows_abortable: the client takes TRANSACTION_ABORTABLE for an answer.
+            knows_abortable: the client knows TRANSACTION_ABORTABLE.
         """
         serving = self._services.partitions
         if not adds and not self._services.config.transaction_partition_verification_enable:
@@ -195,7 +195,7 @@ class TransactionVerifier:
     # --- asking ---------------------------------------------------------------------------------
 
     def ask(self, asker: Asker, waiters: Sequence[Waiter]) -> None:
-        """Call each one's `done` once, maybe at once, with what the coordinator says; for each partition in order of calls."""
+        """Call each one's `done` once, maybe at once, with the coordinator's answer; for each partition in order of calls."""
         line = self._lines.get(asker)
         if line is not None:
             for waiter in waiters:
@@ -210,7 +210,7 @@ class TransactionVerifier:
             )
 
     def _line_up(self, line: deque[_Inquiry], waiter: Waiter) -> None:
-        # The question under way was put before another guard was given out: its answer says nothing for that one.
+        # The question under way is older than the new guard: its answer is not valid for that one.
         if line[0].guards.get(waiter.partition) == waiter.guard:
             line[0].late.append(waiter)
             return
@@ -227,7 +227,7 @@ class TransactionVerifier:
         return True
 
     async def _run(self, asker: Asker, line: deque[_Inquiry]) -> None:
-        """Ask until nobody waits."""
+        """Ask until there are no waiters."""
         clock = self._services.clock
         try:
             while line:
@@ -271,7 +271,7 @@ class TransactionVerifier:
         errors = {each: answers.get(each, ErrorCode.COORDINATOR_NOT_AVAILABLE) for each in inquiry.guards}
         for partition, error in errors.items():
             if error and not is_retriable(error):
-                # Nothing of it will ever be appended: what comes next need not wait for its sequence.
+                # It will never be appended: later batches need not wait for its sequence.
                 serving.end_verification(partition, asker.producer_id, inquiry.guards[partition])
         settled = list(inquiry.waiting)
         again: list[Waiter] = []
@@ -286,7 +286,7 @@ class TransactionVerifier:
                 line.append(_Inquiry())
             line[0].join(replace(waiter, guard=guard))
         if not line:
-            del self._lines[asker]  # whoever is answered may ask again
+            del self._lines[asker]  # a waiter may ask again after its answer
         flushes: dict[Flush, None] = {}
         for waiter in settled:
             flush = waiter.done(errors[waiter.partition], inquiry.guards[waiter.partition])
@@ -316,7 +316,7 @@ class TransactionVerifier:
         return dict.fromkeys(partitions, ErrorCode.NONE)
 
     def _warn(self, coordinator: Broker, error: str) -> None:
-        """Producers try again and again: now and then is enough."""
+        """Producers retry, so not every failure is logged."""
         now = self._services.clock.monotonic()
         if now - self._warned.get(coordinator.broker_id, -_WARN_EVERY_S) >= _WARN_EVERY_S:
             self._warned[coordinator.broker_id] = now
@@ -346,7 +346,7 @@ _NOT_IN_IT = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORT
 
 
 def refusal(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
-    """What a client is told of a coordinator's no; COORDINATOR_NOT_AVAILABLE: it is to try again."""
+    """The error for the client when a coordinator refuses; COORDINATOR_NOT_AVAILABLE: it should retry."""
     if error in _NOT_IN_IT:
         return ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
     if error is ErrorCode.PRODUCER_FENCED:

@@ -44,8 +44,8 @@ class PartitionState:
     #: Eligible leader replicas, and the last known ones (KIP-966).
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
-    #: 1: the leader was chosen though it may lack committed records. 0: it may not lead if it does. -1: the sender does not
-    #: know about that (an older controller).
+    #: 1: the leader was chosen although it may lack committed records. 0: it must not lead then. -1: unknown (an older
+    #: controller).
     accepts_loss: int = -1
 
 
@@ -85,7 +85,7 @@ class LeaderAndIsrResponse(Message):
     partitions: tuple[PartitionError, ...] = ()
 
 
-#: StopPartition.partition, with delete_files: all that is left of a topic which has vanished from ZooKeeper.
+#: StopPartition.partition, with delete_files: all replicas of a topic that has vanished from ZooKeeper.
 ALL_OF_A_VANISHED_TOPIC = -1
 
 

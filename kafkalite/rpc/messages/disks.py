@@ -55,7 +55,7 @@ class DiskMove:
 class StrayDescription:
     """A replica's directory that was set aside (`admin disk strays list`); since when (wall ms).
 
-    `is_elsewhere`: its records are known to be in sync elsewhere, so that it is removed when its time has come.
+    `is_elsewhere`: its records are known to be in sync elsewhere, so that it is removed after the delay.
     """
 
     path: str
@@ -132,10 +132,9 @@ class DiskOnlineResponse(Message):
 @kind(88)
 @dataclass(frozen=True, slots=True)
 class StrayOrderRequest(Message):
-    """What is to become of a directory that THIS node has set aside (`admin disk strays`).
+    """An order about a directory that THIS node has set aside (`admin disk strays`).
 
-    `action`: "remove" it now, whatever is known of other copies; or "restore" it: it takes its place again as the log of a
-    replica that is offline.
+    `action`: "remove" it now, even if no other copy is known; or "restore" it as the log of a replica that is offline.
     """
 
     path: str

@@ -28,7 +28,7 @@ class ListedTransaction:
 class ListTransactionsResponse(Message):
     """`coordinated`: the partitions of __transaction_state whose transactional ids are all known here now.
 
-    `is_partial`: some were left out, which the asking user may not see.
+    `is_partial`: some were left out because the user may not see them.
     """
 
     error: int
@@ -41,7 +41,7 @@ class ListTransactionsResponse(Message):
 @kind(192)
 @dataclass(frozen=True, slots=True)
 class DescribeTransactionRequest(Message):
-    """One transactional id, of the node that coordinates it."""
+    """One transactional id, for the node that coordinates it."""
 
     transactional_id: str
 
@@ -101,7 +101,7 @@ class OpenTransactionsResponse(Message):
 @kind(196)
 @dataclass(frozen=True, slots=True)
 class AbortTransactionRequest(Message):
-    """Write an abort marker for one producer into one partition that THIS node leads, whatever its coordinator knows."""
+    """Write an abort marker for one producer into one partition that THIS node leads, without asking its coordinator."""
 
     topic: str
     partition: int

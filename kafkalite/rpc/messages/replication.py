@@ -77,8 +77,8 @@ class ReplicaFetchWake(Message):
 @kind(26)
 @dataclass(frozen=True, slots=True)
 class LogEndsRequest(Message):
-    """How far do your logs of these (topic, partition) go? Asked by the controller before it lets a replica lead that may lack
-    committed records."""
+    """The ends of logs of these (topic, partition). The controller asks before it chooses a leader that may lack committed
+    records."""
 
     partitions: tuple[tuple[str, int], ...]
 
@@ -96,6 +96,6 @@ class LogEnd:
 @kind(27)
 @dataclass(frozen=True, slots=True)
 class LogEndsResponse(Message):
-    """Of the logs that can be read; what is not here is not named."""
+    """Of the logs that can be read; others are left out."""
 
     ends: tuple[LogEnd, ...]

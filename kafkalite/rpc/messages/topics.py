@@ -48,7 +48,7 @@ class CreateTopicsResponse(Message):
 @kind(42)
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsRequest(Message):
-    """`vanished`: also topics that are not in ZooKeeper any more, of which brokers have kept replicas (`topic.vanished`)."""
+    """`vanished`: also topics that have vanished from ZooKeeper and of which brokers keep replicas (`topic.vanished`)."""
 
     topics: tuple[str, ...]
     timeout_ms: int = 30_000
@@ -101,13 +101,13 @@ class ReplicaDescription:
     directory: str
     followers: tuple[ReplicaProgress, ...] = ()
     error: int = 0
-    #: Where readers of committed transactions stop; -1: not known.
+    #: Readers of committed transactions stop here; -1: unknown.
     last_stable_offset: Offset = NO_OFFSET
-    #: For how long its earliest open transaction has been seen open; -1: none is.
+    #: The age of its earliest open transaction, as seen by this node; -1: none is open.
     open_transaction_ms: int = -1
     #: Eligible leader replicas, as this node knows.
     elr: tuple[BrokerId, ...] = ()
-    #: Its log may lack committed records; it does not lead while a replica may come back that has them.
+    #: Its log may lack committed records; it does not lead while a replica with them may come back.
     is_doubtful: bool = False
 
 

@@ -227,7 +227,7 @@ async def test_nothing_is_said_to_hang_while_a_coordinator_is_missing(tmp_path: 
         found = await story.cli(
             "transactions", "find-hanging", "--max-transaction-timeout", "0", "--timeout", "2", "--json"
         )
-        assert found.code == 1 and "what hangs cannot be said" in found.json["error"]["message"]
+        assert found.code == 1 and "hanging transactions cannot be found" in found.json["error"]["message"]
 
 
 async def test_the_age_is_kept_over_a_change_of_leaders_and_forgotten_with_the_transaction(tmp_path: Path) -> None:

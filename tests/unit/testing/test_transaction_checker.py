@@ -62,5 +62,5 @@ def test_twice_is_once_too_often() -> None:
     made.visible(P, 0, "a")
     with pytest.raises(Violation, match="once"):
         made.visible(P, 1, "a")
-    with pytest.raises(Violation, match="nobody sent"):
+    with pytest.raises(Violation, match="never sent"):
         made.visible(P, 2, "x")
