@@ -554,8 +554,9 @@ class Deleted(Workload):
             for future in admin.delete_records([before]).values():
                 self._starts[partition] = max(self._starts[partition], future.result(60).low_watermark)
             self.counts["records deleted"] += 1
-        except KafkaException as error:
-            self.counts[f"delete refused: {error.args[0].name()}"] += 1
+        except (KafkaException, TimeoutError) as error:
+            name = error.args[0].name() if isinstance(error, KafkaException) else "no answer"
+            self.counts[f"delete refused: {name}"] += 1
 
     def verify(self) -> None:
         for partition, messages in self.read_all("short", "read_uncommitted").items():

@@ -138,7 +138,14 @@ def on_broker_cleared(state: ControllerState, event: BrokerCleared) -> Decision:
         return state, []
     registered = {**state.brokers, **state.suspects}
     suspects = {id_: each for id_, each in state.suspects.items() if id_ != event.broker_id}
-    return on_brokers_changed(dataclasses.replace(state, suspects=suspects), BrokersChanged(registered))
+    state, effects = on_brokers_changed(dataclasses.replace(state, suspects=suspects), BrokersChanged(registered))
+    # It may have restarted since it joined an ISR that nobody could take it from; where nobody leads they are read already.
+    inside = tuple(
+        partition
+        for partition, known in state.partitions.items()
+        if event.broker_id in known.isr and known.leader in state.brokers
+    )
+    return state, [*effects, ReadStates(inside, Repair())] if inside else effects
 
 
 def _look_at_moves(state: ControllerState) -> list[Effect]:
@@ -163,6 +170,8 @@ def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
     remaining = {id_: now[id_] for id_ in sorted(before) if id_ in now}
     state = restarts.forget_brokers(state, lost)
     state = dataclasses.replace(state, brokers=remaining, shutting_down=state.shutting_down - lost)
+    if bounced:  # one that was silent before may be what a partition without a leader, or without a state, waits for
+        affected = tuple(dict.fromkeys([*affected, *without_leader(state)]))
     effects: list[Effect] = [
         Note("broker.bounced" if id_ in bounced else "broker.gone", str(id_)) for id_ in sorted(lost)
     ]
@@ -175,7 +184,7 @@ def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
     if bounced:
         effects.append(Post(InitialisationDue(bounced, "broker.bounced")))
     if now.keys() != remaining.keys():
-        effects.append(Post(event))
+        effects.append(Post(BrokersChanged({**now, **state.suspects})))  # who is silent is registered, too
     return state, [*effects, *_look_at_moves(state)]
 
 

@@ -121,7 +121,8 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
                 effects.append(
                     Note("state.vanished", str(partition), f"written again: ISR {list(known.isr)}", is_error=True)
                 )
-                choice = _Wanted(vanished.again(state, partition, known))
+                minimum = event.min_insync.get(partition.topic, 1)
+                choice = _Wanted(vanished.again(state, partition, known, min_insync=minimum))
         else:
             choice = _wanted(state, partition, replicas, found, event)
             if choice.ask:
@@ -189,7 +190,7 @@ def _wanted(
     modified = event.modified.get(partition)
     restarted = {
         id_
-        for id_, broker in state.brokers.items()
+        for id_, broker in state.registered()
         if (modified is not None and broker.broker_epoch > modified)
         or (isinstance(event.purpose, Repair) and id_ in event.purpose.bounced)
     }
@@ -203,9 +204,7 @@ def _wanted(
     doubtful |= {id_ for id_ in found.elr if id_ in state.brokers and id_ not in known.keeps_elr}
     silent = {id_ for id_ in restarted if id_ not in known.keeps_elr}
     gone = doubtful | silent | state.offline_replicas.get(partition, frozenset())
-    choice = _chosen(
-        state, partition, replicas, found, event, restarted & set(live_for(state, partition, found)), doubtful, known
-    )
+    choice = _chosen(state, partition, replicas, found, event, restarted, doubtful, known)
     if choice.state is None:
         return choice
     return dataclasses.replace(choice, state=carried(found, choice.state, replicas, known, gone))
@@ -222,22 +221,29 @@ def _chosen(
     known: Known,
 ) -> _Wanted:
     """Leader and ISR; the ELR follows from them."""
-    live, leaving = live_for(state, partition, found), state.shutting_down
+    live, leaving = state.live(partition), state.shutting_down
     unclean = partition.topic in event.unclean_topics or _is_unclean(event.purpose)
     kept = without_doubtful(found, doubtful)
     if kept is found and doubtful:  # no replica is left that surely has every committed record
         candidates = tuple(id_ for id_ in elections.known_members(replicas, found) if id_ in live)
         if known.log_ends is None and len(candidates) > 1:
             return _Wanted(ask=candidates)
-        return _Wanted(
-            elections.after_loss(replicas, found, live, leaving, state.epoch, known.log_ends), accepts_loss=True
-        )
+        if candidates:
+            return _Wanted(
+                elections.after_loss(replicas, found, live, leaving, state.epoch, known.log_ends), accepts_loss=True
+            )
     if kept is not found:
         dropped = set(members(found)) - set(members(kept))
         restarted = restarted - dropped
         if not _is_unclean(event.purpose):
             lost = {id_ for id_ in dropped if not unclean or _lacks(state, id_, partition)}
             live = [id_ for id_ in live if id_ not in lost]
+    silent = _silent_members(state, partition, kept, live)
+    if silent:
+        # Nobody is elected: not who may not be there, and nobody without what they have. A silent leader stays.
+        unclean = False
+        live = silent if kept.leader in silent else ()
+        restarted = set(silent) if kept.leader in restarted else set()
     eligible = replicas if unclean else ()
     alive = tuple(id_ for id_ in eligible if id_ in live)
     if len(alive) > 1 and known.log_ends is None and not any(id_ in live for id_ in members(kept)):
@@ -257,6 +263,8 @@ def _chosen(
     if repaired is not None:
         lossy = repaired.leader != NO_LEADER and repaired.leader not in members(kept)
         return _Wanted(repaired, accepts_loss=lossy)
+    if silent:
+        live = [id_ for id_ in live if id_ == found.leader]
     return _Wanted(_as_ordered(state, partition, replicas, found, event, live))
 
 
@@ -304,13 +312,15 @@ def _lacks(state: ControllerState, broker_id: BrokerId, partition: TopicPartitio
     return broker is not None and broker.lacks(partition)
 
 
-def live_for(state: ControllerState, partition: TopicPartition, found: LeaderAndIsr) -> Collection[BrokerId]:
-    """Who may lead. Where nobody in sync is heard of, those who are registered and silent count too: only the end of
-    their sessions takes from them what nobody else has."""
-    live = state.live(partition)
-    if state.suspects and not any(replica in live for replica in members(found)):
-        return frozenset(live) | (state.suspects.keys() - state.offline_replicas.get(partition, frozenset()))
-    return live
+def _silent_members(
+    state: ControllerState, partition: TopicPartition, kept: LeaderAndIsr, live: Collection[BrokerId]
+) -> frozenset[BrokerId]:
+    """Where nobody in sync or eligible is heard of, those who are registered and silent: only the end of their sessions takes
+    from them what nobody else has."""
+    if not state.suspects or any(id_ in live for id_ in members(kept)):
+        return frozenset()
+    offline = state.offline_replicas.get(partition, frozenset())
+    return frozenset(id_ for id_ in members(kept) if id_ in state.suspects and id_ not in offline)
 
 
 def _is_unclean(purpose: Purpose) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 from kafkalite.controller import elections
 from kafkalite.controller.effects import DropVanished, Effect, KeepVanished
+from kafkalite.controller.eligible import Known, carried, without_doubtful
 from kafkalite.controller.state import ControllerState, Vanished
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
 
@@ -66,21 +67,28 @@ def last_known(state: ControllerState, partition: TopicPartition) -> LeaderAndIs
     return vanished.states.get(partition.partition)
 
 
-def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr) -> LeaderAndIsr:
-    """The state to write in the place of `known`. Brokers that have died or restarted since then have left the ISR."""
+def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr, *, min_insync: int) -> LeaderAndIsr:
+    """The state to write in the place of `known`. Brokers that have died or restarted since then have left the ISR; eligible
+    replicas are still eligible."""
     live = state.live(partition)
+    replicas = state.replicas(partition) or known.isr
     vanished = state.vanished.get(partition.topic)
     restarted: set[BrokerId] = set()
     if partition not in state.partitions and vanished is not None:
         restarted = {each for each in live if state.brokers[each].broker_epoch > vanished.since}
+    keeps_elr = {id_ for id_, broker in state.registered() if broker.keeps_elr}
+    silent = {id_ for id_ in known.elr if id_ in state.brokers and id_ not in keeps_elr}  # about what it may have lost
+    kept = without_doubtful(known, silent)
     repaired = elections.repair(
-        state.replicas(partition) or known.isr,
-        known,
+        replicas,
+        kept,
         live,
         state.shutting_down,
         state.epoch,
         restarted=restarted,
         unclean=False,
     )
-    made = repaired or elections.with_epoch(known, known.leader, known.isr, state.epoch)
+    made = repaired or elections.with_epoch(kept, kept.leader, kept.isr, state.epoch)
+    gone = silent | (restarted - keeps_elr) | state.offline_replicas.get(partition, frozenset())
+    made = carried(known, made, replicas, Known(min_insync, keeps_elr), gone)
     return dataclasses.replace(made, partition_epoch=elections.NOT_CREATED)

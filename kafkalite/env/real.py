@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import importlib
@@ -368,10 +369,10 @@ class RealDisk:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
 
-    def boot_id(self) -> str:
+    def page_cache_id(self, path: str) -> str:
         try:
             with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-                return file.read().strip()
+                return f"{file.read().strip()}{_mount_id(path)}"
         except OSError:
             return ""
 
@@ -448,3 +449,24 @@ def real_env(
         connect_coordinator=connect_coordinator or connect,
         log_files=open_files.log_files(),
     )
+
+
+#: Where the kernel lists block devices by number, and mounted file systems by kind and device.
+_SYS_BLOCK, _SYS_FS = "/sys/dev/block", "/sys/fs"
+
+
+def _mount_id(path: str) -> str:
+    """A number that the kernel gives anew to each mount of a file system on a block device; empty where it gives none.
+
+    ext4, xfs and others have a directory in sysfs while they are mounted. Its inode number is never used again. A bind mount,
+    hence the restart of a container, leaves it as it is.
+    """
+    device = os.stat(path).st_dev
+    try:
+        name = os.path.basename(os.path.realpath(f"{_SYS_BLOCK}/{os.major(device)}:{os.minor(device)}", strict=True))
+        for kind in sorted(os.listdir(_SYS_FS)):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                return f"/{os.stat(f'{_SYS_FS}/{kind}/{name}').st_ino}"
+    except OSError:
+        pass  # no block device, or no sysfs: the boot alone has to do
+    return ""

@@ -145,8 +145,9 @@ class Disk(Protocol):
 
     def modified_ms(self, path: str) -> int: ...
 
-    def boot_id(self) -> str:
-        """Changes with each boot of the host: bytes that were not synced before are lost. Empty: unknown."""
+    def page_cache_id(self, path: str) -> str:
+        """Changes when what was written to this directory and not synced is lost: with each boot of the host, and with each
+        mount of the file system. Empty: unknown."""
         ...
 
     def lock(self, path: str) -> Callable[[], None]:

@@ -1,14 +1,15 @@
 """Logs that may lack committed records: their host has lost its power, or bytes are missing (ADR 16).
 
-A process that is killed loses nothing: what it wrote is in the kernel's memory. So the boot id of the host is kept in every log
-directory. If it has changed at a start, and there is no marker of a clean stop, the kernel's memory was lost. A doubt survives
-restarts until the replica has caught up with a leader.
+A process that is killed loses nothing: what it wrote is in the kernel's memory. So an id of that memory is kept in every log
+directory: it changes with each boot, and with each mount of the file system. If it has changed at a start, and there is no
+marker of a clean stop, the kernel's memory was lost. A doubt survives restarts until the replica has caught up with a leader.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Disk
 from kafkalite.log import checkpoints
 from kafkalite.log.partition_log import PartitionLog
@@ -23,11 +24,12 @@ class Doubts:
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
+        self._directory = directory
         self._path = f"{directory}/{checkpoints.DOUBTFUL}"
         self._boot = f"{directory}/{checkpoints.BOOT}"
         self.logs: set[TopicPartition] = set()
         self._saved: frozenset[TopicPartition] = frozenset()
-        #: The host may have been without power since the directory was last in use.
+        #: The host may have been without power, or the file system unmounted, since the directory was last in use.
         self.lost_power = False
 
     def open(self, *, clean: bool, is_new: bool) -> None:
@@ -39,23 +41,33 @@ class Doubts:
             except checkpoints.MalformedCheckpoint as error:
                 _log.error("checkpoint.damaged", file=self._path, error=str(error))
         self._saved = frozenset(self.logs)
-        boot = self._disk.boot_id()
+        boot = self._disk.page_cache_id(self._directory)
         before = self._disk.read_file(self._boot) if self._disk.exists(self._boot) else b""
         self.lost_power = not clean and not is_new and (not boot or before != boot.encode())
 
-    def take(self, logs: Iterable[PartitionLog], high_watermarks: dict[TopicPartition, int], *, clean: bool) -> None:
-        """Judge the logs that were loaded, and make the outcome durable before the first of them changes."""
-        there = set()
+    def take(
+        self,
+        logs: Iterable[PartitionLog],
+        high_watermarks: Mapping[TopicPartition, int],
+        *,
+        clean: bool,
+        unread: Mapping[TopicPartition, TopicConfig],
+    ) -> None:
+        """Judge the logs that were loaded, and make the outcome durable before the first of them changes.
+
+        `unread`: what could not be opened, and may be later: the power was lost for these, too.
+        """
+        there = set(unread)
+        if self.lost_power and not clean:
+            self.logs.update(tp for tp, config in unread.items() if not config.log_flush_before_ack)
         for log in logs:
             there.add(log.topic_partition)
-            lost = high_watermarks.get(log.topic_partition, 0) > log.log_end_offset
-            # With log.flush.before.ack all acknowledged records were on the disk.
-            unsure = not log.config.log_flush_before_ack and (self.lost_power or log.was_cut)
-            if not clean and (lost or unsure):
+            unsure = not log.config.log_flush_before_ack and self.lost_power
+            if not clean and (unsure or lacks_bytes(log, high_watermarks)):
                 self.logs.add(log.topic_partition)
         self.logs &= there
         self.save(durable=True)
-        boot = self._disk.boot_id()
+        boot = self._disk.page_cache_id(self._directory)
         if boot and (not self._disk.exists(self._boot) or self._disk.read_file(self._boot) != boot.encode()):
             self._disk.write_file_atomic(self._boot, boot.encode())
         if self.logs:
@@ -63,7 +75,16 @@ class Doubts:
 
     def save(self, *, durable: bool) -> None:
         """Write them if they have changed. A doubt that is over may stay in the file for a while, which is safe."""
-        if self.logs != self._saved:
-            data = checkpoints.encode_offsets(dict.fromkeys(self.logs, 0))
+        logs = frozenset(self.logs)
+        if logs != self._saved:
+            data = checkpoints.encode_offsets(dict.fromkeys(logs, 0))
             self._disk.write_file_atomic(self._path, data, durable=durable)
-            self._saved = frozenset(self.logs)
+            self._saved = logs
+
+
+def lacks_bytes(log: PartitionLog, high_watermarks: Mapping[TopicPartition, int]) -> bool:
+    """Whether a log that was opened is shorter than it was, as far as that can be seen."""
+    if high_watermarks.get(log.topic_partition, 0) > log.log_end_offset:
+        return True
+    # With log.flush.before.ack all acknowledged records were on the disk.
+    return log.was_cut and not log.config.log_flush_before_ack

@@ -194,8 +194,10 @@ class Opening:
             await self._disk.run_blocking(lambda chunk=chunk: load(chunk), log_dir.path)  # type: ignore[misc]
         if failed:
             await self._give_up(log_dir, failed, configs)
+        unread = {tp: configs.get(tp.topic, self._config.topic) for tp in failed}
         await self._disk.run_blocking(
-            lambda: log_dir.doubts.take(logs, log_dir.high_watermarks, clean=log_dir.clean), log_dir.path
+            lambda: log_dir.doubts.take(logs, log_dir.high_watermarks, clean=log_dir.clean, unread=unread),
+            log_dir.path,
         )
         log_dir.unmark_clean()
         return logs

@@ -18,6 +18,7 @@ from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.doubts import lacks_bytes
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log
@@ -150,7 +151,13 @@ class Reopening:
         failed.looks += 1
         try:
             await log_dir.off_loop(lambda: found.append(self._open(log_dir, failed, is_ordered)))
+            if lacks_bytes(found[0], log_dir.high_watermarks):
+                # Durable before it changes: it may have been cut where records were committed.
+                log_dir.doubts.logs.add(failed.topic_partition)
+                await log_dir.off_loop(lambda: log_dir.doubts.save(durable=True))
         except (OSError, NotSound) as error:
+            if found:
+                found[0].close()
             if not log_dir.online:
                 return False
             failed.reason = str(error)

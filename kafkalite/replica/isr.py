@@ -5,6 +5,7 @@ Pure. Lag is measured in time only (F11); a follower leaves also without any tra
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
@@ -131,7 +132,8 @@ class Verdict(Enum):
 class Proposal:
     """One conditional write to a state znode: the ISR, under a leadership, on top of a version.
 
-    `joining`: new members, each with the broker epoch (KIP-903) in which it caught up.
+    `joining`: new members, each with the broker epoch (KIP-903) in which it caught up. `without_joining`: what to write if one
+    of these epochs is over.
     """
 
     leader: BrokerId
@@ -141,15 +143,31 @@ class Proposal:
     elr: tuple[BrokerId, ...] = ()
     last_known_elr: tuple[BrokerId, ...] = ()
     joining: Mapping[BrokerId, BrokerEpoch] = field(default_factory=dict)
+    without_joining: Proposal | None = None
 
 
-def still_joining(proposal: Proposal, live_epochs: Mapping[BrokerId, BrokerEpoch]) -> tuple[BrokerId, ...]:
-    """The proposed ISR without those that have restarted since: another life may have lost what this one had."""
-    return tuple(
-        member
-        for member in proposal.isr
-        if member not in proposal.joining or live_epochs.get(member) == proposal.joining[member]
-    )
+def propose(leader: PartitionLeader, isr: tuple[BrokerId, ...]) -> Proposal:
+    """The write that makes `isr` the committed one, with the eligible replicas that go with it."""
+
+    def with_eligible(members: tuple[BrokerId, ...]) -> Proposal:
+        elr, last_known_elr = eligible_after(leader, members)
+        return Proposal(leader.broker_id, leader.leader_epoch, leader.partition_epoch, members, elr, last_known_elr)
+
+    joining = {each: leader.followers[each].broker_epoch for each in isr if each not in leader.committed_isr}
+    if not joining:
+        return with_eligible(isr)
+    staying = with_eligible(tuple(each for each in isr if each not in joining))
+    return dataclasses.replace(with_eligible(isr), joining=joining, without_joining=staying)
+
+
+def still_joining(proposal: Proposal, live_epochs: Mapping[BrokerId, BrokerEpoch]) -> Proposal:
+    """What to write now: nobody joins if one of those who were to has restarted since, as another life may have lost what this
+    one had. The others are proposed again. The smaller ISR has its own ELR: it may be below min.insync.replicas."""
+    if proposal.without_joining is None:
+        return proposal
+    if all(live_epochs.get(member) == epoch for member, epoch in proposal.joining.items()):
+        return proposal
+    return proposal.without_joining
 
 
 def judge(proposal: Proposal, current: LeaderAndIsr | None) -> Verdict:

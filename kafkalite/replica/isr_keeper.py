@@ -11,7 +11,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId
 from kafkalite.replica import isr as rules
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.isr import Proposal, Verdict
+from kafkalite.replica.isr import Verdict
 from kafkalite.replica.isr_writer import IsrWriter, Settled, Task
 from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -132,11 +132,7 @@ class IsrKeeper:
             committed=list(leader.committed_isr),
             partition_epoch=leader.partition_epoch,
         )
-        elr, last_known_elr = rules.eligible_after(leader, proposed)
-        joining = {each: leader.followers[each].broker_epoch for each in proposed if each not in leader.committed_isr}
-        proposal = Proposal(
-            leader.broker_id, leader.leader_epoch, leader.partition_epoch, proposed, elr, last_known_elr, joining
-        )
+        proposal = rules.propose(leader, proposed)
         self._writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
 
     def _note_proposal(self, partition: Partition, leader: PartitionLeader, proposed: tuple[BrokerId, ...]) -> None:

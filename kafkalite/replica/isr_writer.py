@@ -146,16 +146,16 @@ class IsrWriter:
         Also a repetition must write something on top of the version: it settles whether an earlier try was applied.
         """
         live = self._live_epochs()
-        isrs = [[still_joining(task.proposal, live) for task in chunk] for chunk in chunks]
+        due = [[still_joining(task.proposal, live) for task in chunk] for chunk in chunks]
         results = await coordinator.multi_many(
             [
-                [_operation(task, isr) for task, isr in zip(chunk, each, strict=True)]
-                for chunk, each in zip(chunks, isrs, strict=True)
+                [_operation(task, proposal) for task, proposal in zip(chunk, proposals, strict=True)]
+                for chunk, proposals in zip(chunks, due, strict=True)
             ]
         )
         settled: list[Settled] = []
         in_doubt: list[Task] = []
-        for chunk, written, result in zip(chunks, isrs, results, strict=True):
+        for chunk, written, result in zip(chunks, due, results, strict=True):
             if isinstance(result, NotSentError):
                 for task in chunk:
                     if self._in_doubt.get(task.topic_partition) is task:  # an earlier try of it may have been applied
@@ -165,14 +165,13 @@ class IsrWriter:
             elif isinstance(result, CoordinatorError):
                 in_doubt += chunk
             else:
-                for task, isr, version in zip(chunk, written, result, strict=True):
+                for task, proposal, version in zip(chunk, written, result, strict=True):
                     assert isinstance(version, int)
-                    proposal = task.proposal
                     settled.append(
                         Settled(
                             task,
                             Verdict.ADOPT,
-                            isr,
+                            proposal.isr,
                             PartitionEpoch(version),
                             proposal.elr,
                             proposal.last_known_elr,
@@ -214,12 +213,11 @@ class IsrWriter:
         return again
 
 
-def _operation(task: Task, isr: tuple[BrokerId, ...]) -> SetData:
-    proposal = task.proposal
+def _operation(task: Task, proposal: Proposal) -> SetData:
     state = LeaderAndIsr(
         leader=proposal.leader,
         leader_epoch=proposal.leader_epoch,
-        isr=isr,
+        isr=proposal.isr,
         controller_epoch=task.controller_epoch,
         partition_epoch=proposal.partition_epoch,
         elr=proposal.elr,

@@ -353,7 +353,7 @@ class SimDisk:
         self.operation("free_bytes", path)
         return max(0, self.capacity_bytes - self.used_bytes())
 
-    def boot_id(self) -> str:
+    def page_cache_id(self, path: str) -> str:
         return f"boot-{self._boots}"
 
     def total_bytes(self, path: str) -> int:

@@ -5,7 +5,8 @@ lack committed records, `1@7-` runs code that knows no eligible leader replicas)
 
     brokers 1 2@7 3                         all live brokers now
     topics t=1,2,3/2,3,1 u#2=1              all topics now: the AR of each partition; #2 is in the topic's id
-    take-office deletions=t                 the cluster as set by `state` lines is read by a new controller
+    take-office deletions=t suspects=2      the cluster as set by `state` lines is read by a new controller
+    suspect 2 | clear 2                     a broker is registered, but silent; it answers again
     state t-0 leader=1 epoch=3 isr=1,2 zk=5 modified=9     a state znode, as it stands in ZooKeeper
     no-state t-0                            the znode is gone
     isr-changed t-0 t-1
@@ -29,6 +30,7 @@ lack committed records, `1@7-` runs code that knows no eligible leader replicas)
     unclean t                               from now on unclean elections are allowed
     tick
 
+A broker that a write newly elects has to be alive, not silent, and without a dead disk under the partition.
 Writes are applied to an imitation of ZooKeeper, so that a scenario tells what is durable, what is sent to whom, and
 in which order. Run with KAFKALITE_REWRITE=1 to rewrite the expectations; explain every change in the commit.
 """
@@ -70,7 +72,9 @@ from kafkalite.controller.elections import NOT_CREATED
 from kafkalite.controller.eligible import LogEnd
 from kafkalite.controller.events import (
     UNLIMITED,
+    BrokerCleared,
     BrokersChanged,
+    BrokerSuspected,
     ClusterRead,
     ControlledShutdownReceived,
     DeletionsRequested,
@@ -101,6 +105,7 @@ from kafkalite.controller.events import (
 from kafkalite.controller.state import ControllerState, Leftover, Topic, Vanished
 from kafkalite.coordination.order_znodes import PartitionRemoval
 from kafkalite.model import (
+    NO_LEADER,
     BrokerEpoch,
     BrokerId,
     BrokerInfo,
@@ -168,11 +173,12 @@ class Script:
             case "take-office":
                 self.in_office = True
                 ordered = tuple(options["deletions"].split(",")) if "deletions" in options else ()
+                silent = _ids(options["suspects"]) if "suspects" in options else ()
                 unclean = frozenset(self.unclean)
                 states, modified = dict(self.znodes), dict(self.modified)
                 self.handle(
                     ClusterRead(
-                        self.brokers,
+                        {id_: info for id_, info in self.brokers.items() if id_ not in silent},
                         self.topics,
                         states,
                         modified,
@@ -182,8 +188,15 @@ class Script:
                         leftovers=dict(self.leftovers),
                         vanished=dict(self.vanished),
                         min_insync=dict.fromkeys(self.topics, self.min_insync),
+                        suspects={id_: info for id_, info in self.brokers.items() if id_ in silent},
                     )
                 )
+            case "suspect":
+                info = self.brokers[BrokerId(int(words[0]))]
+                self.handle(BrokerSuspected(info.broker_id, info.broker_epoch, "no response"))
+            case "clear":
+                info = self.brokers[BrokerId(int(words[0]))]
+                self.handle(BrokerCleared(info.broker_id, info.broker_epoch))
             case "min-insync":
                 self.min_insync = int(words[0])
             case "ends":
@@ -380,6 +393,7 @@ class Script:
             self.topics = {**self.topics, change.name: topic}
             states: dict[TopicPartition, LeaderAndIsr] = {}
             for partition, state in change.states.items():
+                check_election(self.state, partition, self.znodes.get(partition), state)
                 new = dataclasses.replace(state, partition_epoch=PartitionEpoch(state.partition_epoch + 1))
                 states[partition] = self.znodes[partition] = new
                 self.modified[partition] = self.zxid
@@ -402,6 +416,7 @@ class Script:
                 self.output.append(f"conflict {partition}")
                 conflicts.append(partition)
                 continue
+            check_election(self.state, partition, known, wanted)
             self.zxid += 1
             new = dataclasses.replace(wanted, partition_epoch=PartitionEpoch(version + 1))
             self.output.append(f"write {partition} {_text(new)}" + (" unclean" if effect.unclean else ""))
@@ -418,6 +433,17 @@ def check_invariants(state: ControllerState) -> None:
         assert partition.partition in state.topics[partition.topic].assignment
         assert known.isr and (known.leader == -1 or known.leader in known.isr)
         assert not set(known.isr) & set(known.elr)
+
+
+def check_election(
+    state: ControllerState, partition: TopicPartition, found: LeaderAndIsr | None, now: LeaderAndIsr
+) -> None:
+    """Only who is there is elected; a broker that is silent keeps what it leads."""
+    if now.leader == NO_LEADER or now.leader in state.live(partition):
+        return
+    assert found is not None, f"{partition}: {now.leader} is not alive"
+    assert now.leader == found.leader, f"{partition}: {now.leader} is not alive and was elected after {found.leader}"
+    assert now.leader in state.suspects, f"{partition}: {now.leader} is not registered and keeps its leadership"
 
 
 def _broker(text: str, partitions: frozenset[TopicPartition] = frozenset()) -> BrokerInfo:

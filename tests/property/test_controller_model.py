@@ -1,4 +1,4 @@
-"""Random lives of a cluster through `decide`: brokers die, bounce and leave, leaders change their ISRs unseen, topics
+"""Random lives of a cluster through `decide`: brokers die, bounce, fall silent and leave, leaders change their ISRs unseen, topics
 come and go, controllers are replaced. What must hold is checked after every step."""
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from kafkalite.controller.effects import Effect, ReadStates, Send, WriteStates
 from kafkalite.controller.events import (
+    BrokerCleared,
     BrokersChanged,
+    BrokerSuspected,
     ClusterRead,
     ControlledShutdownReceived,
     DeletionsRequested,
@@ -142,6 +144,8 @@ class Model(Script):
             case "vanish":
                 name = sorted(TOPICS)[subject % len(TOPICS)]
                 if name in self.topics:
+                    # A gap that is known: what a leader wrote just before, and nobody has read, nobody can write again.
+                    self.handle(IsrsChanged(tuple(sorted(each for each in self.unseen if each.topic == name))))
                     self.gone[name] = self.topics[name]
                     self.topics = {each: topic for each, topic in self.topics.items() if each != name}
                     self.znodes = {p: s for p, s in self.znodes.items() if p.topic != name}
@@ -152,8 +156,20 @@ class Model(Script):
                     self.topics = {**self.topics, name: self.gone.pop(name)}
                     self.handle(TopicsChanged(self.topics))
             case "delete":
-                self.handle(DeletionsRequested((sorted(TOPICS)[subject % len(TOPICS)],)))
-            case "failover":
+                name = sorted(TOPICS)[subject % len(TOPICS)]
+                if name not in self.topics:
+                    self.gone.pop(name, None)  # it goes for good, with its files
+                self.handle(DeletionsRequested((name,)))
+            case "suspect":
+                number = BrokerId(BROKERS[subject % len(BROKERS)])
+                if number in self.state.brokers:
+                    epoch = self.state.brokers[number].broker_epoch
+                    self.handle(BrokerSuspected(number, epoch, "no response"))
+            case "clear":
+                for number, info in sorted(self.state.suspects.items())[: 1 + subject % 2]:
+                    self.handle(BrokerCleared(number, info.broker_epoch))
+            case "failover" | "failover unanswered":
+                silent = [each for each in self.brokers if action != "failover" and subject >> (each - 1) & 1]
                 orders = tuple(sorted(self.state.deletions))
                 self.state = ControllerState(BrokerId(1), ControllerEpoch(self.state.epoch + 1))
                 self.answers.clear()
@@ -161,7 +177,7 @@ class Model(Script):
                 assigned = {p: s for p, s in self.znodes.items() if p.partition in self.topics[p.topic].assignment}
                 self.handle(
                     ClusterRead(
-                        self.brokers,
+                        {id_: info for id_, info in self.brokers.items() if id_ not in silent},
                         self.topics,
                         assigned,
                         dict(self.modified),
@@ -169,6 +185,7 @@ class Model(Script):
                         removals=dict(self.removals),
                         leftovers=dict(self.leftovers),
                         vanished=dict(self.vanished),
+                        suspects={id_: self.brokers[id_] for id_ in silent},
                     )
                 )
             case "preferred":
@@ -244,7 +261,7 @@ class Model(Script):
 
 ACTIONS = (
     "toggle", "toggle", "bounce", "shrink", "shrink unseen", "expand", "topic", "topic", "delete", "failover",
-    "preferred", "shutdown", "answers", "vanish", "return",
+    "preferred", "shutdown", "answers", "vanish", "return", "suspect", "clear", "failover unanswered",
 )  # fmt: skip
 
 
@@ -258,6 +275,10 @@ ACTIONS = (
 @example([("topic", 1), ("vanish", 1), ("toggle", 1), ("return", 1)])
 @example([("toggle", 0), ("topic", 1), ("vanish", 1), ("toggle", 1), ("return", 1), ("toggle", 0)])
 @example([("topic", 1), ("bounce", 1), ("vanish", 1), ("failover", 0), ("bounce", 4), ("return", 1)])
+@example([("topic", 0), ("toggle", 0), ("toggle", 0), ("failover unanswered", 7)])
+@example([("topic", 0), ("bounce", 9), ("failover unanswered", 7)])
+@example([("toggle", 0), ("toggle", 0), ("suspect", 0), ("topic", 1)])
+@example([("toggle", 0), ("topic", 0), ("failover unanswered", 2), ("toggle", 0), ("toggle", 3)])
 @given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 11)), max_size=40))
 def test_random_lives(steps: list[tuple[str, int]]) -> None:
     model = Model()
@@ -266,6 +287,8 @@ def test_random_lives(steps: list[tuple[str, int]]) -> None:
     for action, subject in steps:
         model.step(action, subject)
     model.handle(BrokersChanged(model.brokers))
+    while model.state.suspects:
+        model.step("clear", 1)
     model.check_history()
     model.check_settled()
     model.handle(IsrsChanged(tuple(sorted(model.znodes))))

@@ -171,7 +171,7 @@ class MemoryDisk:
                 else:
                     self.durable_entries.pop(known, None)
 
-    def boot_id(self) -> str:
+    def page_cache_id(self, path: str) -> str:
         return self.boot
 
     def total_bytes(self, path: str) -> int:

@@ -339,3 +339,31 @@ def test_a_file_carries_no_dict(disk: RealDisk, tmp_path: Path) -> None:
     file = disk.open(str(tmp_path / "f"), create=True)
     assert not hasattr(file, "__dict__")
     file.close()
+
+
+def test_the_page_cache_is_the_same_for_every_process_and_directory_of_a_mount(disk: RealDisk, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    found = disk.page_cache_id(str(tmp_path))
+    assert found.startswith(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+    assert disk.page_cache_id(str(tmp_path / "a")) == RealDisk().page_cache_id(str(tmp_path)) == found
+
+
+def test_each_mount_of_a_file_system_has_a_page_cache_of_its_own(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel's part is imitated: the device, and the directory that its file system has in sysfs while it is mounted."""
+    (tmp_path / "fs" / "features").mkdir(parents=True)
+    (tmp_path / "fs" / "ext4" / "disk7").mkdir(parents=True)
+    (tmp_path / "devices" / "disk7").mkdir(parents=True)
+    (tmp_path / "block").mkdir()
+    device = os.stat(tmp_path).st_dev
+    (tmp_path / "block" / f"{os.major(device)}:{os.minor(device)}").symlink_to(tmp_path / "devices" / "disk7")
+    monkeypatch.setattr(real, "_SYS_BLOCK", str(tmp_path / "block"))
+    monkeypatch.setattr(real, "_SYS_FS", str(tmp_path / "fs"))
+    first = disk.page_cache_id(str(tmp_path))
+    assert disk.page_cache_id(str(tmp_path)) == first
+    (tmp_path / "fs" / "ext4" / "disk7").rename(tmp_path / "unmounted")
+    unmounted = disk.page_cache_id(str(tmp_path))
+    (tmp_path / "fs" / "ext4" / "disk7").mkdir()
+    second = disk.page_cache_id(str(tmp_path))
+    assert len({first, unmounted, second}) == 3

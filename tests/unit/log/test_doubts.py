@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from kafkalite.config import TopicConfig
 from kafkalite.log.log_manager import LogManager
 from tests.support.logs import TOPIC_ID, batch
+from tests.unit.log import test_lone_copies as lone_copies
 from tests.unit.log.test_log_manager import CONFIG, Host, tp
 
 
@@ -116,3 +118,41 @@ async def test_a_damaged_list_of_doubts_is_reported_and_the_rest_goes_on() -> No
     host.disk.write_file_atomic("/d1/.kafkalite-doubtful", b"0\n7\n")
     host.disk.process_crash()
     assert (await host.manager()).get(tp(0)) is not None
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_log_that_could_not_be_opened_is_in_doubt_when_it_can_be(is_first: bool) -> None:
+    """Its doubt was forgotten: it would have led, without what it had acknowledged. The power is lost before the start that
+    cannot open it, or before the one before that."""
+    host = lone_copies.Host("/d1")
+    log = (await host.manager()).create(tp(0), TOPIC_ID, CONFIG)
+    log.append_as_leader(batch(["v"]), 1)
+    await log.flush()
+    host.disk.power_loss(random.Random(1))
+    if not is_first:
+        assert (await host.manager()).doubtful() == [tp(0)]
+        host.disk.process_crash()
+    host.disk.refuse = lambda kind, path: errno.EMFILE if path.startswith("/d1/t-0/") else 0
+    manager = await host.manager()
+    assert manager.get(tp(0)) is None and manager.failed_log(tp(0)) is not None
+    host.disk.refuse = lambda kind, path: 0
+    await manager.bring_online("/d1", "cluster", 1, {})
+    assert manager.get(tp(0)) is not None and manager.doubtful() == [tp(0)]
+
+
+async def test_a_log_that_is_opened_by_order_and_was_cut_is_in_doubt() -> None:
+    """Also after a restart: the doubt is on the disk before the log is in service."""
+    host = lone_copies.Host("/d1")
+    manager = await host.manager()
+    log = manager.create(tp(0), TOPIC_ID, CONFIG)
+    for number in range(5):
+        log.append_as_leader(batch([f"v{number}"]), 1)
+    manager.log_failed(log.storage_error("fetch", OSError(errno.EIO, "bad sector")))
+    del host.disk.entries["/d1/t-0/00000000000000000000.log"].data[-20:]
+    await host.judged.wait()
+    assert manager.get(tp(0)) is None
+    await manager.bring_online("/d1", "cluster", 1, {})
+    again = manager.get(tp(0))
+    assert again is not None and again.log_end_offset == 4 and manager.doubtful() == [tp(0)]
+    host.disk.process_crash()
+    assert (await host.manager()).doubtful() == [tp(0)]

@@ -300,7 +300,7 @@ def test_states_that_the_writer_would_write_keep_the_controller_epoch():
     from kafkalite.replica.isr_writer import Task, _operation
 
     proposal = Proposal(BrokerId(1), LeaderEpoch(4), PartitionEpoch(9), (BrokerId(1), BrokerId(3)))
-    operation = _operation(Task(TP, proposal, ControllerEpoch(7)), proposal.isr)
+    operation = _operation(Task(TP, proposal, ControllerEpoch(7)), proposal)
     assert (operation.path, operation.version) == ("/brokers/topics/t/partitions/0/state", 9)
     assert decode_partition_state(operation.data, 10) == LeaderAndIsr(
         BrokerId(1), LeaderEpoch(4), (BrokerId(1), BrokerId(3)), ControllerEpoch(7), PartitionEpoch(10)

@@ -7,7 +7,7 @@ import pytest
 
 from kafkalite.coordination.coordinator import SetData
 from kafkalite.errors import ErrorCode
-from kafkalite.model import BrokerEpoch, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.testing.sim_zookeeper import Fate
 
 TP = TopicPartition("t", 0)
@@ -48,3 +48,35 @@ async def test_a_repeated_proposal_leaves_out_who_has_restarted_since(make_clust
     await until(lambda: len(written) >= len(expected) and leader.partition(TP).leader.proposed_isr is None)
     assert written == expected
     assert leader.partition(TP).leader.committed_isr == (1, 2)
+
+
+@pytest.mark.checklist("F15")
+async def test_who_is_eligible_stays_so_when_the_one_that_was_to_join_has_restarted(make_cluster, until):
+    """With 2 the ISR would have been large enough, and nobody eligible. It restarts before the write: the ISR stays too small,
+    and 3 has all that is committed."""
+    cluster = await make_cluster(3, **{"min.insync.replicas": 2})
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    leader = cluster.node(1)
+    written = []
+
+    def decide_fate(host, request):
+        if host != "node1" or not any(isinstance(op, SetData) for op in getattr(request, "ops", ())):
+            return Fate.SERVE
+        second = next(broker for broker in cluster.brokers() if broker.broker_id == 2)
+        if leader.metadata.broker_epochs[BrokerId(2)] == BrokerEpoch(2002):
+            return Fate.SERVE
+        leader.metadata.learn_brokers((dataclasses.replace(second, broker_epoch=BrokerEpoch(2002)),))
+        return Fate.LOSE_REQUEST
+
+    def on_commit(zxid, host, ops):
+        states = [json.loads(op.data) for op in ops if host == "node1" and isinstance(op, SetData)]
+        written.extend((state["isr"], state.get("elr", [])) for state in states)
+
+    cluster.zookeeper.decide_fate = decide_fate
+    cluster.zookeeper.on_commit = on_commit
+    state = cluster.decide(TP, leader=1, isr=(1,), epoch=0, replicas=(1, 2, 3))
+    for number in (1, 2):
+        await cluster.command(number, dataclasses.replace(state, elr=(BrokerId(3),)))
+    await until(lambda: written and leader.partition(TP).leader.proposed_isr is None)
+    assert written == [([1], [3])]
+    assert leader.partition(TP).leader.elr == (3,)
