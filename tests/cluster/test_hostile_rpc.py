@@ -240,7 +240,7 @@ async def test_half_frames_do_not_fill_the_memory_nor_hold_up_others(cluster: Pr
     """Far more promised, and sent, than requests under way may take; and then nothing further."""
 
     def flood(node: Process, held: contextlib.ExitStack) -> None:
-        connections = [held.enter_context(dial(node, "rpc")) for _ in range(40)]
+        connections = [held.enter_context(dial(node, "rpc", next(HOSTS))) for _ in range(40)]
         for connection in connections:
             send(connection, HELLO)
             connection.recv(1000)
