@@ -153,6 +153,10 @@ class StorageError(KafkaliteError):
         self.path = path
 
 
+class LogClosed(StorageError):
+    """A log was used after it had been closed. This says nothing about the files, which may be another log's by now."""
+
+
 class ApiError(KafkaliteError):
     """An expected refusal, answered to the peer as `code`. One subclass per code, ever."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Clock, Disk
-from kafkalite.errors import ErrorCode, StorageError, api_error
+from kafkalite.errors import ErrorCode, LogClosed, StorageError, api_error
 from kafkalite.log.failures import Blame, blame
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error, partition_of
 from kafkalite.log.pool import LogPool
@@ -69,7 +69,7 @@ class DirFailures:
             is_certain: False: an unchanged log stays in service if only descriptors or memory were missing.
         """
         log_dir = self._pool.dirs.get(error.directory)
-        if log_dir is None or not log_dir.online:
+        if log_dir is None or not log_dir.online or isinstance(error, LogClosed):
             return
         tp = partition_of(error.path.rpartition("/")[2])
         log = self._pool.logs.get(tp) if tp is not None else None

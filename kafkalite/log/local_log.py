@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from kafkalite.env.seams import Buffer, Disk
-from kafkalite.errors import StorageError
+from kafkalite.errors import LogClosed, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.segment import Segment
@@ -94,7 +94,8 @@ class LocalLog:
         """Raises StorageError."""
         if self.failed or self.closed:
             what = "an earlier write failed" if self.failed else "the log is closed"
-            raise StorageError(f"{self.topic_partition}: {what}", directory=self.directory, path=self.path)
+            kind = StorageError if self.failed else LogClosed
+            raise kind(f"{self.topic_partition}: {what}", directory=self.directory, path=self.path)
 
     # --- look-up ----------------------------------------------------------------------------------
 
