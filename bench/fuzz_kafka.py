@@ -25,9 +25,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import OFFERED
-from kafkalite.kafka.schema import schemas
+from kafkalite.protocol import wire
+from kafkalite.protocol.schema import schemas
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.kafka_client import Client, frame
 from kafkalite.testing.kafka_messages import TOPICS, MessageMaker

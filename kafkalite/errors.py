@@ -194,3 +194,11 @@ def api_error(code: ErrorCode, message: str = "") -> ApiError:
         name = "".join(word.capitalize() for word in code.name.split("_"))
         owner = type(name, (ApiError,), {"code": code, "retriable": is_retriable(code), "__module__": __name__})
     return owner(message or code.name)
+
+
+def error_code(number: int) -> ErrorCode:
+    """The code of this number; UNKNOWN_SERVER_ERROR for one that this version does not know."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.model import BrokerId, is_under_replicated
-from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.topics import NewTopic, TopicResult
 from kafkalite.telemetry.advice import advice, severity

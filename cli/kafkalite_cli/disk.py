@@ -8,9 +8,8 @@ import dataclasses
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.model import BrokerId
-from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,

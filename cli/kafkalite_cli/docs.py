@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
 from kafkalite.kafka.apis import OFFERED, is_served
-from kafkalite.kafka.schema import schemas
+from kafkalite.protocol.schema import schemas
 from kafkalite.rpc import messages
 from kafkalite.rpc.messages.base import Message, by_kind, response_kind
 from kafkalite_cli.docs_configuration import configuration_page

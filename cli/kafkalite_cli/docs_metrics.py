@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kafkalite.node.metrics import COUNTER, HISTOGRAM, METRICS, Spec
+from kafkalite.http.metrics import COUNTER, HISTOGRAM, METRICS, Spec
 
 
 def _exposed(spec: Spec) -> str:
@@ -19,7 +19,7 @@ def metrics_page() -> str:
     lines = [
         "# Metrics",
         "",
-        "Written by `make docs` from kafkalite/node/metrics.py; do not edit.",
+        "Written by `make docs` from kafkalite/http/metrics.py; do not edit.",
         "",
         "Every node serves these at `/metrics` on its HTTP port, in the text format of Prometheus. Names are Kafka's, as its JMX",
         "exporter spells them; `kafkalite_` marks what Kafka does not have. Hot paths only count integers: the text is made when it",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.errors import ErrorCode, api_error
-from kafkalite.rpc.client import error_code
+from kafkalite.errors import ErrorCode, api_error, error_code
 from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
 from kafkalite.rpc.messages.topics import (
     AddPartitionsRequest,

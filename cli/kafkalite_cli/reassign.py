@@ -9,8 +9,8 @@ from typing import Any, TypeGuard
 
 import click
 
+from kafkalite.admin.planner import Goal, Plan, make_plan
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.controller.planner import Goal, Plan, make_plan
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.model import MAX_NAME_LENGTH, BrokerId, TopicPartition
 from kafkalite.rpc.messages.reassignment import (

@@ -16,9 +16,8 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_status import problems_by_kind, status_value
-from kafkalite.errors import KafkaliteError, api_error
+from kafkalite.errors import KafkaliteError, api_error, error_code
 from kafkalite.model import BrokerId
-from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages.watching import StatusRequest, StatusResponse
 from kafkalite_cli.move_progress import duration
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text

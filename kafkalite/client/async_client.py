@@ -14,9 +14,9 @@ from kafkalite.client.retry import wants_metadata
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.model import BrokerId, Offset, ProducerId, TopicPartition
-from kafkalite.rpc.client import RpcError, error_code
+from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import (
     FetchedPartition,

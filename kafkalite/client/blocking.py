@@ -18,7 +18,7 @@ from kafkalite.client.blocking_connection import BlockingConnection
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.retry import Backoff, Verdict, judge_produce, wants_metadata
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_BROKER_EPOCH,
@@ -30,13 +30,7 @@ from kafkalite.model import (
     ProducerId,
     TopicPartition,
 )
-from kafkalite.rpc.answers import (
-    Answer,
-    RpcError,
-    RpcNotSent,
-    RpcTimeout,
-    error_code,
-)
+from kafkalite.rpc.answers import Answer, RpcError, RpcNotSent, RpcTimeout
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.data import (

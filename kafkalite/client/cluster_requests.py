@@ -13,9 +13,9 @@ from kafkalite.client.connections import Connections, join, now
 from kafkalite.client.retry import Backoff
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.model import BrokerId, Endpoint, TopicPartition
-from kafkalite.rpc.client import Answer, RpcConnection, RpcDisconnected, RpcError, RpcNotSent, RpcTimeout, error_code
+from kafkalite.rpc.client import Answer, RpcConnection, RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import (
     MetadataRequest,

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
@@ -27,7 +27,7 @@ from kafkalite.model import (
 )
 from kafkalite.record.batch import split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
-from kafkalite.rpc.client import RpcError, error_code
+from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages.data import (
     AbortedTransaction,
     FetchedPartition,

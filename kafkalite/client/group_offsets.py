@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkalite.client.transactions import TransactionalClient
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error, is_retriable
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.rpc.answers import RpcError, error_code
+from kafkalite.rpc.answers import RpcError
 from kafkalite.rpc.messages.groups import CommitOffsetsRequest, CommitOffsetsResponse, GroupOffset
 
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.rpc.client import RpcError, error_code
+from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.groups import (
     Assignment,

@@ -11,10 +11,10 @@ from typing import TypeVar
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TRANSACTION_TOPIC, BrokerId, ProducerId, TopicPartition
-from kafkalite.rpc.client import RpcError, error_code
+from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.open_transactions import (
     AbortTransactionRequest,

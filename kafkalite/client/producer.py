@@ -11,11 +11,11 @@ from kafkalite.client.cluster_requests import PROBE_AFTER_S
 from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore, ProducerSettings
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.record.builder import Headers
 from kafkalite.record.compression import codec_named
-from kafkalite.rpc.client import Answer, RpcConnection, RpcError, error_code
+from kafkalite.rpc.client import Answer, RpcConnection, RpcError
 from kafkalite.rpc.messages.data import ProducePartition, ProduceRequest, ProduceResponse
 from kafkalite.telemetry.logs import get_logger
 

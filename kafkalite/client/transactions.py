@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from kafkalite.client.blocking import BlockingClient, left_ms
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, ProtocolError, api_error, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, ProtocolError, api_error, error_code, is_retriable
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
-from kafkalite.rpc.answers import RpcError, error_code
+from kafkalite.rpc.answers import RpcError
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.rpc.messages.transactions import (

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
-from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
-from kafkalite.rpc.client import error_code
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import PartitionMetadata
 from kafkalite.rpc.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription

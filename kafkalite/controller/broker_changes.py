@@ -23,11 +23,11 @@ from kafkalite.controller.events import (
     ClusterRead,
     ControlledShutdown,
     ControlledShutdownReceived,
+    ControllerElected,
     DeletionsRequested,
     InitialisationDue,
     Repair,
     StatesRead,
-    TakeOffice,
 )
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.topic_changes import begin_deletion, without_leader
@@ -72,7 +72,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
         del to_settle[partition]
     read = StatesRead(
         to_settle,
-        TakeOffice(),
+        ControllerElected(),
         modified=event.modified,
         malformed={partition: event.malformed[paths.partition_state(partition)] for partition in unreadable},
         unclean_topics=event.unclean_topics,

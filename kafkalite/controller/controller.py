@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Container, Mapping
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.controller.candidate import Candidate, Won
+from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
+from kafkalite.controller.controller_election import ControllerElection, Won
+from kafkalite.controller.event_loop import Balance, ControllerEventLoop, Source
 from kafkalite.controller.events import Event
-from kafkalite.controller.leadership import Balance, Leadership, Source
 from kafkalite.controller.limits import limits_from
-from kafkalite.controller.liveness import Liveness
 from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.problems import find_problems
 from kafkalite.controller.state import ControllerState
@@ -73,8 +73,8 @@ class Controller:
         self._topic_config = topic_config
         self._cluster_settings = cluster_settings
         self._dead_sessions = dead_sessions
-        self._leadership: Leadership | None = None
-        self._candidate: Candidate | None = None
+        self._leadership: ControllerEventLoop | None = None
+        self._candidate: ControllerElection | None = None
         #: (what, subject) of a problem -> wall time at which it was noticed.
         self._since: dict[tuple[str, str], int] = {}
 
@@ -104,7 +104,9 @@ class Controller:
     async def run_session(self, coordinator: Coordinator) -> None:
         """Take part in the race for as long as this ZooKeeper session lasts. Cancelling leaves office."""
         connectivity = Connectivity(coordinator)
-        candidate = Candidate(coordinator, connectivity, self._identity()[0], self._env.clock, self._dead_sessions)
+        candidate = ControllerElection(
+            coordinator, connectivity, self._identity()[0], self._env.clock, self._dead_sessions
+        )
         self._candidate = candidate
         try:
             while True:
@@ -133,7 +135,7 @@ class Controller:
             await self._candidate.give_up()
 
     async def _be_in_office(
-        self, coordinator: Coordinator, connectivity: Connectivity, candidate: Candidate, won: Won
+        self, coordinator: Coordinator, connectivity: Connectivity, candidate: ControllerElection, won: Won
     ) -> None:
         self.stats.elections_won += 1
         phases = FailoverPhases("controller", won.vacant_since)
@@ -153,8 +155,8 @@ class Controller:
                 on_stale=self._on_stale,
             )
 
-        def liveness(post: Callable[[Event], None]) -> Liveness:
-            return Liveness(
+        def liveness(post: Callable[[Event], None]) -> BrokerFailureDetector:
+            return BrokerFailureDetector(
                 config=self._config,
                 env=self._env,
                 own_time=self._own_time,
@@ -165,7 +167,7 @@ class Controller:
                 post=post,
             )
 
-        leadership = Leadership(
+        leadership = ControllerEventLoop(
             state=ControllerState(self._identity()[0], won.epoch),
             storage=Storage(coordinator, connectivity, won.epoch_version, self.stats),
             channels=channels,
@@ -199,7 +201,7 @@ class Controller:
         interval_s = float(config.leader_imbalance_check_interval_seconds)
         return Balance(interval_s, config.leader_imbalance_per_broker_percentage)
 
-    async def _watch_incumbency(self, candidate: Candidate, leadership: Leadership) -> None:
+    async def _watch_incumbency(self, candidate: ControllerElection, leadership: ControllerEventLoop) -> None:
         """End the term when /controller is not ours any more, whoever removed it."""
         try:
             await candidate.wait_until_lost()

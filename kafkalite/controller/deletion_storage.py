@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kafkalite.controller.state import Leftover, Vanished
 from kafkalite.controller.zk_access import MAX_OPS, ZkAccess
-from kafkalite.coordination import order_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, NoNodeError, Op, SetData, Watch
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
@@ -30,7 +30,7 @@ class DeletionStorage(ZkAccess):
             return (), None
         children = await self._children_if_there(paths.DELETE_TOPICS, watch)
         try:
-            return tuple(dict.fromkeys([*order_znodes.decode_delete_topics(order[0]), *children])), None
+            return tuple(dict.fromkeys([*admin_znodes.decode_delete_topics(order[0]), *children])), None
         except ZnodeError as error:
             return tuple(children), error.reason
 
@@ -50,14 +50,14 @@ class DeletionStorage(ZkAccess):
             return []
         ops: list[Op] = [Delete(paths.delete_topic(name)) for name in children if name in names]
         try:
-            ordered = order_znodes.decode_delete_topics(data)
+            ordered = admin_znodes.decode_delete_topics(data)
         except ZnodeError:
             return ops  # data that cannot be read is left alone
         left = [name for name in ordered if name not in names]
         if not left and len(ops) == len(children) and (ops or ordered):
             return [*ops, Delete(paths.DELETE_TOPICS, stat.version)]
         if len(left) != len(ordered):
-            kept = order_znodes.encode_delete_topics(left) if left else b""
+            kept = admin_znodes.encode_delete_topics(left) if left else b""
             ops.append(SetData(paths.DELETE_TOPICS, kept, stat.version))
         return ops
 
@@ -68,7 +68,7 @@ class DeletionStorage(ZkAccess):
         for name, each in zip(names, await self.get_many([paths.deleted_topic(name) for name in names]), strict=True):
             if each is not None:
                 try:
-                    topic, waiting = order_znodes.decode_deleted_topic(each[0], paths.deleted_topic(name))
+                    topic, waiting = admin_znodes.decode_deleted_topic(each[0], paths.deleted_topic(name))
                     leftovers[TopicId(name)] = Leftover(topic, waiting)
                 except ZnodeError as error:
                     _log.warning("znode.malformed", path=error.path, reason=error.reason)
@@ -126,7 +126,7 @@ class DeletionStorage(ZkAccess):
             ops: list[Op] = [Delete(path) for path, each in zip(last, found, strict=True) if each is not None]
             ops += await self._without_orders(frozenset([name]))
             if leftover and left is None:
-                ops.append(Create(paths.deleted_topic(topic_id), order_znodes.encode_deleted_topic(name, leftover)))
+                ops.append(Create(paths.deleted_topic(topic_id), admin_znodes.encode_deleted_topic(name, leftover)))
             if found[-1] is not None and changes is not None:
                 ops.append(notification(TOPICS, name))  # else a topic of the same name would inherit the settings
             if not ops or await self._fenced(ops):

@@ -12,7 +12,7 @@ from dataclasses import field
 
 from kafkalite.controller.eligible import LogEnd
 from kafkalite.controller.state import Leftover, Replicas, Topic, Vanished
-from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
+from kafkalite.coordination.admin_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicId, TopicPartition
 
@@ -63,7 +63,7 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOffice:
+class ControllerElected:
     """The repairs at the beginning of a term; INIT commands follow, and tell their outcome too."""
 
 
@@ -90,7 +90,7 @@ class BeginDraining:
     """Tell the leaders of these partitions, in a new epoch, to take no more records."""
 
 
-Purpose = Restart | Repair | TakeOffice | PreferredElection | ControlledShutdown | Advance | BeginDraining
+Purpose = Restart | Repair | ControllerElected | PreferredElection | ControlledShutdown | Advance | BeginDraining
 
 
 @dataclass(frozen=True, slots=True)

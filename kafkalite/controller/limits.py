@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kafkalite.config import LEADER_MOVEMENTS, LIMIT_PREFIXES, PARTITIONS, REPLICAS, parse_limit
 from kafkalite.controller.events import UNLIMITED, Limits
-from kafkalite.coordination.order_znodes import OrderLimits
+from kafkalite.coordination.admin_znodes import OrderLimits
 
 
 def limits_from(settings: Mapping[str, str]) -> Limits:

@@ -24,6 +24,7 @@ from kafkalite.controller.events import (
     Advance,
     BeginDraining,
     ControlledShutdown,
+    ControllerElected,
     IsrsChanged,
     PreferredElection,
     PreferredElectionRequested,
@@ -33,7 +34,6 @@ from kafkalite.controller.events import (
     Restart,
     StatesRead,
     StatesWritten,
-    TakeOffice,
 )
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignments import advance_on
@@ -150,7 +150,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         accepted_loss=accepted,
     )
     # A term begins with INIT commands, which tell everything at once.
-    telling = not isinstance(event.purpose, TakeOffice)
+    telling = not isinstance(event.purpose, ControllerElected)
     commands = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
     effects += commands
     if isinstance(event.purpose, Advance):
@@ -339,7 +339,7 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
         partition: (state.partitions.get(partition), now) for partition, now in event.written.items()
     }
     state = dataclasses.replace(state, partitions={**state.partitions, **event.written})
-    telling = not isinstance(event.purpose, TakeOffice)
+    telling = not isinstance(event.purpose, ControllerElected)
     effects = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
     if any(_is_moving(state, partition) for partition in event.written):
         effects.append(LookAtMoves())
@@ -356,7 +356,7 @@ def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[E
             return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
         case Restart(_, requests):
             return [DropRestartRequests(requests)] if requests else []
-        case TakeOffice():
+        case ControllerElected():
             return initialise(state, state.brokers.keys(), "controller.failover")
         case Advance() | BeginDraining():
             return []

@@ -22,7 +22,7 @@ from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignments import MAX_PER_TOPIC
 from kafkalite.controller.state import ControllerState, Removal, Topic
 from kafkalite.coordination import paths
-from kafkalite.coordination.order_znodes import PartitionRemoval
+from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import BrokerId, TopicPartition
 
 Decision = tuple[ControllerState, list[Effect]]

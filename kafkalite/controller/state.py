@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 
-from kafkalite.coordination.order_znodes import NO_LIMITS, OrderLimits
+from kafkalite.coordination.admin_znodes import NO_LIMITS, OrderLimits
 from kafkalite.coordination.znodes import Move
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (

@@ -16,7 +16,7 @@ from kafkalite.controller.state import Replicas, Topic
 from kafkalite.controller.zk_access import MAX_OPS
 from kafkalite.controller.zk_access import Connectivity as Connectivity
 from kafkalite.controller.zk_access import DeposedError as DeposedError
-from kafkalite.coordination import order_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     CoordinatorError,
     Create,
@@ -225,7 +225,7 @@ class Storage(DeletionStorage):
             ]
             ops += [Delete(paths.partition_add(partition)) for partition in change.added]
             ops += [
-                SetData(paths.partition_remove(partition), order_znodes.encode_partition_remove(order))
+                SetData(paths.partition_remove(partition), admin_znodes.encode_partition_remove(order))
                 for partition, order in change.removed.items()
             ]
             transactions.append(ops)
@@ -256,7 +256,7 @@ class Storage(DeletionStorage):
     async def read_partition_orders(self, watch: Watch) -> PartitionOrders:
         """Everything below /admin/partitions_add and /admin/partitions_remove; the watch fires at any change of names."""
         adds: dict[TopicPartition, Replicas] = {}
-        removals: dict[TopicPartition, order_znodes.PartitionRemoval] = {}
+        removals: dict[TopicPartition, admin_znodes.PartitionRemoval] = {}
         malformed: dict[str, str] = {}
         for root in (paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE):
             for topic in await self._children(root, watch):
@@ -272,9 +272,9 @@ class Storage(DeletionStorage):
                     partition = TopicPartition(topic, number)
                     try:
                         if root == paths.PARTITIONS_ADD:
-                            adds[partition] = order_znodes.decode_partition_add(each[0], path)
+                            adds[partition] = admin_znodes.decode_partition_add(each[0], path)
                         else:
-                            removals[partition] = order_znodes.decode_partition_remove(each[0], path)
+                            removals[partition] = admin_znodes.decode_partition_remove(each[0], path)
                     except ZnodeError as error:
                         malformed[path] = error.reason
         return PartitionOrders(adds, removals, malformed)
@@ -305,8 +305,8 @@ class Storage(DeletionStorage):
         for _ in range(REMOVE_ATTEMPTS):
             try:
                 data, stat = await self.read(lambda: self._zk.get(paths.REASSIGN_PARTITIONS))
-                ordered, throttles = order_znodes.decode_reassignment(data), order_znodes.decode_throttles(data)
-                limits = order_znodes.decode_order_limits(data)
+                ordered, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
+                limits = admin_znodes.decode_order_limits(data)
             except (NoNodeError, ZnodeError):
                 return
             left = {partition: target for partition, target in ordered.items() if done.get(partition) != target}
@@ -315,7 +315,7 @@ class Storage(DeletionStorage):
             op: Op = Delete(paths.REASSIGN_PARTITIONS, stat.version)
             if left:
                 op = SetData(
-                    paths.REASSIGN_PARTITIONS, order_znodes.encode_reassignment(left, throttles, limits), stat.version
+                    paths.REASSIGN_PARTITIONS, admin_znodes.encode_reassignment(left, throttles, limits), stat.version
                 )
             if await self._fenced([op]):
                 return
@@ -343,7 +343,7 @@ class Storage(DeletionStorage):
             if each is None:
                 continue
             try:
-                request = order_znodes.decode_restart_request(each[0], path)
+                request = admin_znodes.decode_restart_request(each[0], path)
             except ZnodeError as error:
                 malformed[path] = error.reason
                 continue

@@ -1,4 +1,4 @@
-"""How a znode's JSON is read strictly and written compactly: the grammar that `znodes` and `order_znodes` share. Pure."""
+"""How a znode's JSON is read strictly and written compactly: the grammar that `znodes` and `admin_znodes` share. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What znodes hold: Kafka's JSON, decoded strictly, encoded compactly. Pure. (Orders: `order_znodes`; ACLs: `acl_znodes`.)
+"""What znodes hold: Kafka's JSON, decoded strictly, encoded compactly. Pure. (Orders: `admin_znodes`; ACLs: `acl_znodes`.)
 
 A person may write any bytes with a ZooKeeper shell. Every decoder raises ZnodeError for what it cannot use, and
 nothing else: the caller reports it and leaves the znode alone. Unknown fields are skipped (newer writers).

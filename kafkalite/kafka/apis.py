@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.codec import Decoder, decoder
 from kafkalite.kafka.refusals import refuse
-from kafkalite.kafka.schema import schemas
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.protocol.codec import Decoder, decoder
+from kafkalite.protocol.schema import schemas
 
 if TYPE_CHECKING:
     from kafkalite.kafka.connection import Request

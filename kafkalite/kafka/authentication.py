@@ -14,7 +14,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, ErrorCode
-from kafkalite.kafka import wire
+from kafkalite.protocol import wire
 from kafkalite.security.listener import ListenerSecurity, Login
 
 if TYPE_CHECKING:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafkalite.coordinators.groups.coordinator import GroupCoordinator
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
+from kafkalite.coordinators.transactions.groups import TransactionGroups
+from kafkalite.coordinators.transactions.markers import LocalMarkers, MarkerChannels
+from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
 from kafkalite.kafka.apis import Api, make_apis
-from kafkalite.kafka.groups.coordinator import GroupCoordinator
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
@@ -18,11 +23,6 @@ from kafkalite.kafka.handlers.security import SecurityHandlers
 from kafkalite.kafka.handlers.topics import TopicHandlers
 from kafkalite.kafka.handlers.transactions import TransactionHandlers
 from kafkalite.kafka.listener import KafkaListener
-from kafkalite.kafka.services import Services
-from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
-from kafkalite.kafka.transactions.groups import TransactionGroups
-from kafkalite.kafka.transactions.markers import LocalMarkers, MarkerChannels
-from kafkalite.kafka.transactions.verifier import TransactionVerifier
 from kafkalite.model import Endpoint, TopicPartition
 
 

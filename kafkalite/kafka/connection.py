@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kafkalite.env.streams import close_when_written
 from kafkalite.kafka.answers import COUNTED_BYTES
-from kafkalite.kafka.codec import Buffer, WireError, encoder, read_varint
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.protocol.codec import Buffer, WireError, encoder, read_varint
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.kafka.apis import Api
     from kafkalite.kafka.authentication import Gate
-    from kafkalite.kafka.bills import Bill
     from kafkalite.kafka.listener import KafkaListener
+    from kafkalite.kafka.throttle_accounting import ThrottleAccounting
     from kafkalite.security.listener import Login
 
 _log = get_logger(__name__)
@@ -81,7 +81,7 @@ class Request:
         self.client_id = client_id
         self.denied = NOTHING_DENIED
         #: What it costs its client; None while no quota is set.
-        self.bill: Bill | None = None
+        self.bill: ThrottleAccounting | None = None
         self.buffers: list[Buffer] = []
         #: Bytes of them that the listener counts as memory.
         self.counted = 0

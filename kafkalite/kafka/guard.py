@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import topic_ids
 from kafkalite.kafka.apis import refusal
-from kafkalite.kafka.codec import ZERO_UUID
 from kafkalite.kafka.connection import Denied, Request
-from kafkalite.kafka.services import Services
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.protocol import topic_ids
+from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.security.access import Access
 from kafkalite.security.acl import CLUSTER_NAME, ResourceType
 from kafkalite.security.requirements import KAFKA, REFUSALS, Need, Scope

@@ -13,19 +13,19 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordinators.services import Services
 from kafkalite.env import heap
 from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
-from kafkalite.kafka import wire
 from kafkalite.kafka.answers import AnswerMemory
 from kafkalite.kafka.apis import Api, refusal
-from kafkalite.kafka.bills import EXEMPT, Bill
-from kafkalite.kafka.codec import encode
 from kafkalite.kafka.connection import KafkaConnection, Request
 from kafkalite.kafka.guard import Guard
-from kafkalite.kafka.services import Services
+from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
 from kafkalite.model import Endpoint
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import encode
 from kafkalite.telemetry.counters import Requests
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
@@ -246,7 +246,7 @@ class KafkaListener:
             return
         request.began = self.monotonic()
         if self._quotas.is_active and api.name not in EXEMPT:
-            request.bill = Bill(self._quotas, self.services.clock, request.principal, request.client_id)
+            request.bill = ThrottleAccounting(self._quotas, self.services.clock, request.principal, request.client_id)
         try:
             result = self._start(api, request, message)
         except ApiError as error:

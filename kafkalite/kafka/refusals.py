@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
+from kafkalite.protocol import wire
 
 Refusal = Callable[[Any, int, int, str], Any]
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
+from kafkalite.admin.acls import AclManager
+from kafkalite.admin.configs import ConfigAdmin
+from kafkalite.admin.log_dirs import LogDirAdmin
+from kafkalite.admin.partitions import PartitionAdmin
+from kafkalite.admin.reassignments import ReassignmentAdmin
+from kafkalite.admin.topic_waits import TopicOrders
+from kafkalite.admin.users import UserAdmin
 from kafkalite.controller.controller import Controller
-from kafkalite.controller.partition_admin import PartitionAdmin
-from kafkalite.controller.reassignment_admin import ReassignmentAdmin
 from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordinators.draining import Draining
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.http.overview import Overview
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
-from kafkalite.node.config_orders import ConfigOrders
-from kafkalite.node.disk_orders import DiskOrders
-from kafkalite.node.draining import Draining
 from kafkalite.node.group_api import GroupApi
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.node.open_transactions_api import OpenTransactionsApi
-from kafkalite.node.overview import Overview
-from kafkalite.node.rights import NodeRights
 from kafkalite.node.rights_api import RightsApi
 from kafkalite.node.rpc_guard import RpcGuard
 from kafkalite.node.rpc_quotas import RpcQuotas
-from kafkalite.node.topic_orders import TopicOrders
 from kafkalite.node.transaction_api import TransactionApi
-from kafkalite.node.user_orders import UserOrders
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -80,16 +80,16 @@ class Host(Protocol):
     env: Env
     controller: Controller
     orders: TopicOrders
-    disks: DiskOrders
+    disks: LogDirAdmin
     draining: Draining
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
-    config_orders: ConfigOrders
-    user_orders: UserOrders
+    config_orders: ConfigAdmin
+    user_orders: UserAdmin
     kafka: KafkaSide
     overview: Overview
     auto_create_topics: bool
-    rights: NodeRights
+    rights: AclManager
     started_ms: int
 
     @property

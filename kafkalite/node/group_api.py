@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kafkalite.coordinators.groups.coordinator import CommitResults, GroupCoordinator
+from kafkalite.coordinators.groups.group import GroupState
+from kafkalite.coordinators.groups.group_events import JoinAnswer, JoinRequest, SyncAnswer
+from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka import wire
 from kafkalite.kafka.broker_apis import KafkaSide
-from kafkalite.kafka.codec import WireError, decode, encode
-from kafkalite.kafka.groups.coordinator import CommitResults, GroupCoordinator
-from kafkalite.kafka.groups.group import GroupState
-from kafkalite.kafka.groups.group_events import JoinAnswer, JoinRequest, SyncAnswer
-from kafkalite.kafka.groups.offsets import CommittedOffset
 from kafkalite.model import TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import WireError, decode, encode
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message

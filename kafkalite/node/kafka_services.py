@@ -1,4 +1,4 @@
-"""What the Kafka listener needs of this node (`kafkalite.kafka.services`), from the parts that the node has."""
+"""What the Kafka listener needs of this node (`kafkalite.coordinators.services`), from the parts that the node has."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
+from kafkalite.coordinators.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights, Room
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
-from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights, Room
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -203,7 +203,7 @@ class NodeServices:
             return *await self.network.dial(host, port), lifetime_s
         reader, writer = await self.network.dial(host, port, dialling.tls)
         if dialling.credentials is not None:
-            from kafkalite.kafka.authenticate import authenticate  # only who uses SASL loads it
+            from kafkalite.protocol.authenticate import authenticate  # only who uses SASL loads it
 
             credentials = dialling.credentials
             try:
@@ -325,7 +325,7 @@ class NodeServices:
     async def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartition, str]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """See DiskOrders.alter_replica_log_dirs."""
+        """See LogDirAdmin.alter_replica_log_dirs."""
         moves: dict[str, list[TopicPartition]] = {}
         for partition, path in assignments.items():
             moves.setdefault(path, []).append(partition)

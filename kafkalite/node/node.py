@@ -14,6 +14,15 @@ import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkalite.admin.acls import AclManager
+from kafkalite.admin.configs import ConfigAdmin, unusable_setting
+from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
+from kafkalite.admin.log_dirs import LogDirAdmin
+from kafkalite.admin.partitions import PartitionAdmin
+from kafkalite.admin.reassignments import ReassignmentAdmin
+from kafkalite.admin.topic_waits import TopicOrders
+from kafkalite.admin.topics import TopicAdmin
+from kafkalite.admin.users import UserAdmin
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import (
     BrokerConfig,
@@ -23,19 +32,24 @@ from kafkalite.config import (
     usable_topic_config,
     with_dynamic,
 )
+from kafkalite.controller.client import ControllerClient
 from kafkalite.controller.controller import Controller
-from kafkalite.controller.orders import Orders
-from kafkalite.controller.partition_admin import PartitionAdmin
-from kafkalite.controller.reassignment_admin import ReassignmentAdmin
+from kafkalite.controller.controller_failure_detector import ControllerFailureDetector
 from kafkalite.coordination import paths, registration
 from kafkalite.coordination.coordinator import Coordinator, CoordinatorError, NotSentError
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.topic_configs import BROKERS, CLIENTS, TOPICS, USERS, TopicConfigs
 from kafkalite.coordination.znodes import DOUBTFUL_BYTES, BrokerZnode, with_room
+from kafkalite.coordinators.draining import Draining
+from kafkalite.coordinators.producer_ids import ProducerIds
 from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
+from kafkalite.http.authentication import HttpAuthenticator
+from kafkalite.http.overview import Overview
+from kafkalite.http.server import HttpServer
+from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import (
@@ -49,22 +63,8 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.api import Api
-from kafkalite.node.config_orders import ConfigOrders, unusable_setting
-from kafkalite.node.controller_link import ControllerLink
-from kafkalite.node.disk_care import DiskCare, disk_problems
-from kafkalite.node.disk_orders import DiskOrders
-from kafkalite.node.draining import Draining
 from kafkalite.node.history_file import HistoryFile
-from kafkalite.node.http_gate import HttpGate
-from kafkalite.node.http_server import HttpServer
-from kafkalite.node.incumbent_watch import IncumbentWatch
 from kafkalite.node.kafka_services import NodeServices
-from kafkalite.node.overview import Overview
-from kafkalite.node.producer_ids import ProducerIds
-from kafkalite.node.rights import NodeRights
-from kafkalite.node.status import StatusPages
-from kafkalite.node.topic_orders import TopicOrders
-from kafkalite.node.user_orders import UserOrders
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -170,10 +170,10 @@ class Node:
         self.session = SessionKeeper(env, config.zookeeper_connect, config.zookeeper_session_timeout_ms)
         self.zookeeper = ZooKeeperHealth(self.session, env.clock)
         nodes = self.security.principals if self.security is not None else ()
-        self.rights = NodeRights(config, env.clock, self.zookeeper.ordering, nodes)
+        self.rights = AclManager(config, env.clock, self.zookeeper.ordering, nodes)
         self.configs = TopicConfigs(self._config_changed, env.clock.monotonic)
         self.metadata = MetadataCache()
-        self.disk_care = DiskCare(
+        self.disk_care = ReplicaSelfHealing(
             self.session, self.broker_id, lambda: self.logs, lambda: self.replicas, env.clock.monotonic
         )
         self.logs = LogManager(
@@ -187,7 +187,7 @@ class Node:
             on_judged=lambda directory: self.disk_care.look(),
             handle_capacity=env.log_files,
         )
-        self.link = ControllerLink(self._call_controller, self.identity)
+        self.link = ControllerClient(self._call_controller, self.identity)
         self.replicas = ReplicaManager(
             config=config,
             env=peer_env,
@@ -223,7 +223,7 @@ class Node:
     def _build_orders(self) -> None:
         """What administrators may ask of any node."""
         env = self.env
-        self.disks = DiskOrders(
+        self.disks = LogDirAdmin(
             self.logs,
             env.disk,
             self.disk_care,
@@ -232,12 +232,12 @@ class Node:
             cluster_id=lambda: self.cluster_id,
             topic_configs=self.configs.topics,
         )
-        orders = Orders(self.zookeeper.ordering, lambda: self.config, env.random)
+        orders = TopicAdmin(self.zookeeper.ordering, lambda: self.config, env.random)
         self.orders = TopicOrders(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
-        self.config_orders = ConfigOrders(self.zookeeper.ordering, self.effective_topic_config)
-        self.user_orders = UserOrders(self.zookeeper.ordering)
+        self.config_orders = ConfigAdmin(self.zookeeper.ordering, self.effective_topic_config)
+        self.user_orders = UserAdmin(self.zookeeper.ordering)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.overview = Overview(self, env.clock, self.peer_client)
 
@@ -268,7 +268,7 @@ class Node:
         self.http = HttpServer(
             env.network,
             StatusPages(self).pages(),
-            HttpGate(self.rights.access, http, env.clock, env.disk),
+            HttpAuthenticator(self.rights.access, http, env.clock, env.disk),
             http.listener.tls if http is not None else None,
             self.rights.connection_limits(),
         )
@@ -458,10 +458,10 @@ class Node:
             await asyncio.sleep(_REGISTER_AGAIN_S)
             await coordinator.close()
 
-    def _incumbent_watch(self) -> IncumbentWatch:
+    def _incumbent_watch(self) -> ControllerFailureDetector:
         # A client's hello: this node's own epoch changes with its sessions, and is not what is asked about.
         hello = HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="controller-watch")
-        return IncumbentWatch(
+        return ControllerFailureDetector(
             config=self.config,
             env=self.peer_env,
             own_time=self._own_time,

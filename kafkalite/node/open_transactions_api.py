@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from kafkalite.coordinators.transactions.markers import Marker
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
-from kafkalite.kafka.transactions.markers import Marker
 from kafkalite.model import TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, Reply, Request

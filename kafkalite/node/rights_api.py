@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkalite.admin.acls import AclManager
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.node.rights import NodeRights
 from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.security import (
@@ -39,7 +39,7 @@ from kafkalite.security.quotas import Entity, limit_text, parse_limit
 class RightsApi:
     """Handlers. Refusals are in the answers."""
 
-    def __init__(self, rights: NodeRights) -> None:
+    def __init__(self, rights: AclManager) -> None:
         self._security = rights
 
     def handlers(self) -> Mapping[type[Message], Handler]:

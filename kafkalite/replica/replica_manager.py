@@ -18,22 +18,22 @@ from kafkalite.log.validation import Origin
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
 from kafkalite.replica import authority, strays
 from kafkalite.replica.commands import Commands
-from kafkalite.replica.consuming import Consuming, FetchDone, Room
+from kafkalite.replica.consumer_fetch import ConsumerFetchHandler, FetchDone, Room
 from kafkalite.replica.describing import Describing
 from kafkalite.replica.doubts import Doubts
 from kafkalite.replica.fetch_session import ReplicaFetchDone
 from kafkalite.replica.fetcher import FetcherContext, Fetchers
-from kafkalite.replica.following import Following
+from kafkalite.replica.follower_fetch import FollowerFetch
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.isr_writer import IsrWriter
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
-from kafkalite.replica.producing import Producing
+from kafkalite.replica.produce import ProduceHandler
 from kafkalite.replica.purgatory import ProduceDone
+from kafkalite.replica.replica_fetch import ReplicaFetchHandler
 from kafkalite.replica.restarting import Restarting
-from kafkalite.replica.serving import Serving
 from kafkalite.replica.startup import read_cluster, read_topics
 from kafkalite.rpc.messages.control import (
     IsrChange,
@@ -114,7 +114,7 @@ class ReplicaManager:
             on_synced=lambda partition: self._fetchers.list_again(partition.topic_partition),
         )
         self._doubts = Doubts(self.hosted, logs, metadata)
-        following = Following(self.hosted, self._doubts.copied)
+        following = FollowerFetch(self.hosted, self._doubts.copied)
         self._fetchers = Fetchers(
             FetcherContext(
                 config=config,
@@ -158,9 +158,9 @@ class ReplicaManager:
             doubtful=self._doubts,
             on_read_only=self._isr_keeper.look_now,
         )
-        self._producing = Producing(self.hosted, metadata)
-        self._consuming = Consuming(self.hosted, metadata, fetch_max_bytes=config.fetch_max_bytes)
-        self._serving = Serving(
+        self._producing = ProduceHandler(self.hosted, metadata)
+        self._consuming = ConsumerFetchHandler(self.hosted, metadata, fetch_max_bytes=config.fetch_max_bytes)
+        self._serving = ReplicaFetchHandler(
             self.hosted,
             metadata,
             response_max_bytes=config.replica_fetch_response_max_bytes,
@@ -411,7 +411,7 @@ class ReplicaManager:
         guards: Mapping[TopicPartition, int] | None = None,
         transaction_version: int = 0,
     ) -> None:
-        """See Producing.produce."""
+        """See ProduceHandler.produce."""
         self._producing.produce(
             acks, timeout_ms, partitions, done, origin=origin, guards=guards, transaction_version=transaction_version
         )
@@ -419,15 +419,15 @@ class ReplicaManager:
     def begin_verification(
         self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
     ) -> int:
-        """See Producing.begin_verification."""
+        """See ProduceHandler.begin_verification."""
         return self._producing.begin_verification(topic_partition, producer_id, producer_epoch, sequence)
 
     def end_verification(self, topic_partition: TopicPartition, producer_id: int, guard: int) -> None:
-        """See Producing.end_verification."""
+        """See ProduceHandler.end_verification."""
         self._producing.end_verification(topic_partition, producer_id, guard)
 
     def fetch(self, request: FetchRequest, done: FetchDone, room: Room | None = None) -> None:
-        """See Consuming.fetch."""
+        """See ConsumerFetchHandler.fetch."""
         self._consuming.fetch(request, done, room)
 
     def log_ends(self, request: LogEndsRequest) -> LogEndsResponse:
@@ -442,15 +442,15 @@ class ReplicaManager:
         return LogEndsResponse(tuple(ends))
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
-        """See Consuming.list_offsets."""
+        """See ConsumerFetchHandler.list_offsets."""
         return self._consuming.list_offsets(request)
 
     def replica_fetch(self, request: ReplicaFetchRequest, done: ReplicaFetchDone) -> None:
-        """See Serving.fetch."""
+        """See ReplicaFetchHandler.fetch."""
         self._serving.fetch(request, done)
 
     def replica_fetch_wake(self, message: ReplicaFetchWake) -> None:
-        """See Serving.wake."""
+        """See ReplicaFetchHandler.wake."""
         self._serving.wake(message)
 
     # --- asked by people and by other parts of the node ------------------------------------------

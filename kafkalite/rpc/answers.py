@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error
+from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error, error_code
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame
 from kafkalite.rpc.messages.base import Message, by_kind, response_kind
@@ -29,14 +29,6 @@ class RpcDisconnected(RpcError):
 
 class RpcTimeout(RpcError):
     """No answer in time: whether the request was, or will be, executed is not known."""
-
-
-def error_code(number: int) -> ErrorCode:
-    """The code of this number; UNKNOWN_SERVER_ERROR for one that this version does not know."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def answer_of(request: type[Message], frame: Frame) -> Answer:

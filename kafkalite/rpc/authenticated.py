@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from kafkalite.env.seams import ConnectionHandler, Listener, Network
-from kafkalite.errors import AuthenticationFailed, ErrorCode, ProtocolError, api_error
-from kafkalite.rpc.answers import answer_of, error_code
+from kafkalite.errors import AuthenticationFailed, ErrorCode, ProtocolError, api_error, error_code
+from kafkalite.rpc.answers import answer_of
 from kafkalite.rpc.framing import HELLO_FRAME_BYTES, Frame, FrameReader, encode_frame
 from kafkalite.rpc.logins import Login
 from kafkalite.rpc.messages.base import Message

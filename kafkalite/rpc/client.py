@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from kafkalite.env.seams import Buffer, Network
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error
+from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error, error_code
 from kafkalite.model import Endpoint
 from kafkalite.rpc.answers import (
     Answer,
@@ -18,7 +18,6 @@ from kafkalite.rpc.answers import (
     RpcRefused,
     RpcTimeout,
     answer_of,
-    error_code,
     judge_hello,
 )
 from kafkalite.rpc.framing import (

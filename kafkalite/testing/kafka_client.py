@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from kafkalite.kafka import codec, wire
-from kafkalite.kafka.schema import schemas
+from kafkalite.protocol import codec, wire
+from kafkalite.protocol.schema import schemas
 
 _ANSWER_S = 10
 

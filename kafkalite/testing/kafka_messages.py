@@ -6,8 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from kafkalite.kafka import codec
-from kafkalite.kafka.schema import Field, Schema, Struct
+from kafkalite.protocol import codec
+from kafkalite.protocol.schema import Field, Schema, Struct
 from kafkalite.record.builder import RecordBatchBuilder
 
 #: The first three are good names; whoever fuzzes creates them if it likes.

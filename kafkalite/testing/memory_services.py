@@ -9,12 +9,13 @@ from dataclasses import field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.admin.acls import AclManager
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
+from kafkalite.coordinators.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Room
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
-from kafkalite.kafka.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Room
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.verification import Verifications
 from kafkalite.model import (
@@ -32,7 +33,6 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.node.rights import NodeRights
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.rpc.messages.control import Broker
@@ -353,7 +353,7 @@ class MemoryServices:
         #: User -> mechanism -> credential as text.
         self.users: dict[str, dict[str, str]] = {}
         self.supervisor = supervisor
-        self.rights = NodeRights(config, clock, _no_session)
+        self.rights = AclManager(config, clock, _no_session)
         self.partitions = MemoryPartitions()
         self.kafka_endpoint = ("127.0.0.1", 0)
         self.overrides: dict[str, dict[str, str]] = {}

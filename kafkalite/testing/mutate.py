@@ -32,7 +32,7 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/property/test_controller_elections.py",
         "tests/datadriven/test_controller.py",
     ),
-    "kafkalite.kafka.transactions.state": ("tests/unit/kafka/test_transaction_state.py",),
+    "kafkalite.coordinators.transactions.state": ("tests/unit/kafka/test_transaction_state.py",),
     "kafkalite.log.cleaner": ("tests/unit/log/test_cleaner.py",),
     "kafkalite.log.epoch_cache": ("tests/property/log/test_twins.py", "tests/unit/log/test_partition_log.py"),
     "kafkalite.log.producer_state": (

@@ -13,7 +13,7 @@ from typing import Any
 from kafkalite.controller import controller as controller_module
 from kafkalite.controller import eligible, partition_changes, storage
 from kafkalite.controller.channels import Channels
-from kafkalite.controller.leadership import Leadership
+from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
@@ -130,13 +130,13 @@ def anew_in_the_isr(patch: Patch) -> None:
 
 def notices_to_nobody(patch: Patch) -> None:
     """A notice of a changed ISR is acknowledged by a controller that may have a successor already."""
-    hear = Leadership.isr_changed
+    hear = ControllerEventLoop.isr_changed
 
-    def planted(self: Leadership, request: Any, answer: Any) -> None:
+    def planted(self: ControllerEventLoop, request: Any, answer: Any) -> None:
         answer.set_result(IsrChangedResponse(ErrorCode.NONE))
         hear(self, request, answer)
 
-    patch(Leadership, "isr_changed", planted)
+    patch(ControllerEventLoop, "isr_changed", planted)
 
 
 def leads_whatever_it_lost(patch: Patch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import codec
+from kafkalite.protocol import codec
 from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.plan import Plan
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
+from kafkalite.protocol import wire
 from kafkalite.testing.processes import ProcessCluster
 from tests.unit.kafka.conftest import Client, batch, fetch, produce
 from tests.unit.kafka.test_coordinators import Producer, commit

@@ -9,11 +9,11 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
+from kafkalite.coordinators.draining import consumed
+from kafkalite.coordinators.groups.offsets import CommittedOffset
+from kafkalite.coordinators.internal_topics import internal_topic
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.kafka.groups.offsets import CommittedOffset
-from kafkalite.kafka.internal_topics import internal_topic
 from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
-from kafkalite.node.draining import consumed
 from kafkalite.node.node import Node
 from kafkalite.rpc.messages.groups import CommittedOffsetsResponse, GroupsOffset
 from kafkalite.rpc.messages.topics import (

@@ -13,8 +13,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking import BlockingClientConfig
 from kafkalite.client.transactions import GroupVersion, TransactionalClient
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.kafka import wire
 from kafkalite.model import TopicPartition
+from kafkalite.protocol import wire
 from kafkalite.record.batch import split_batches
 from kafkalite.record.reader import records_of
 from kafkalite.rpc.messages.topics import NewTopic

@@ -103,7 +103,7 @@ from kafkalite.controller.events import (
     TopicsWritten,
 )
 from kafkalite.controller.state import ControllerState, Leftover, Topic, Vanished
-from kafkalite.coordination.order_znodes import PartitionRemoval
+from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import (
     NO_LEADER,
     BrokerEpoch,

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.coordinators.transactions import state as rules
+from kafkalite.coordinators.transactions.state import Transaction
 from kafkalite.errors import ApiError
-from kafkalite.kafka.transactions import state as rules
-from kafkalite.kafka.transactions.state import Transaction
 from kafkalite.log.producer_state import PreparedAppend, ProducerStates
 from kafkalite.model import NO_PRODUCER_ID, ProducerId, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.kafka import wire
+from kafkalite.protocol import wire
 from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.processes import ProcessCluster
 

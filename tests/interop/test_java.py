@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.kafka import wire
 from kafkalite.model import BrokerId
+from kafkalite.protocol import wire
 from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.testing.apache_kafka import dump_log, dumped_batches, tool_command
 from kafkalite.testing.kafka_client import Client

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.kafka import codec
-from kafkalite.kafka.codec import WireError
-from kafkalite.kafka.schema import Field, Schema, Struct, schemas
+from kafkalite.protocol import codec
+from kafkalite.protocol.codec import WireError
+from kafkalite.protocol.schema import Field, Schema, Struct, schemas
 
 _INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafkalite.coordinators.groups import records
+from kafkalite.coordinators.groups.offsets import CommittedOffset
+from kafkalite.coordinators.transactions import decisions, state
 from kafkalite.errors import ApiError
-from kafkalite.kafka.codec import WireError, encode
-from kafkalite.kafka.groups import records
-from kafkalite.kafka.groups.offsets import CommittedOffset
-from kafkalite.kafka.transactions import decisions, state
-from kafkalite.kafka.wire import GroupMetadataValue  # type: ignore[attr-defined]
 from kafkalite.model import Offset, ProducerId, TopicPartition
+from kafkalite.protocol.codec import WireError, encode
+from kafkalite.protocol.wire import GroupMetadataValue  # type: ignore[attr-defined]
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records

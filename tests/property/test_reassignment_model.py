@@ -23,7 +23,7 @@ from kafkalite.controller.events import (
     Ticked,
 )
 from kafkalite.controller.reassignments import is_over
-from kafkalite.coordination.order_znodes import PartitionRemoval
+from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest
 from tests.datadriven.controller_runner import _broker

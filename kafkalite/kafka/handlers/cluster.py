@@ -7,15 +7,15 @@ import re
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
+from kafkalite.coordinators.internal_topics import broker_count, internal_topic
+from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.kafka import topic_ids, wire
 from kafkalite.kafka.apis import OFFERED, Handler
-from kafkalite.kafka.codec import ZERO_UUID
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.internal_topics import broker_count, internal_topic
-from kafkalite.kafka.schema import schemas
-from kafkalite.kafka.services import Services
 from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, TRANSACTION_FEATURE, TRANSACTION_VERSION
+from kafkalite.protocol import topic_ids, wire
+from kafkalite.protocol.codec import ZERO_UUID
+from kafkalite.protocol.schema import schemas
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.topics import CreateTopicsRequest, NewTopic

@@ -18,12 +18,12 @@ from kafkalite.config import (
     topic_config,
     with_dynamic,
 )
+from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.services import Services
 from kafkalite.model import BrokerId
+from kafkalite.protocol import wire
 
 _TOPIC, _BROKER = 2, 4
 _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, _SOURCE_DEFAULT = 1, 2, 3, 4, 5

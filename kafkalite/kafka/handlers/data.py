@@ -8,15 +8,15 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka import topic_ids, wire
 from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.codec import encode
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.services import Services
-from kafkalite.kafka.transactions.verifier import TransactionVerifier
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Offset, TopicPartition
+from kafkalite.protocol import topic_ids, wire
+from kafkalite.protocol.codec import encode
 from kafkalite.rpc.messages.data import (
     FetchedPartition,
     FetchPartition,

@@ -1,23 +1,23 @@
-"""Consumer groups: membership, offsets, administration. Translation only; see `kafkalite.kafka.groups`."""
+"""Consumer groups: membership, offsets, administration. Translation only; see `kafkalite.coordinators.groups`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kafkalite.coordinators.groups.coordinator import CommitResults, GroupCoordinator
+from kafkalite.coordinators.groups.group import Group, GroupState
+from kafkalite.coordinators.groups.group_events import JoinAnswer, JoinRequest, SyncAnswer
+from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
+from kafkalite.coordinators.internal_log import partition_of
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.transactions.questions import Asker
+from kafkalite.coordinators.transactions.verifier import TransactionVerifier, Waiter, refusal
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.groups.coordinator import CommitResults, GroupCoordinator
-from kafkalite.kafka.groups.group import Group, GroupState
-from kafkalite.kafka.groups.group_events import JoinAnswer, JoinRequest, SyncAnswer
-from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
-from kafkalite.kafka.internal_log import partition_of
-from kafkalite.kafka.services import Services
-from kafkalite.kafka.transactions.questions import Asker
-from kafkalite.kafka.transactions.verifier import TransactionVerifier, Waiter, refusal
 from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
+from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA, Need, Scope
 

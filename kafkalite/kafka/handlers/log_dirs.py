@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.services import Services
 from kafkalite.model import TopicPartition
+from kafkalite.protocol import wire
 
 
 class LogDirHandlers:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.services import Services
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.protocol import wire
 from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
     ElectLeadersRequest,

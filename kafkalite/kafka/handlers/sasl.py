@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.services import Services
+from kafkalite.protocol import wire
 
 #: The numbers of KIP-554.
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}

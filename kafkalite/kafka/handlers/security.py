@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.services import Services
+from kafkalite.protocol import wire
 from kafkalite.security.acl import (
     Binding,
     Entry,

@@ -1,21 +1,21 @@
-"""InitProducerId, the transaction APIs, FindCoordinator. Translation only; see `kafkalite.kafka.transactions`."""
+"""InitProducerId, the transaction APIs, FindCoordinator. Translation only; see `kafkalite.coordinators.transactions`."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
+from kafkalite.coordinators.groups.coordinator import GroupCoordinator
+from kafkalite.coordinators.internal_log import partition_of
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
+from kafkalite.coordinators.transactions.markers import LocalMarkers, Marker
+from kafkalite.coordinators.transactions.state import BUMPING_VERSION, TransactionState
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.kafka.groups.coordinator import GroupCoordinator
-from kafkalite.kafka.internal_log import partition_of
-from kafkalite.kafka.services import Services
-from kafkalite.kafka.transactions.coordinator import TransactionCoordinator
-from kafkalite.kafka.transactions.markers import LocalMarkers, Marker
-from kafkalite.kafka.transactions.state import BUMPING_VERSION, TransactionState
 from kafkalite.model import GROUP_TOPIC, ProducerId, TopicPartition
+from kafkalite.protocol import wire
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
 

@@ -12,8 +12,8 @@ import sys
 
 from kio.serial import entity_reader, entity_writer
 
-from kafkalite.kafka import codec
-from kafkalite.kafka.schema import schemas
+from kafkalite.protocol import codec
+from kafkalite.protocol.schema import schemas
 
 #: Tags from here on are ours (KIP-435's current batch): kio passes them over.
 OUR_TAGS = 400

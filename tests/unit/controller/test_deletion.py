@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from kafkalite.controller import leadership
-from kafkalite.coordination import order_znodes, paths, znodes
+from kafkalite.controller import event_loop as leadership
+from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import ALL_OF_A_VANISHED_TOPIC, StopReplicaRequest
@@ -49,12 +49,12 @@ async def test_a_deleted_topics_name_is_free_while_a_broker_is_dead(cluster: Clu
     await until(lambda: all(settled(cluster, p) for p in (T0, T1, TopicPartition("kept", 0))))
     await cluster.stop_broker(3)
     await until(lambda: cluster.leader_and_isr("t", 1) == (2, (2,), 1))
-    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t", "unknown"])))
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t", "unknown"])))
     await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
     for path in (paths.DELETE_TOPICS, paths.config_topic("t")):
         assert cluster.zookeeper.peek(path) is None
     data, _ = cluster.zookeeper.peek(paths.deleted_topic("id-t")) or pytest.fail("not written down")
-    assert order_znodes.decode_deleted_topic(data) == ("t", {(1, BrokerId(3))})
+    assert admin_znodes.decode_deleted_topic(data) == ("t", {(1, BrokerId(3))})
     cluster.create_topic("t", {0: (1, 2), 1: (1, 2)}, topic_id="second-life")
     await until(lambda: T1 in cluster.brokers[1].roles)
     if fails_over:
@@ -75,7 +75,7 @@ async def test_a_deleted_topics_name_is_free_while_a_broker_is_dead(cluster: Clu
 
 
 @pytest.mark.checklist(11)
-@pytest.mark.parametrize("data", [b"", order_znodes.encode_delete_topics(["u"]), b"{not json"])
+@pytest.mark.parametrize("data", [b"", admin_znodes.encode_delete_topics(["u"]), b"{not json"])
 async def test_kafkas_orders_below_the_znode(cluster: Cluster, data: bytes) -> None:
     await running(cluster)
     for name in "tuv":
@@ -104,7 +104,7 @@ async def test_an_order_below_one_that_stands_is_seen(cluster: Cluster) -> None:
     cluster.create_topic("u", {0: (2,)})
     await until(lambda: settled(cluster) and settled(cluster, TopicPartition("u", 0)))
     hung = cluster.brokers[3].hung = asyncio.Event()
-    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t"])))
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t"])))
     await until(lambda: T0 not in cluster.brokers[1].roles)
     cluster.zookeeper.poke(Create(paths.delete_topic("u")))
     await until(lambda: cluster.zookeeper.peek(paths.topic("u")) is None)
@@ -154,7 +154,7 @@ async def test_what_has_vanished_goes_when_that_is_ordered(cluster: Cluster) -> 
     await until(lambda: settled(cluster))
     vanish(cluster, "t")
     await until(lambda: not cluster.brokers[1].roles)
-    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t"])))
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t"])))
     await until(lambda: cluster.zookeeper.peek(paths.DELETE_TOPICS) is None)
     everything = ("t", ALL_OF_A_VANISHED_TOPIC, "", True)
     await until(lambda: all(everything in stops(broker) for broker in cluster.brokers.values()))

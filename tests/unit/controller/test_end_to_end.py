@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from kafkalite.config import TopicConfig
-from kafkalite.coordination import order_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import (
@@ -260,8 +260,8 @@ async def test_malformed_orders_are_reported_and_left_alone(cluster: Cluster) ->
     assert (cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0] == b"{not json"
     cluster.create_topic("t", {0: (1, 2)})
     await until(lambda: settled(cluster))
-    cluster.zookeeper.poke(SetData(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t"])))
-    cluster.zookeeper.poke(SetData(paths.PREFERRED_REPLICA_ELECTION, order_znodes.encode_preferred_election([T0])))
+    cluster.zookeeper.poke(SetData(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t"])))
+    cluster.zookeeper.poke(SetData(paths.PREFERRED_REPLICA_ELECTION, admin_znodes.encode_preferred_election([T0])))
     await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None)
     await until(lambda: cluster.zookeeper.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
     await until(lambda: [problem.subject for problem in controller.problems()] == [paths.topic("bad")])
@@ -274,7 +274,7 @@ async def test_preferred_election(cluster: Cluster) -> None:
     await until(lambda: settled(cluster) and settled(cluster, TopicPartition("t", 1)))
     cluster.put_state(T0, 2, (2, 3, 1), leader_epoch=3)
     cluster.put_state(TopicPartition("t", 1), 2, (2,), leader_epoch=3)
-    order = order_znodes.encode_preferred_election([T0, TopicPartition("t", 1), TopicPartition("no", 0)])
+    order = admin_znodes.encode_preferred_election([T0, TopicPartition("t", 1), TopicPartition("no", 0)])
     cluster.zookeeper.poke(Create(paths.PREFERRED_REPLICA_ELECTION, order))
     await until(lambda: cluster.zookeeper.peek(paths.PREFERRED_REPLICA_ELECTION) is None)
     assert cluster.leader_and_isr("t") == (1, (2, 3, 1), 4)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkalite.controller import isr_notices, leadership
+from kafkalite.controller import event_loop, isr_notices
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Delete
 from kafkalite.errors import ErrorCode
@@ -66,7 +66,7 @@ async def test_the_planted_bug_loses_the_notice(cluster: Cluster, monkeypatch: p
 
 @pytest.mark.checklist("F7")
 async def test_a_change_without_a_notice_is_found(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leadership, "TICK_S", 0.02)
+    monkeypatch.setattr(event_loop, "TICK_S", 0.02)
     monkeypatch.setattr(isr_notices, "STATES_PER_CHECK", 2)
     await running(cluster)
     cluster.create_topic("t", dict.fromkeys(range(5), (1, 2, 3)))
@@ -83,7 +83,7 @@ async def test_a_change_without_a_notice_is_found(cluster: Cluster, monkeypatch:
 
 async def test_ticks_come_while_there_is_work(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """They came only after seconds without any work at all."""
-    monkeypatch.setattr(leadership, "TICK_S", 0.02)
+    monkeypatch.setattr(event_loop, "TICK_S", 0.02)
     await running(cluster)
     controller = cluster.controllers[1]
     ticks = controller.stats.events["Ticked"]

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from kafkalite.coordination import order_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, SetData
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import StopReplicaRequest
@@ -19,11 +19,11 @@ T0 = TopicPartition("t", 0)
 def order(
     cluster: Cluster,
     targets: dict[TopicPartition, tuple[int, ...]],
-    limits: order_znodes.OrderLimits = order_znodes.NO_LIMITS,
+    limits: admin_znodes.OrderLimits = admin_znodes.NO_LIMITS,
 ) -> None:
     """As a person with a ZooKeeper shell gives it."""
     wanted = {p: tuple(map(BrokerId, replicas)) for p, replicas in targets.items()}
-    data = order_znodes.encode_reassignment(wanted, limits=limits)
+    data = admin_znodes.encode_reassignment(wanted, limits=limits)
     if cluster.zookeeper.peek(paths.REASSIGN_PARTITIONS) is None:
         cluster.zookeeper.poke(Create(paths.REASSIGN_PARTITIONS, data))
     else:
@@ -84,7 +84,7 @@ async def test_the_kips_example_within_the_limits(cluster: Cluster, belongs_to: 
         cluster.cluster_settings["reassignment.parallel.replica.count"] = "2"
         cluster.cluster_settings["parallel.partition.count"] = "3"
         cluster.cluster_settings["reassignment.parallel.leader.movements"] = "1"
-    own = {"cluster": order_znodes.NO_LIMITS, "order": (2, 3, 1), "both": (7, 0, 4)}[belongs_to]
+    own = {"cluster": admin_znodes.NO_LIMITS, "order": (2, 3, 1), "both": (7, 0, 4)}[belongs_to]
     await running(cluster, 10)
     cluster.create_topic("t", dict.fromkeys(range(6), (1, 2, 3, 4, 5)))
     async with Copying(cluster, "t") as copying:
@@ -164,7 +164,7 @@ async def test_a_topic_that_is_deleted_while_it_moves_goes_with_all_replicas(clu
         copying.held = {3, 4}
         order(cluster, {T0: (3, 4)})
         await until(lambda: T0 in cluster.brokers[3].roles)
-        cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t"])))
+        cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t"])))
         await until(lambda: cluster.zookeeper.peek(paths.topic("t")) is None and done(cluster))
         assert all(T0 not in broker.roles for broker in cluster.brokers.values())
 
@@ -236,7 +236,7 @@ async def test_draining_makes_the_leader_refuse_records_until_it_is_empty(cluste
     t1 = TopicPartition("t", 1)
     await until(lambda: cluster.leader_and_isr("t", 1) is not None)
     order_path = paths.partition_remove(t1)
-    drain = order_znodes.encode_partition_remove(order_znodes.PartitionRemoval(drain=True))
+    drain = admin_znodes.encode_partition_remove(admin_znodes.PartitionRemoval(drain=True))
     cluster.zookeeper.poke(Create(paths.partitions_remove("t")), Create(order_path, drain))
     await until(lambda: (role := cluster.brokers[1].roles.get(t1)) is not None and role.is_read_only)
     assert cluster.leader_and_isr("t", 1) == (1, (1, 2), 1)
@@ -258,7 +258,7 @@ async def test_unclean_election_by_order(cluster: Cluster) -> None:
     cluster.put_state(T0, 1, (1,))
     await cluster.stop_broker(1)
     await until(lambda: cluster.leader_and_isr("t") == (-1, (1,), 1))
-    value = order_znodes.encode_preferred_election([T0], unclean=True)
+    value = admin_znodes.encode_preferred_election([T0], unclean=True)
     cluster.zookeeper.poke(Create(paths.PREFERRED_REPLICA_ELECTION, value))
     await until(lambda: cluster.leader_and_isr("t") == (2, (2,), 2))
     await until(lambda: cluster.zookeeper.peek(paths.PREFERRED_REPLICA_ELECTION) is None)

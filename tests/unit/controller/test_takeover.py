@@ -8,9 +8,9 @@ from typing import cast
 
 import pytest
 
-from kafkalite.controller.candidate import Candidate
+from kafkalite.controller.controller_election import ControllerElection
 from kafkalite.controller.storage import Connectivity
-from kafkalite.coordination import order_znodes, paths, znodes
+from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Coordinator, Create, Op, OpResult, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.testing.sim_zookeeper import Fate
@@ -34,7 +34,7 @@ async def kill_broker(cluster: Cluster) -> Callable[[], bool]:
 
 
 async def delete_topic(cluster: Cluster) -> Callable[[], bool]:
-    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, order_znodes.encode_delete_topics(["t"])))
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, admin_znodes.encode_delete_topics(["t"])))
     gone = [paths.topic("t"), paths.config_topic("t"), paths.DELETE_TOPICS]
     return lambda: (
         all(cluster.zookeeper.peek(path) is None for path in gone)
@@ -45,7 +45,7 @@ async def delete_topic(cluster: Cluster) -> Callable[[], bool]:
 
 async def elect_preferred(cluster: Cluster) -> Callable[[], bool]:
     cluster.put_state(T0, 3, (1, 2, 3), leader_epoch=4)
-    order = order_znodes.encode_preferred_election([T0, T1])
+    order = admin_znodes.encode_preferred_election([T0, T1])
     cluster.zookeeper.poke(Create(paths.PREFERRED_REPLICA_ELECTION, order))
     return lambda: (
         cluster.leader_and_isr("t", 0) == (1, (1, 2, 3), 5)
@@ -174,7 +174,7 @@ async def test_another_nodes_office_is_not_taken_for_that_of_an_earlier_life() -
 
         session = await cluster.connect("again")
         interposed = cast("Coordinator", Interposed(session, another_is_elected))
-        candidate = Candidate(
+        candidate = ControllerElection(
             interposed, Connectivity(session), BrokerId(1), cluster.env("again").clock, lambda: {killed}
         )
         race = asyncio.create_task(candidate.win())

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.coordination import order_znodes, znodes
-from kafkalite.coordination.order_znodes import Election, PartitionRemoval, RestartRequest
+from kafkalite.coordination import admin_znodes, znodes
+from kafkalite.coordination.admin_znodes import Election, PartitionRemoval, RestartRequest
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import BrokerZnode, Move, ProducerIdBlock, TopicZnode
 from kafkalite.model import (
@@ -41,12 +41,12 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "broker": znodes.decode_broker,
     "topic": znodes.decode_topic,
     "state": lambda data: znodes.decode_partition_state(data, 3),
-    "reassignment": order_znodes.decode_reassignment,
-    "preferred": order_znodes.decode_preferred_election,
-    "delete_topics": order_znodes.decode_delete_topics,
-    "partition_add": order_znodes.decode_partition_add,
-    "partition_remove": order_znodes.decode_partition_remove,
-    "restart": order_znodes.decode_restart_request,
+    "reassignment": admin_znodes.decode_reassignment,
+    "preferred": admin_znodes.decode_preferred_election,
+    "delete_topics": admin_znodes.decode_delete_topics,
+    "partition_add": admin_znodes.decode_partition_add,
+    "partition_remove": admin_znodes.decode_partition_remove,
+    "restart": admin_znodes.decode_restart_request,
     "config": znodes.decode_config,
     "config_change": znodes.decode_config_change,
     "producer_ids": znodes.decode_producer_id_block,
@@ -126,46 +126,46 @@ GOLDEN = [
     ),
     (
         "reassignment",
-        order_znodes.encode_reassignment({TopicPartition("t", 1): brokers(3, 4)}),
+        admin_znodes.encode_reassignment({TopicPartition("t", 1): brokers(3, 4)}),
         b'{"version":1,"partitions":[{"topic":"t","partition":1,"replicas":[3,4]}]}',
         {TopicPartition("t", 1): brokers(3, 4)},
     ),
     (
         "preferred",
-        order_znodes.encode_preferred_election([TopicPartition("t", 0)]),
+        admin_znodes.encode_preferred_election([TopicPartition("t", 0)]),
         b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
         Election((TopicPartition("t", 0),)),
     ),
-    ("delete_topics", order_znodes.encode_delete_topics(["a", "b"]), b'{"version":1,"topics":["a","b"]}', ("a", "b")),
-    ("partition_add", order_znodes.encode_partition_add(brokers(1, 2)), b"[1,2]", brokers(1, 2)),
-    ("partition_remove", order_znodes.encode_partition_remove(PartitionRemoval()), b"", PartitionRemoval()),
+    ("delete_topics", admin_znodes.encode_delete_topics(["a", "b"]), b'{"version":1,"topics":["a","b"]}', ("a", "b")),
+    ("partition_add", admin_znodes.encode_partition_add(brokers(1, 2)), b"[1,2]", brokers(1, 2)),
+    ("partition_remove", admin_znodes.encode_partition_remove(PartitionRemoval()), b"", PartitionRemoval()),
     (
         "partition_remove",
-        order_znodes.encode_partition_remove(PartitionRemoval(drain=True)),
+        admin_znodes.encode_partition_remove(PartitionRemoval(drain=True)),
         b'{"version":1,"drain":true}',
         PartitionRemoval(drain=True),
     ),
     (
         "partition_remove",
-        order_znodes.encode_partition_remove(PartitionRemoval(replicas=(BrokerId(1), BrokerId(2)))),
+        admin_znodes.encode_partition_remove(PartitionRemoval(replicas=(BrokerId(1), BrokerId(2)))),
         b'{"version":1,"drain":false,"replicas":[1,2]}',
         PartitionRemoval(replicas=(BrokerId(1), BrokerId(2))),
     ),
     (
         "preferred",
-        order_znodes.encode_preferred_election([TopicPartition("t", 0)], unclean=True),
+        admin_znodes.encode_preferred_election([TopicPartition("t", 0)], unclean=True),
         b'{"version":1,"partitions":[{"topic":"t","partition":0}],"unclean":true}',
         Election((TopicPartition("t", 0),), unclean=True),
     ),
     (
         "reassignment",
-        order_znodes.encode_reassignment({TopicPartition("t", 0): ()}),
+        admin_znodes.encode_reassignment({TopicPartition("t", 0): ()}),
         b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[]}]}',
         {TopicPartition("t", 0): ()},
     ),
     (
         "restart",
-        order_znodes.encode_restart_request(
+        admin_znodes.encode_restart_request(
             RestartRequest(BrokerId(1), (TopicPartition("t", 1), TopicPartition("u", 0), TopicPartition("t", 2)))
         ),
         b'{"version":1,"broker":1,"partitions":[{"topic":"t","partitions":[1,2]},{"topic":"u","partitions":[0]}]}',
@@ -222,15 +222,15 @@ def test_the_articles_other_examples_are_read() -> None:
         b'{ "controller_epoch":29, "leader":2, "version":1, "leader_epoch":48, "isr":[ 2, 1 ] }', 5
     )
     assert state == LeaderAndIsr(BrokerId(2), LeaderEpoch(48), brokers(2, 1), ControllerEpoch(29), PartitionEpoch(5))
-    moves = order_znodes.decode_reassignment(
+    moves = admin_znodes.decode_reassignment(
         b'{"version": 1, "partitions": [{"topic": "Foo", "partition": 1, "replicas": [0, 1, 3]}]}'
     )
     assert moves == {TopicPartition("Foo", 1): brokers(0, 1, 3)}
     elections = b'{"version":1,"partitions":[{"topic":"Foo","partition":1},{"topic":"Bar","partition":0}]}'
-    assert order_znodes.decode_preferred_election(elections) == Election(
+    assert admin_znodes.decode_preferred_election(elections) == Election(
         (TopicPartition("Foo", 1), TopicPartition("Bar", 0))
     )
-    assert order_znodes.decode_delete_topics(b'{ "version": 1, "topics": ["foo", "bar"] }') == ("foo", "bar")
+    assert admin_znodes.decode_delete_topics(b'{ "version": 1, "topics": ["foo", "bar"] }') == ("foo", "bar")
 
 
 def test_kafkas_own_znodes_are_read() -> None:
@@ -348,11 +348,11 @@ def test_states_come_back(isr: Any, led: bool, leader_epoch: int, controller_epo
 
 def test_the_limits_of_an_order() -> None:
     targets = {TopicPartition("t", 0): (BrokerId(1),)}
-    assert order_znodes.decode_order_limits(order_znodes.encode_reassignment(targets, limits=(1, 0, 2))) == (1, 0, 2)
-    assert order_znodes.decode_order_limits(order_znodes.encode_reassignment(targets)) == order_znodes.NO_LIMITS
+    assert admin_znodes.decode_order_limits(admin_znodes.encode_reassignment(targets, limits=(1, 0, 2))) == (1, 0, 2)
+    assert admin_znodes.decode_order_limits(admin_znodes.encode_reassignment(targets)) == admin_znodes.NO_LIMITS
     for odd in ("3", [1, 2], [-1, True, "x"]):
         data = json.dumps({"version": 1, "partitions": [], "limits": odd}).encode()
-        assert order_znodes.decode_order_limits(data) == order_znodes.NO_LIMITS
+        assert admin_znodes.decode_order_limits(data) == admin_znodes.NO_LIMITS
 
 
 def test_the_states_of_a_vanished_topic() -> None:
@@ -369,9 +369,9 @@ def test_the_states_of_a_vanished_topic() -> None:
 
 def test_what_is_left_of_a_deleted_topic() -> None:
     left = frozenset({(0, BrokerId(3)), (0, BrokerId(1)), (12, BrokerId(3))})
-    data = order_znodes.encode_deleted_topic("t", left)
+    data = admin_znodes.encode_deleted_topic("t", left)
     assert json.loads(data) == {"version": 1, "topic": "t", "replicas": {"0": [1, 3], "12": [3]}}
-    assert order_znodes.decode_deleted_topic(data) == ("t", left)
+    assert admin_znodes.decode_deleted_topic(data) == ("t", left)
     for bad in (b"", b"{}", b'{"version":1,"topic":"t","replicas":{"0":[1,1]}}'):
         with pytest.raises(ZnodeError):
-            order_znodes.decode_deleted_topic(bad)
+            admin_znodes.decode_deleted_topic(bad)

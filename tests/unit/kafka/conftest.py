@@ -10,8 +10,8 @@ import pytest
 from kafkalite.config import BrokerConfig
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.env.supervisor import Supervisor
-from kafkalite.kafka import wire
 from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.memory_services import MemoryServices

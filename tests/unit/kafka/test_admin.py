@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
+from kafkalite.protocol import wire
 
 from .conftest import Broker, Client
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import topic_ids, wire
 from kafkalite.kafka.apis import OFFERED, is_served
-from kafkalite.kafka.codec import WireStruct
+from kafkalite.protocol import topic_ids, wire
+from kafkalite.protocol.codec import WireStruct
 from kafkalite.security.acl import CLUSTER_NAME, Entry, Operation, Pattern, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, KAFKA, Scope

@@ -15,8 +15,8 @@ from kafkalite.errors import ErrorCode
 from kafkalite.kafka import answers as answers_module
 from kafkalite.kafka import connection as connection_module
 from kafkalite.kafka import listener as listener_module
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import OFFERED
+from kafkalite.protocol import wire
 
 from .conftest import Broker, batch, fetch, produce
 

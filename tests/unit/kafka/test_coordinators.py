@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.internal_log import java_hash, partition_of
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
-from kafkalite.kafka.codec import encode
-from kafkalite.kafka.internal_log import java_hash, partition_of
 from kafkalite.model import TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import encode
 from kafkalite.record.reader import read_records
 
 from .conftest import Broker, Client, batch, fetch, produce

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import topic_ids, wire
-from kafkalite.kafka.codec import decode, encode
 from kafkalite.kafka.handlers.data import split_buffers
 from kafkalite.model import NO_TOPIC_ID, TopicPartition
+from kafkalite.protocol import topic_ids, wire
+from kafkalite.protocol.codec import decode, encode
 from kafkalite.record.builder import end_transaction_marker
 from kafkalite.record.compression import Codec
 from kafkalite.record.reader import read_records

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kafkalite.config import BrokerConfig, TopicConfig, internal_topic_config
+from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
-from kafkalite.kafka.internal_topics import broker_count, internal_topic
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId, TopicId, TopicPartition
+from kafkalite.protocol import wire
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.testing.loopback_cluster import LoopbackCluster

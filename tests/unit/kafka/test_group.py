@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups.group import Group, GroupState
+from kafkalite.coordinators.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
-from kafkalite.kafka.codec import encode
-from kafkalite.kafka.groups.group import Group, GroupState
-from kafkalite.kafka.groups.group_events import Effect, JoinAnswer, JoinRequest, StoreGroup, SyncAnswer
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import encode
 
 SESSION = 10_000
 #: What the members of `Bench.stable("a")` subscribe with.

@@ -10,8 +10,8 @@ import pytest
 from kafkalite.client.blocking import BlockingClientConfig
 from kafkalite.client.group_offsets import OffsetsClient
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.kafka import wire
 from kafkalite.model import TopicPartition
+from kafkalite.protocol import wire
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .test_node import _SETTINGS, _client

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalite.coordinators.groups.group_events import StoreGroup
+from kafkalite.coordinators.transactions.state import TransactionState, key_of, value_of
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.groups.group_events import StoreGroup
-from kafkalite.kafka.transactions.state import TransactionState, key_of, value_of
 from kafkalite.model import TRANSACTION_TOPIC
 from kafkalite.telemetry import repeats
 
@@ -71,7 +71,7 @@ async def test_transactions_that_cannot_be_completed(broker: Broker, monkeypatch
             await broker.side.transactions.write(partition, [(key_of(prepared.transactional_id), value_of(prepared))])
             slot.transaction = prepared
     monkeypatch.setattr(partitions, "append_internal", append)
-    monkeypatch.setattr("kafkalite.kafka.transactions.coordinator._RETRY_S", 0.001)
+    monkeypatch.setattr("kafkalite.coordinators.transactions.coordinator._RETRY_S", 0.001)
     with capture_logs() as lines:
         for partition in broker.side.transactions.log.states():
             for slot in partition.slots.values():

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import uvloop
 
+from kafkalite.coordinators.transactions.markers import Marker, _Channel
 from kafkalite.env.streams import open_stream
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
-from kafkalite.kafka.codec import encode
-from kafkalite.kafka.transactions.markers import Marker, _Channel
 from kafkalite.model import ProducerId, TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import encode
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])

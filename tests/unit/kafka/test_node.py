@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
 from kafkalite.node.kafka_services import NodeServices
+from kafkalite.protocol import wire
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import Client, batch, fetch, produce

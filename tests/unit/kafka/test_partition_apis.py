@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import codec, wire
 from kafkalite.kafka.handlers.cluster import topic_page
 from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkalite.protocol import codec, wire
 from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from kafkalite.coordinators.transactions.marker_targets import marker_targets
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
-from kafkalite.kafka.transactions.marker_targets import marker_targets
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from kafkalite.protocol import wire
 from kafkalite.rpc.messages.control import Broker as BrokerAddress
 from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.groups.offsets import CommittedOffset, GroupOffsets
+from kafkalite.coordinators.transactions.markers import Marker
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
-from kafkalite.kafka.groups.offsets import CommittedOffset, GroupOffsets
-from kafkalite.kafka.transactions.markers import Marker
 from kafkalite.model import GROUP_TOPIC, Offset, ProducerId, TopicPartition
+from kafkalite.protocol import wire
 
 from .conftest import Broker, Client
 from .test_coordinators import Producer, commit, coordinator, fetched, join, move, wire_error

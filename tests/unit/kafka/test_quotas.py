@@ -9,8 +9,8 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import AuthenticationFailed
-from kafkalite.kafka import wire
 from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.protocol import wire
 from kafkalite.security.principal import Principal
 from kafkalite.security.quotas import DEFAULT, Entity, Kind
 from kafkalite.testing.memory_services import MemoryServices

@@ -9,11 +9,11 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalite.coordinators.transactions.markers import Marker, MarkerChannels
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
-from kafkalite.kafka.authenticate import authenticate
-from kafkalite.kafka.transactions.markers import Marker, MarkerChannels
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId, TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.protocol.authenticate import authenticate
 from kafkalite.rpc.messages.control import Broker as RpcBroker
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.sasl import MECHANISMS, ClientCredentials

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
+from kafkalite.coordinators.transactions import decisions
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.kafka.transactions import decisions
 from kafkalite.model import TRANSACTION_TOPIC, ProducerId, TopicPartition
 from kafkalite.record.reader import read_records
 from kafkalite.rpc.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember

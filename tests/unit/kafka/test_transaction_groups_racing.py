@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.transactions import coordinator, groups
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.kafka.transactions import coordinator, groups
 from kafkalite.model import TRANSACTION_TOPIC
 from kafkalite.rpc.messages.data import ProducedPartition
 from kafkalite.rpc.messages.transactions import TransactionMember

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from kafkalite.coordinators.transactions import state as rules
+from kafkalite.coordinators.transactions.state import MAX_PRODUCER_EPOCH, Transaction, TransactionState
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.kafka.codec import WireError
-from kafkalite.kafka.transactions import state as rules
-from kafkalite.kafka.transactions.state import MAX_PRODUCER_EPOCH, Transaction, TransactionState
 from kafkalite.model import ProducerId, TopicPartition
+from kafkalite.protocol.codec import WireError
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 FRESH = ProducerId(900)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from kafkalite.coordinators.transactions.questions import Answers, Asker
+from kafkalite.coordinators.transactions.state import MAX_PRODUCER_EPOCH
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka import wire
 from kafkalite.kafka.handlers.cluster import finalized_transaction_version
-from kafkalite.kafka.transactions.questions import Answers, Asker
-from kafkalite.kafka.transactions.state import MAX_PRODUCER_EPOCH
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
+from kafkalite.protocol import wire
 from kafkalite.rpc.messages.control import Broker as LiveBroker
 from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 

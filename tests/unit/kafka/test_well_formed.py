@@ -9,9 +9,9 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import OFFERED
-from kafkalite.kafka.codec import decode, encode
 from kafkalite.kafka.refusals import refuse
-from kafkalite.kafka.schema import schemas
+from kafkalite.protocol.codec import decode, encode
+from kafkalite.protocol.schema import schemas
 from kafkalite.testing.kafka_messages import TOPICS, MessageMaker
 
 ROUNDS = 12

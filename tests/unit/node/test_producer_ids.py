@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from kafkalite.coordination.coordinator import NotSentError
-from kafkalite.node.producer_ids import SPARE_BLOCKS, ProducerIds
+from kafkalite.coordinators.producer_ids import SPARE_BLOCKS, ProducerIds
 
 
 class Blocks:

@@ -12,7 +12,7 @@ _LATER = {
     "rich",
     "h11",
     "prometheus_client",
-    "kafkalite.node.metrics",
+    "kafkalite.http.metrics",
     "http",
     "tomllib",
     "kafkalite.testing",

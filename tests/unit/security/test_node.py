@@ -18,9 +18,9 @@ from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
-from kafkalite.kafka import wire
+from kafkalite.http.metrics import NodeCollector
 from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.node.metrics import NodeCollector
+from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.rpc.messages.base import Message, by_kind
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest

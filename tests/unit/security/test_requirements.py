@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.kafka import wire
 from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.guard import _checks
 from kafkalite.node import rpc_guard
+from kafkalite.protocol import wire
 from kafkalite.rpc.messages.base import by_kind
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.data import MetadataRequest

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from kafkalite.admin.configs import _check
 from kafkalite.config import BROKER_KEYS, BrokerConfig, broker_config, is_secured, load
 from kafkalite.coordination.aiozk_adapter import access_of
 from kafkalite.errors import ConfigError
-from kafkalite.node.config_orders import _check
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.security.files import PasswordFile, reveal
 from kafkalite.telemetry.repeats import Repeats

@@ -32,7 +32,7 @@ QUERY = "query-1"
 
 @dataclass
 class TransactionalLog(FakeLog):
-    """A log whose coordinator keeps what `kafkalite.kafka.transactions.decisions` promises."""
+    """A log whose coordinator keeps what `kafkalite.coordinators.transactions.decisions` promises."""
 
     #: transactional id -> who has it open
     open: dict[str, TransactionMember] = field(default_factory=dict)

@@ -1,0 +1,216 @@
+"""Self-healing of disks: asks the controller to let go of offline replicas, and makes them anew when it has (KIP-18).
+
+Requests go through /restart_partitions/req-N, one znode for all that is due at that moment, so that they survive any
+crash of the controller. A request whose outcome is unknown is made again: a second one does no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from kafkalite.coordination import admin_znodes, paths
+from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.log.log_manager import LogManager
+from kafkalite.log.strays import Stray
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.messages.watching import HealthProblem
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Partitions of one request: a znode is far from its megabyte then.
+MAX_PARTITIONS = 2_000
+_RETRY_S = 0.2
+#: How often offline replicas are looked at: pauses that are over, disks that are back.
+_LOOK_S = 1.0
+#: ZooKeeper's answer about logs that came back with a disk; then it is asked again at the next look.
+_JUDGE_TIMEOUT_S = 5.0
+#: An unanswered request is repeated after so long, and twice as long each time.
+_ASK_AGAIN_S = 10.0
+_ASK_AGAIN_MAX_S = 300.0
+
+
+class ReplicaSelfHealing:
+    """`report` takes in what is offline; two tasks do the rest.
+
+    Args:
+        now: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        session: SessionKeeper,
+        broker_id: BrokerId,
+        logs: Callable[[], LogManager],
+        replicas: Callable[[], ReplicaManager],
+        now: Callable[[], float],
+    ) -> None:
+        self._logs = logs
+        self._session = session
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._now = now
+        #: What is to be told: False for offline, True for online again.
+        self._due: dict[TopicPartition, bool] = {}
+        self._wake = asyncio.Event()
+        self._look = asyncio.Event()
+        #: A disk is back, and what is on it has not been judged yet.
+        self._is_back = False
+        #: Offline replica -> (when to ask again, the pause before that).
+        self._again: dict[TopicPartition, tuple[float, float]] = {}
+        self.requests = 0
+
+    def report(self, topic_partition: TopicPartition, online: bool) -> None:
+        """Tell the controller of a replica, soon."""
+        self._due[topic_partition] = online
+        self._wake.set()
+
+    def look(self) -> None:
+        """Something has changed for offline replicas (a verdict, a disk that is back)."""
+        self._look.set()
+
+    def disk_is_back(self) -> None:
+        """A directory came into service again: what was on it is taken up, or set aside if it belongs elsewhere by now."""
+        self._is_back = True
+        self.look()
+
+    # --- requests -------------------------------------------------------------------------------
+
+    async def run_requests(self) -> None:
+        """Write what is due; for ever."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._due:
+                coordinator = await self._session.wait()
+                online = next(iter(self._due.values()))
+                batch = [tp for tp, each in self._due.items() if each is online and self._is_true(tp, online)]
+                stale = [tp for tp, each in self._due.items() if each is online and not self._is_true(tp, online)]
+                for tp in stale:
+                    del self._due[tp]
+                batch = sorted(batch)[:MAX_PARTITIONS]
+                if not batch:
+                    continue
+                request = admin_znodes.RestartRequest(self._broker_id, tuple(batch), online)
+                try:
+                    path, _ = await coordinator.create(
+                        paths.RESTART_REQUEST_PREFIX, admin_znodes.encode_restart_request(request), sequential=True
+                    )
+                except CoordinatorError as error:
+                    _log.info("restart_request.retried", error=repr(error), partitions=len(batch))
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                self.requests += 1
+                _log.warning("restart_request.written", path=path, partitions=len(batch), online=online)
+                for tp in batch:
+                    if self._due.get(tp) is online:
+                        del self._due[tp]
+
+    def _is_true(self, topic_partition: TopicPartition, online: bool) -> bool:
+        """Whether the notice still holds."""
+        partition = self._replicas().partition(topic_partition)
+        return partition is not None and (partition.storage_error is None) is online
+
+    # --- full disks -----------------------------------------------------------------------------
+
+    async def run_returns(self, bring_online: Callable[[str], Awaitable[str]]) -> None:
+        """Bring directories that were full into service when there is room; runs for ever.
+
+        Args:
+            bring_online: as an operator would; returns why it could not, or "".
+        """
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for path in await self._logs().with_room_again():
+                _log.warning("log_dir.room_again", directory=path)
+                refusal = await bring_online(path)
+                if refusal:
+                    _log.error("log_dir.still_offline", directory=path, error=refusal)
+
+    # --- making anew ----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Look at offline replicas now and then; for ever."""
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._look.wait()
+            except TimeoutError:
+                pass
+            self._look.clear()
+            offline = self._replicas().offline()
+            if offline:
+                self._logs().look_again()
+                await self._replicas().retry_offline()
+            if self._is_back or self._replicas().needs_judging:
+                await self._judge_logs()
+            self._ask_again()
+
+    async def _judge_logs(self) -> None:
+        """Any number of replicas of a disk that is back may belong to other nodes now; of those in service only few."""
+        coordinator = self._session.current
+        if coordinator is None:
+            return
+        was_back, self._is_back = self._is_back, False
+        try:
+            async with asyncio.timeout(_JUDGE_TIMEOUT_S):
+                is_judged = await self._replicas().judge_logs(coordinator, is_guarded=not was_back)
+        except (CoordinatorError, TimeoutError) as error:
+            _log.info("logs.judged_later", error=repr(error))
+            is_judged = False
+        self._is_back = self._is_back or (was_back and not is_judged)
+
+    def _ask_again(self) -> None:
+        now = self._now()
+        before, self._again = self._again, {}
+        for partition in self._replicas().offline():
+            key = partition.topic_partition
+            due, pause = before.get(key, (now + _ASK_AGAIN_S, _ASK_AGAIN_S))
+            if now >= due:
+                pause = min(pause * 2, _ASK_AGAIN_MAX_S)
+                due = now + pause
+                self._replicas().restarting.ask_again(partition)
+            self._again[key] = (due, pause)
+
+
+def disk_problems(logs: LogManager) -> tuple[HealthProblem, ...]:
+    """Dead and full disks, with the time and the reason; strays that are kept after their delay."""
+    problems = []
+    held = _held_by_strays(logs)
+    for log_dir in logs.dirs():
+        if not log_dir.online and log_dir.waits_for_room:
+            detail = f"full; returns when there is room: {log_dir.offline_reason}"
+            problems.append(HealthProblem("disk.full", log_dir.offline_since_ms, detail, log_dir.path))
+        elif not log_dir.online:
+            problems.append(
+                HealthProblem("disk.offline", log_dir.offline_since_ms, log_dir.offline_reason, log_dir.path)
+            )
+        elif log_dir.is_full:
+            detail = f"{log_dir.path}: no room is left"
+            if log_dir.path in held:
+                count, size = held[log_dir.path]
+                detail += f"; {count} directories that were set aside (-stray) hold {size:,} bytes"
+            problems.append(HealthProblem("disk.full", 0, detail, log_dir.path))
+    overdue: dict[str, list[Stray]] = {}
+    for stray in logs.overdue_strays():
+        overdue.setdefault(stray.directory, []).append(stray)
+    for path, kept in sorted(overdue.items()):
+        size = sum(stray.size_bytes for stray in kept)
+        detail = (
+            f"{path}: {len(kept)} directories that were set aside hold {size:,} bytes; no other copy of their records is "
+            f"known, the first is {kept[0].name}"
+        )
+        problems.append(HealthProblem("disk.strays", min(stray.since_ms for stray in kept), detail, path))
+    return tuple(problems)
+
+
+def _held_by_strays(logs: LogManager) -> dict[str, tuple[int, int]]:
+    """Directory -> how many were set aside in it, and their bytes."""
+    held: dict[str, tuple[int, int]] = {}
+    for stray in logs.strays():
+        count, size = held.get(stray.directory, (0, 0))
+        held[stray.directory] = (count + 1, size + stray.size_bytes)
+    return held

@@ -1,0 +1,344 @@
+"""Orders about partitions, on any node: add, remove, elect. Validated, written to ZooKeeper, and waited for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+
+from kafkalite.admin.placement import PlacementError, shifted
+from kafkalite.admin.reassignments import POLL_S, read_topics
+from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience_s
+from kafkalite.config import BrokerConfig
+from kafkalite.controller.state import Replicas
+from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination.coordinator import (
+    BadVersionError,
+    Coordinator,
+    CoordinatorError,
+    Create,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    Op,
+)
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
+from kafkalite.rpc.messages.topics import (
+    AddPartitionsRequest,
+    AddPartitionsResponse,
+    NewPartitions,
+    RemovePartitionsRequest,
+    RemovePartitionsResponse,
+    TopicResult,
+)
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Orders of one transaction (F31).
+MAX_PER_TRANSACTION = 400
+
+
+class PartitionAdmin:
+    """Writes; the controller acts."""
+
+    def __init__(self, orders: TopicAdmin, config: Callable[[], BrokerConfig], rng: random.Random) -> None:
+        self._orders = orders
+        self._config = config
+        self._rng = rng
+
+    # --- add -------------------------------------------------------------------------------------------------
+
+    async def add(self, request: AddPartitionsRequest) -> AddPartitionsResponse:
+        """One result per topic; an error is a result, never raised. Returns when the partitions are in the topic."""
+        return AddPartitionsResponse(
+            tuple([await self._add(wanted, request.timeout_ms, request.validate_only) for wanted in request.topics])
+        )
+
+    async def _add(self, wanted: NewPartitions, timeout_ms: int, validate_only: bool) -> TopicResult:
+        try:
+            async with asyncio.timeout(patience_s(timeout_ms)):
+                topic, new = await self._orders.repeating(lambda zk: self._new_partitions(zk, wanted))
+                if not validate_only:
+                    await self._orders.repeating(lambda zk: self._order_add(zk, wanted.topic, new))
+                    await self._until(lambda zk: self._has(zk, wanted.topic, wanted.count))
+        except TimeoutError:
+            return TopicResult(
+                wanted.topic, ErrorCode.REQUEST_TIMED_OUT, "the partitions are ordered, but not there yet"
+            )
+        except ApiError as refusal:
+            return TopicResult(wanted.topic, refusal.code, str(refusal))
+        except CoordinatorError as error:
+            return TopicResult(wanted.topic, ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
+        replicas = max((len(each) for each in new.values()), default=-1)
+        return TopicResult(wanted.topic, ErrorCode.NONE, "", topic.topic_id, wanted.count, replicas)
+
+    async def _new_partitions(
+        self, zk: Coordinator, wanted: NewPartitions
+    ) -> tuple[znodes.TopicZnode, dict[int, Replicas]]:
+        """What has to be ordered. Raises ApiError."""
+        _refuse_internal(wanted.topic)
+        topic = (await read_topics(zk, [wanted.topic])).get(wanted.topic)
+        if topic is None:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic!r}")
+        have = len(topic.partitions)
+        if wanted.count < have or (wanted.count == have and wanted.assignment):
+            reason = f"topic {wanted.topic!r} has {have} partitions already; {wanted.count} is not more"
+            raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
+        if wanted.count == have:
+            raise api_error(ErrorCode.INVALID_PARTITIONS, f"topic {wanted.topic!r} has {have} partitions already")
+        check_partition_count(wanted.count, self._config())
+        if await self._children(zk, paths.partitions_remove(wanted.topic)):
+            reason = f"partitions of {wanted.topic!r} are being removed; their numbers are not free yet"
+            raise api_error(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
+        brokers = (await self._orders.existing(zk)).brokers
+        count = wanted.count - have
+        first = topic.moves[0].target if 0 in topic.moves else topic.partitions[0]
+        if wanted.assignment:
+            self._check(wanted, count, frozenset(brokers), len(first))
+            return topic, {have + at: tuple(each) for at, each in enumerate(wanted.assignment)}
+        try:
+            ordered = sorted(brokers)
+            start = ordered.index(first[0]) if first[0] in brokers else self._rng.randrange(max(1, len(ordered)))
+            placed = shifted(brokers, wanted.count, len(first), start=start, shift=have)
+        except PlacementError as error:
+            raise api_error(ErrorCode.INVALID_REPLICATION_FACTOR, str(error)) from None
+        return topic, {number: placed[number] for number in range(have, wanted.count)}
+
+    def _check(self, wanted: NewPartitions, count: int, brokers: frozenset[BrokerId], replication_factor: int) -> None:
+        reason = None
+        if len(wanted.assignment) != count:
+            reason = f"{count} new partitions, but replicas for {len(wanted.assignment)}"
+        for replicas in wanted.assignment:
+            unknown = sorted(set(replicas) - brokers)
+            if not replicas or len(set(replicas)) != len(replicas):
+                reason = reason or f"{list(replicas)} is not a list of different brokers"
+            elif unknown:
+                reason = reason or f"brokers that are not alive: {unknown}"
+            elif len(replicas) != replication_factor:
+                reason = reason or f"{list(replicas)}: the topic has {replication_factor} replicas of each partition"
+        if reason is not None:
+            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+
+    async def _order_add(self, zk: Coordinator, topic: str, new: dict[int, Replicas]) -> None:
+        """May be repeated."""
+        numbers = sorted(new)
+        for start in range(0, len(numbers), MAX_PER_TRANSACTION):
+            part = numbers[start : start + MAX_PER_TRANSACTION]
+            ops: list[Op] = [
+                Create(
+                    paths.partition_add(TopicPartition(topic, number)), admin_znodes.encode_partition_add(new[number])
+                )
+                for number in part
+            ]
+            await self._create_below(zk, paths.partitions_add(topic), ops)
+        _log.info("partitions.add_ordered", topic=topic, partitions=len(numbers))
+
+    async def _create_below(self, zk: Coordinator, parent: str, ops: list[Op]) -> None:
+        for _ in range(ATTEMPTS):
+            await zk.ensure_path(parent)
+            try:
+                await zk.multi(ops)
+                return
+            except MultiFailedError as failed:
+                if isinstance(failed.error, NodeExistsError):
+                    ops = [op for at, op in enumerate(ops) if at != failed.index]  # ordered before
+                    if not ops:
+                        return
+                elif not isinstance(failed.error, NoNodeError):
+                    raise failed.error from None
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+
+    async def _has(self, zk: Coordinator, topic: str, count: int) -> bool:
+        """Whether the topic has so many partitions, all with a leader."""
+        value = (await read_topics(zk, [topic])).get(topic)
+        if value is None or len(value.partitions) < count:
+            return value is None
+        states = await zk.get_many([paths.partition_state(TopicPartition(topic, number)) for number in range(count)])
+        return all(each is not None for each in states)
+
+    # --- remove ----------------------------------------------------------------------------------------------
+
+    async def remove(self, request: RemovePartitionsRequest) -> RemovePartitionsResponse:
+        """NONE: the order stands. With drain it is not waited for."""
+        gone: tuple[int, ...] = ()
+        try:
+            async with asyncio.timeout(patience_s(request.timeout_ms)):
+                gone = await self._orders.repeating(lambda zk: self._order_removal(zk, request))
+                if not request.drain:
+                    await self._until(lambda zk: self._is_removed(zk, request.topic))
+        except TimeoutError:
+            if not gone:
+                reason = "ZooKeeper has not answered: whether the order stands is not known"
+                return RemovePartitionsResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
+            return RemovePartitionsResponse(ErrorCode.NONE, "the removal is ordered and goes on", gone)
+        except ApiError as refusal:
+            return RemovePartitionsResponse(refusal.code, str(refusal))
+        except CoordinatorError as error:
+            return RemovePartitionsResponse(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
+        return RemovePartitionsResponse(ErrorCode.NONE, "", gone, is_done=not request.drain)
+
+    async def _order_removal(self, zk: Coordinator, request: RemovePartitionsRequest) -> tuple[int, ...]:
+        _refuse_internal(request.topic)
+        topic = (await read_topics(zk, [request.topic])).get(request.topic)
+        if topic is None:
+            raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {request.topic!r}")
+        have = len(topic.partitions)
+        if not 1 <= request.count < have:
+            reason = f"topic {request.topic!r} has {have} partitions: between 1 and {have - 1} can remain"
+            raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
+        if await self._children(zk, paths.partitions_add(request.topic)):
+            reason = f"partitions are being added to {request.topic!r}"
+            raise api_error(ErrorCode.REASSIGNMENT_IN_PROGRESS, reason)
+        numbers = tuple(range(request.count, have))
+        data = admin_znodes.encode_partition_remove(admin_znodes.PartitionRemoval(drain=request.drain))
+        for start in range(0, len(numbers), MAX_PER_TRANSACTION):
+            # The last ones first, so that what is ordered is always the end of the topic.
+            stop = len(numbers) - start
+            part = numbers[max(0, stop - MAX_PER_TRANSACTION) : stop]
+            ops: list[Op] = [
+                Create(paths.partition_remove(TopicPartition(request.topic, number)), data) for number in part
+            ]
+            await self._create_below(zk, paths.partitions_remove(request.topic), ops)
+        _log.info("partitions.removal_ordered", topic=request.topic, partitions=len(numbers), drain=request.drain)
+        return numbers
+
+    async def _is_removed(self, zk: Coordinator, topic: str) -> bool:
+        return not await self._children(zk, paths.partitions_remove(topic))
+
+    async def _children(self, zk: Coordinator, path: str) -> list[str]:
+        try:
+            return (await zk.children(path))[0]
+        except NoNodeError:
+            return []
+
+    # --- elect -----------------------------------------------------------------------------------------------
+
+    async def elect(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
+        """Give the order, wait until it is carried out, and say who leads."""
+        try:
+            async with asyncio.timeout(patience_s(request.timeout_ms)):
+                wanted, results = await self._orders.repeating(lambda zk: self._due(zk, request))
+                if wanted:
+                    await self._orders.repeating(lambda zk: self._order_election(zk, wanted, request.unclean))
+                    await self._until(lambda zk: self._is_absent(zk, paths.PREFERRED_REPLICA_ELECTION))
+                    results += await self._orders.repeating(lambda zk: self._outcomes(zk, wanted, request.unclean))
+        except TimeoutError:
+            reason = "the election is ordered, but has not been held yet"
+            return ElectLeadersResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
+        except ApiError as refusal:
+            return ElectLeadersResponse(refusal.code, str(refusal))
+        except CoordinatorError as error:
+            return ElectLeadersResponse(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
+        if request.partitions is None:
+            results = [each for each in results if each.error != ErrorCode.ELECTION_NOT_NEEDED]
+        return ElectLeadersResponse(ErrorCode.NONE, "", tuple(sorted(results, key=lambda r: (r.topic, r.partition))))
+
+    async def _due(
+        self, zk: Coordinator, request: ElectLeadersRequest
+    ) -> tuple[list[TopicPartition], list[PartitionResult]]:
+        """The partitions that need an election, and the results of those that don't."""
+        if request.partitions is None:
+            names = (await zk.children(paths.TOPICS))[0]
+        else:
+            names = sorted({topic for topic, _ in request.partitions})
+        topics = await read_topics(zk, names)
+        asked = (
+            [TopicPartition(*each) for each in dict.fromkeys(request.partitions)]
+            if request.partitions is not None
+            else [TopicPartition(name, number) for name in sorted(topics) for number in topics[name].partitions]
+        )
+        due: list[TopicPartition] = []
+        results: list[PartitionResult] = []
+        known = [each for each in asked if each.topic in topics and each.partition in topics[each.topic].partitions]
+        states = dict(zip(known, await self._states(zk, known), strict=True))
+        for partition in asked:
+            if partition not in states:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                results.append(PartitionResult(*partition, code, f"there is no partition {partition}"))
+                continue
+            state = states[partition]
+            preferred = topics[partition.topic].partitions[partition.partition][0]
+            is_led = state is not None and state.leader >= 0
+            if is_led if request.unclean else (state is not None and state.leader == preferred):
+                results.append(PartitionResult(*partition, ErrorCode.ELECTION_NOT_NEEDED, "no election is needed"))
+            else:
+                due.append(partition)
+        return due, results
+
+    async def _states(self, zk: Coordinator, partitions: Sequence[TopicPartition]) -> list[LeaderAndIsr | None]:
+        states: list[LeaderAndIsr | None] = []
+        for each in await zk.get_many([paths.partition_state(partition) for partition in partitions]):
+            try:
+                states.append(None if each is None else znodes.decode_partition_state(each[0], each[1].version))
+            except ZnodeError:
+                states.append(None)
+        return states
+
+    async def _order_election(self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool) -> None:
+        """One order at a time stands: another one of the same kind is joined, one of the other kind waited for."""
+        for _ in range(ATTEMPTS * 50):
+            try:
+                data, stat = await zk.get(paths.PREFERRED_REPLICA_ELECTION)
+            except NoNodeError:
+                await zk.ensure_path(paths.parent(paths.PREFERRED_REPLICA_ELECTION))
+                try:
+                    data = admin_znodes.encode_preferred_election(partitions, unclean=unclean)
+                    await zk.create(paths.PREFERRED_REPLICA_ELECTION, data)
+                    return
+                except NodeExistsError:
+                    continue
+            try:
+                standing = admin_znodes.decode_preferred_election(data)
+            except ZnodeError as error:
+                reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
+                raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
+            if standing.unclean == unclean:
+                merged = tuple(dict.fromkeys([*standing.partitions, *partitions]))
+                try:
+                    data = admin_znodes.encode_preferred_election(merged, unclean=unclean)
+                    await zk.set(paths.PREFERRED_REPLICA_ELECTION, data, stat.version)
+                    return
+                except (BadVersionError, NoNodeError):
+                    continue
+            await asyncio.sleep(POLL_S)
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "another election order stands in the way")
+
+    async def _is_absent(self, zk: Coordinator, path: str) -> bool:
+        return await zk.exists(path) is None
+
+    async def _outcomes(
+        self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool
+    ) -> list[PartitionResult]:
+        topics = await read_topics(zk, sorted({partition.topic for partition in partitions}))
+        results: list[PartitionResult] = []
+        for partition, state in zip(partitions, await self._states(zk, partitions), strict=True):
+            topic = topics.get(partition.topic)
+            if topic is None or partition.partition not in topic.partitions:
+                results.append(PartitionResult(*partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "it is gone"))
+            elif unclean and (state is None or state.leader < 0):
+                reason = "no replica is alive"
+                results.append(PartitionResult(*partition, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, reason))
+            elif not unclean and (state is None or state.leader != topic.partitions[partition.partition][0]):
+                preferred = topic.partitions[partition.partition][0]
+                reason = f"preferred leader {preferred} is not in sync"
+                results.append(PartitionResult(*partition, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, reason))
+            else:
+                results.append(PartitionResult(*partition, ErrorCode.NONE))
+        return results
+
+    # --- waiting ---------------------------------------------------------------------------------------------
+
+    async def _until(self, holds: Callable[[Coordinator], Awaitable[bool]]) -> None:
+        """Look again and again; the caller has a deadline."""
+        while not await self._orders.repeating(holds):  # noqa: ASYNC110 - several znodes, seen by whatever session there is
+            await asyncio.sleep(POLL_S)
+
+
+def _refuse_internal(topic: str) -> None:
+    """Every group and transaction would be looked for elsewhere, and what it has committed be lost. Raises ApiError."""
+    if topic in INTERNAL_TOPICS:
+        raise api_error(ErrorCode.INVALID_REQUEST, f"the number of partitions of {topic} cannot be changed")

@@ -1,0 +1,256 @@
+"""Orders to reassign partitions, on any node: validated, merged into /admin/reassign_partitions, and listed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience_s
+from kafkalite.controller.reassignments import is_over
+from kafkalite.controller.state import Replicas
+from kafkalite.coordination import admin_znodes, paths, znodes
+from kafkalite.coordination.coordinator import (
+    BadVersionError,
+    Coordinator,
+    CoordinatorError,
+    NodeExistsError,
+    NoNodeError,
+    TooBigError,
+)
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.rpc.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+    PartitionResult,
+    Reassignment,
+    WantedReassignment,
+)
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: How long an order waits to be taken up by the controller, so that a listing right after it shows it.
+TAKE_UP_WAIT_S = 2.0
+POLL_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _Cluster:
+    """What an order is checked against."""
+
+    topics: Mapping[str, znodes.TopicZnode]
+    brokers: frozenset[BrokerId]
+    ordered: Mapping[TopicPartition, Replicas]
+    throttles: Mapping[TopicPartition, int]
+    version: int | None
+    limits: admin_znodes.OrderLimits = admin_znodes.NO_LIMITS
+
+
+class ReassignmentAdmin:
+    """Writes and reads; the controller acts."""
+
+    def __init__(self, orders: TopicAdmin) -> None:
+        self._orders = orders
+
+    # --- ordering --------------------------------------------------------------------------------------------
+
+    async def alter(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
+        """One result per partition; an error is a result, never raised. NONE: the order stands."""
+        try:
+            async with asyncio.timeout(patience_s(request.timeout_ms)):
+                results, written = await self._orders.repeating(lambda zk: self._order(zk, request))
+        except TimeoutError:
+            reason = "ZooKeeper has not answered: whether the order stands is not known"
+            return AlterReassignmentsResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
+        except ApiError as refusal:
+            return AlterReassignmentsResponse(refusal.code, str(refusal))
+        except CoordinatorError as error:
+            return AlterReassignmentsResponse(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
+        if written:
+            await self._wait_for_controller(written)
+        return AlterReassignmentsResponse(ErrorCode.NONE, "", results)
+
+    async def _order(
+        self, zk: Coordinator, request: AlterReassignmentsRequest
+    ) -> tuple[tuple[PartitionResult, ...], dict[TopicPartition, Replicas]]:
+        """The results, and what was written; may be repeated. Raises ApiError, CoordinatorError."""
+        for _ in range(ATTEMPTS):
+            cluster = await self._read(zk, {wanted.topic for wanted in request.partitions})
+            results = [_check(wanted, cluster, request) for wanted in request.partitions]
+            seen: set[tuple[str, int]] = set()
+            for index, wanted in enumerate(request.partitions):
+                if (wanted.topic, wanted.partition) in seen:
+                    results[index] = _result(wanted, ErrorCode.INVALID_REQUEST, "the partition is there twice")
+                seen.add((wanted.topic, wanted.partition))
+            good = [w for w, result in zip(request.partitions, results, strict=True) if result.error == ErrorCode.NONE]
+            if not good or (request.is_atomic and len(good) < len(results)):
+                return tuple(results), {}
+            new = {TopicPartition(w.topic, w.partition): w.replicas or () for w in good}
+            throttles = {TopicPartition(w.topic, w.partition): w.throttle for w in good}
+            limits = request.limits if any(request.limits) else cluster.limits
+            data = admin_znodes.encode_reassignment(
+                {**cluster.ordered, **new}, {**cluster.throttles, **throttles}, limits
+            )
+            try:
+                if cluster.version is None:
+                    await zk.ensure_path(paths.parent(paths.REASSIGN_PARTITIONS))
+                    await zk.create(paths.REASSIGN_PARTITIONS, data)
+                else:
+                    await zk.set(paths.REASSIGN_PARTITIONS, data, cluster.version)
+            except (BadVersionError, NodeExistsError, NoNodeError):
+                continue  # somebody else has changed it
+            except TooBigError:
+                reason = f"{len(new)} partitions do not fit into one znode: order them in parts"
+                raise api_error(ErrorCode.INVALID_REQUEST, reason) from None
+            _log.info("reassignment.ordered", partitions=len(new))
+            return tuple(results), new
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+
+    async def _read(self, zk: Coordinator, names: set[str]) -> _Cluster:
+        topics = await read_topics(zk, sorted(names))
+        brokers, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
+        try:
+            data, stat = await zk.get(paths.REASSIGN_PARTITIONS)
+        except NoNodeError:
+            return _Cluster(topics, frozenset(brokers), {}, {}, None)
+        try:
+            ordered, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
+        except ZnodeError as error:
+            reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
+            raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
+        limits = admin_znodes.decode_order_limits(data)
+        return _Cluster(topics, frozenset(brokers), ordered, throttles, stat.version, limits)
+
+    async def _wait_for_controller(self, written: Mapping[TopicPartition, Replicas]) -> None:
+        """Until the topics' znodes show what was ordered."""
+        try:
+            async with asyncio.timeout(TAKE_UP_WAIT_S):
+                while True:
+                    names = sorted({partition.topic for partition in written})
+                    topics = await self._orders.repeating(lambda zk, names=names: read_topics(zk, names))  # type: ignore[misc]
+                    if all(_is_taken_up(topics.get(p.topic), p.partition, written[p]) for p in written):
+                        return
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            _log.info("reassignment.not_taken_up_yet", partitions=len(written))
+
+    # --- listing ---------------------------------------------------------------------------------------------
+
+    async def list(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse:
+        """From the topics' znodes, where the truth is: any node answers the same."""
+        try:
+            async with asyncio.timeout(patience_s(0)):
+                return await self._orders.repeating(lambda zk: self._list(zk, request))
+        except TimeoutError:
+            return ListReassignmentsResponse(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper has not answered")
+        except CoordinatorError as error:
+            return ListReassignmentsResponse(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
+
+    async def _list(self, zk: Coordinator, request: ListReassignmentsRequest) -> ListReassignmentsResponse:
+        if request.partitions is None:
+            names, _ = await zk.children(paths.TOPICS)
+        else:
+            names = sorted({topic for topic, _ in request.partitions})
+        topics = await read_topics(zk, names)
+        wanted = None if request.partitions is None else set(request.partitions)
+        moving = [
+            TopicPartition(name, number)
+            for name in sorted(topics)
+            for number, move in topics[name].moves.items()
+            if not is_over(topics[name].partitions[number], move)
+            if wanted is None or (name, number) in wanted
+        ]
+        states = await zk.get_many([paths.partition_state(partition) for partition in moving])
+        found: list[Reassignment] = []
+        for partition, each in zip(moving, states, strict=True):
+            topic = topics[partition.topic]
+            move = topic.moves[partition.partition]
+            isr: Replicas = ()
+            leader = BrokerId(-1)
+            if each is not None:
+                try:
+                    state = znodes.decode_partition_state(each[0], each[1].version)
+                    isr, leader = state.isr, state.leader
+                except ZnodeError:
+                    pass  # `health` tells of it
+            found.append(
+                Reassignment(
+                    partition.topic,
+                    partition.partition,
+                    topic.partitions[partition.partition],
+                    move.target,
+                    move.origin,
+                    move.step,
+                    move.dropping,
+                    isr,
+                    leader,
+                    move.throttle,
+                )
+            )
+        return ListReassignmentsResponse(ErrorCode.NONE, "", tuple(found))
+
+
+async def read_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, znodes.TopicZnode]:
+    """The topics that are there and can be read."""
+    topics: dict[str, znodes.TopicZnode] = {}
+    for name, each in zip(names, await zk.get_many([paths.topic(name) for name in names]), strict=True):
+        if each is not None:
+            try:
+                topics[name] = znodes.decode_topic(each[0], paths.topic(name))
+            except ZnodeError as error:
+                _log.warning("znode.malformed", path=error.path, reason=error.reason)
+    return topics
+
+
+def _result(wanted: WantedReassignment, code: ErrorCode, message: str = "") -> PartitionResult:
+    return PartitionResult(wanted.topic, wanted.partition, code, message)
+
+
+def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassignmentsRequest) -> PartitionResult:
+    """Kafka's checks and codes, and ours."""
+    name = f"{wanted.topic}-{wanted.partition}"
+    topic = cluster.topics.get(wanted.topic)
+    if topic is None or wanted.partition not in topic.partitions:
+        return _result(wanted, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {name}")
+    move = topic.moves.get(wanted.partition)
+    if move is not None and is_over(topic.partitions[wanted.partition], move):
+        move = None
+    ordered = TopicPartition(wanted.topic, wanted.partition) in cluster.ordered
+    replicas = wanted.replicas
+    if replicas is None:
+        if move is None and not ordered:
+            return _result(wanted, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{name} is not being reassigned")
+        return _result(wanted, ErrorCode.NONE)
+    reason = None
+    unknown = sorted(set(replicas) - cluster.brokers)
+    if not replicas:
+        reason = f"{name}: no replicas"
+    elif len(set(replicas)) != len(replicas):
+        reason = f"{name}: a broker twice in {list(replicas)}"
+    elif min(replicas) < 0:
+        reason = f"{name}: {min(replicas)} is not a broker id"
+    elif unknown:
+        reason = f"{name}: brokers that are not alive: {unknown}"
+    if reason is not None:
+        return _result(wanted, ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+    before = move.origin if move is not None else topic.partitions[wanted.partition]
+    if len(replicas) != len(before) and not request.allow_replication_factor_change:
+        reason = f"{name} has {len(before)} replicas, the order {len(replicas)}"
+        return _result(wanted, ErrorCode.INVALID_REPLICATION_FACTOR, reason)
+    if (move is not None or ordered) and not request.may_replace:
+        return _result(wanted, ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{name} is being reassigned already")
+    return _result(wanted, ErrorCode.NONE)
+
+
+def _is_taken_up(topic: znodes.TopicZnode | None, partition: int, ordered: Replicas) -> bool:
+    if topic is None or partition not in topic.partitions:
+        return True
+    move = topic.moves.get(partition)
+    if move is None:
+        return ordered in ((), topic.partitions[partition])
+    return move.target == (ordered or move.origin)

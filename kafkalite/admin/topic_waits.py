@@ -1,0 +1,86 @@
+"""Orders about topics, answered when they have come true: the topic has leaders, or is gone, as far as this node knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kafkalite.admin.topics import TopicAdmin
+from kafkalite.errors import ErrorCode
+from kafkalite.model import NO_LEADER
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    TopicResult,
+)
+
+#: No client makes a node wait longer than this.
+_MAX_WAIT_MS = 300_000
+
+
+class TopicOrders:
+    """Gives the order (durable in ZooKeeper), then waits for the controller's work to be seen here."""
+
+    def __init__(self, orders: TopicAdmin, metadata: MetadataCache) -> None:
+        self._orders = orders
+        self._metadata = metadata
+
+    async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
+        """REQUEST_TIMED_OUT: the topic is ordered and will come, but has not got all its leaders in time."""
+        response = await self._orders.create_topics(request)
+        if request.validate_only:
+            return response
+        made = [result for result in response.topics if result.error == ErrorCode.NONE]
+        if await self._within(request.timeout_ms, lambda: all(self._is_led(result) for result in made)):
+            return response
+        return CreateTopicsResponse(
+            tuple(
+                _late(result, "created, but not every partition has a leader yet")
+                if result.error == ErrorCode.NONE and not self._is_led(result)
+                else result
+                for result in response.topics
+            )
+        )
+
+    async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+        """REQUEST_TIMED_OUT: the deletion is ordered and goes on (a dead replica may have to return first)."""
+        response = await self._orders.delete_topics(request)
+        ordered = [result.topic for result in response.topics if result.error == ErrorCode.NONE]
+        if await self._within(request.timeout_ms, lambda: all(self._metadata.topic(t) is None for t in ordered)):
+            return response
+        return DeleteTopicsResponse(
+            tuple(
+                _late(result, "the deletion is ordered and goes on")
+                if result.error == ErrorCode.NONE and self._metadata.topic(result.topic) is not None
+                else result
+                for result in response.topics
+            )
+        )
+
+    def _is_led(self, result: TopicResult) -> bool:
+        partitions = self._metadata.topic(result.topic) or {}
+        if len(partitions) < result.partitions or self._metadata.topic_id(result.topic) != result.topic_id:
+            return False
+        return all(state.leader != NO_LEADER for state in partitions.values())
+
+    async def _within(self, timeout_ms: int, holds: Callable[[], bool]) -> bool:
+        if holds():
+            return True
+        if timeout_ms <= 0:
+            return False
+        try:
+            async with asyncio.timeout(min(timeout_ms, _MAX_WAIT_MS) / 1000):
+                while not holds():
+                    await asyncio.shield(self._metadata.changed())
+        except TimeoutError:
+            return False
+        return True
+
+
+def _late(result: TopicResult, why: str) -> TopicResult:
+    return TopicResult(
+        result.topic, ErrorCode.REQUEST_TIMED_OUT, why, result.topic_id, result.partitions, result.replication_factor
+    )

@@ -1,0 +1,289 @@
+"""Who still answers: heartbeats over RPC from the controller to every broker, so that a failover need not wait for the
+ZooKeeper session of the dead to end (issue 4, failover in a blink).
+
+A suspicion is never proof, and need not be: electing another in-sync replica is safe at any time, because every write
+is fenced by epoch and version and the old leader can commit nothing without its followers. What a wrong suspicion
+costs is a pause; so brokers that were suspected wrongly get more patience. All of it is counted in own time: a controller
+that was itself stopped, or got no processor, suspects nobody for what it has not heard meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Mapping
+from dataclasses import field
+
+from kafkalite.config import BrokerConfig
+from kafkalite.controller.events import BrokerCleared, BrokerSuspected, Event
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.seams import Env
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, BrokerInfo
+from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
+from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Patience grows with every wrong suspicion up to this many times the configured one.
+MAX_PATIENCE_FACTOR = 16
+#: A suspect has to answer for so long without a gap before it is trusted again.
+PROBATION_S = 1.0
+#: ... and this much beyond the pauses between questions is a gap.
+GAP_S = 0.5
+#: Wrong suspicions are forgotten after so long.
+FORGET_S = 300.0
+#: No answer is waited for less than this.
+MIN_WAIT_S = 0.05
+#: Who has just been given the partitions of a dead broker is busy with them, and answers late: taking those away
+#: again, from a node that is well, would leave them below min.insync.replicas. So long, and so much more patience.
+STRAIN_PER_PARTITION_S = 0.003
+MAX_STRAIN_S = 30.0
+STRAINED_FACTOR = 4
+#: Who has answered so often since, in a row and each time within so many seconds, is no longer busy.
+CALM_ANSWERS = 10
+CALM_ANSWER_S = 0.1
+#: A broker that has just registered may not know its epoch yet: it is asked again after so long.
+AGAIN_S = 0.03
+#: How long a broker's host has, when a term begins, to say that nobody listens there.
+REFUSAL_S = 0.1
+#: A question is given up by its connection only long after we have.
+_NEVER_S = 3600.0
+
+
+@dataclass(slots=True)
+class _Watched:
+    broker: BrokerInfo
+    task: asyncio.Task[None] | None = None
+    connection: RpcConnection | None = None
+    is_suspected: bool = False
+    #: Own time.
+    heard_at: float = 0.0
+    answering_since: float = 0.0
+    #: Quick answers in a row since the last failover.
+    calm_answers: int = 0
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class BrokerFailureDetector:
+    """The heartbeats of one term of office.
+
+    Args:
+        post: takes the events.
+        usable: False while our own session may be over: then nothing is suspected.
+        own_id: never watched.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        env: Env,
+        own_time: OwnTime,
+        supervisor: Supervisor,
+        hello: Callable[[], HelloRequest],
+        own_id: BrokerId,
+        usable: Callable[[], bool],
+        post: Callable[[Event], None],
+    ) -> None:
+        self._interval_s = config.broker_heartbeat_interval_ms / 1000
+        self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
+        self._env = env
+        self._own_time = own_time
+        self._supervisor = supervisor
+        self._hello = hello
+        self._own_id = own_id
+        self._usable = usable
+        self._post = post
+        self._watched: dict[BrokerId, _Watched] = {}
+        #: Broker -> when (own time) it was suspected wrongly.
+        self._wrong: dict[BrokerId, list[float]] = {}
+        #: Until then (own time) brokers work off a failover.
+        self._strained_until = float("-inf")
+
+    async def refusing(
+        self, registered: Mapping[BrokerId, BrokerInfo], *, some_restarted: bool = False
+    ) -> frozenset[BrokerId]:
+        """Of these the lives that are surely over, though they are still registered: nobody listens there any more, or
+        somebody who says that he is another life (it waits for the old registration to go, and may have lost its disk).
+
+        Args:
+            some_restarted: members of ISRs have, so that who has not would be all that is left of these: then an answer is
+                waited for as long as any, and who has given none by then does not count either.
+        """
+        if self._timeout_s <= 0:
+            return frozenset()
+        found: set[BrokerId] = set()
+        tasks = {
+            id_: self._supervisor.spawn(
+                f"controller.first_look[{id_}]", self._look(registered[id_], found, insist=some_restarted)
+            )
+            for id_ in sorted(registered)
+            if id_ != self._own_id
+        }
+        if tasks:
+            try:
+                async with self._own_time.timeout(self._timeout_s if some_restarted else REFUSAL_S):
+                    await asyncio.wait(tasks.values())
+            except TimeoutError:
+                if some_restarted:
+                    found |= {id_ for id_, task in tasks.items() if not task.done()}
+            for task in tasks.values():
+                task.cancel()
+        return frozenset(found)
+
+    async def _look(self, broker: BrokerInfo, found: set[BrokerId], *, insist: bool) -> None:
+        """Add the broker to `found` if it is surely gone. `insist`: ask until there is an answer."""
+        asked = 0
+        while True:
+            try:
+                connection = await RpcConnection.open(
+                    self._env.network, broker.rpc, self._hello(), supervisor=self._supervisor, timeout_s=_NEVER_S
+                )
+            except RpcRefused:
+                break
+            except (RpcError, ApiError):
+                if not insist:
+                    return
+            else:
+                peer = (connection.peer.node_id, connection.peer.broker_epoch)
+                connection.abort("seen")
+                if peer == (broker.broker_id, broker.broker_epoch):
+                    return
+                asked += 1
+                if asked == 2:
+                    break
+            await asyncio.sleep(AGAIN_S)
+        found.add(broker.broker_id)
+
+    def follow(self, registered: Mapping[BrokerId, BrokerInfo], suspected: Container[BrokerId] = ()) -> None:
+        """Watch exactly these lives of brokers; `suspected` are those who have to earn trust first."""
+        if self._timeout_s <= 0:
+            return
+        for id_ in sorted(self._watched.keys() - registered.keys()):
+            self._drop(id_)
+        for id_ in sorted(registered):
+            known = self._watched.get(id_)
+            if id_ == self._own_id or (known is not None and known.broker == registered[id_]):
+                continue
+            self._drop(id_)
+            watched = self._watched[id_] = _Watched(registered[id_], is_suspected=id_ in suspected)
+            watched.task = self._supervisor.spawn(f"controller.heartbeat[{id_}]", self._watch(watched))
+
+    def strained(self, partitions: int) -> None:
+        """Brokers were told to take over so many partitions. Who refuses connections is suspected as before."""
+        pause_s = min(MAX_STRAIN_S, partitions * STRAIN_PER_PARTITION_S)
+        self._strained_until = max(self._strained_until, self._own_time.now() + pause_s)
+        for watched in self._watched.values():
+            watched.calm_answers = 0
+
+    def close(self) -> None:
+        """The term is over."""
+        for id_ in sorted(self._watched):
+            self._drop(id_)
+
+    def _drop(self, id_: BrokerId) -> None:
+        watched = self._watched.pop(id_, None)
+        if watched is None:
+            return
+        assert watched.task is not None
+        watched.task.cancel()
+        if watched.connection is not None:
+            watched.connection.abort("no longer watched")
+
+    # --- one broker ------------------------------------------------------------------------------------------
+
+    async def _watch(self, watched: _Watched) -> None:
+        watched.heard_at = watched.answering_since = self._own_time.now()
+        while True:
+            began = self._own_time.now()
+            # When it was last heard counts, not when this question was put.
+            left = self._timeout_s if watched.is_suspected else max(self._due(watched) - began, MIN_WAIT_S)
+            refused, answered = await self._beat(watched, left)
+            now = self._own_time.now()
+            if answered:
+                watched.calm_answers = watched.calm_answers + 1 if now - began <= CALM_ANSWER_S else 0
+                if now - watched.heard_at > 2 * self._interval_s + GAP_S:
+                    watched.answering_since = now
+                watched.heard_at = now
+                if watched.is_suspected and now - watched.answering_since >= PROBATION_S:
+                    self._clear(watched, now)
+            else:
+                watched.answering_since = now
+                # Computed anew: a failover may have begun while this question was under way.
+                if not watched.is_suspected and (refused or now >= self._due(watched)):
+                    self._suspect(watched, "refuses connections" if refused else "does not answer", refused)
+            if refused and watched.is_suspected:
+                await asyncio.sleep(self._interval_s)
+            elif answered:
+                await self._pause(watched)
+            else:
+                await asyncio.sleep(min(self._interval_s, 0.05))
+
+    async def _beat(self, watched: _Watched, patience: float) -> tuple[bool, bool]:
+        """One question, for so many seconds: (the process is surely not there, it has answered)."""
+        try:
+            async with self._own_time.timeout(patience):
+                if watched.connection is None or watched.connection.closed:
+                    watched.connection = None
+                    watched.closed.clear()
+                    connection = await RpcConnection.open(
+                        self._env.network,
+                        watched.broker.rpc,
+                        self._hello(),
+                        supervisor=self._supervisor,
+                        timeout_s=_NEVER_S,
+                    )
+                    connection.on_closed = watched.closed.set
+                    watched.connection = connection
+                    if connection.peer.node_id != watched.broker.broker_id:
+                        connection.abort("another node")
+                        return True, False
+                await watched.connection.call(HeartbeatRequest(), timeout_s=_NEVER_S)
+        except RpcRefused:
+            return True, False
+        except (RpcError, ApiError, TimeoutError):
+            if watched.connection is not None:
+                watched.connection.abort("no heartbeat")
+                watched.connection = None
+            return False, False
+        return False, True
+
+    async def _pause(self, watched: _Watched) -> None:
+        """Until the next heartbeat is due, or the connection is closed."""
+        try:
+            async with asyncio.timeout(self._interval_s):
+                await watched.closed.wait()
+        except TimeoutError:
+            return
+
+    # --- suspicion -------------------------------------------------------------------------------------------
+
+    def _due(self, watched: _Watched) -> float:
+        """When (own time) somebody who stays silent is suspected."""
+        now = self._own_time.now()
+        wrong = [at for at in self._wrong.get(watched.broker.broker_id, ()) if at > now - FORGET_S]
+        due = watched.heard_at + self._timeout_s * min(MAX_PATIENCE_FACTOR, 1 << len(wrong))
+        if watched.calm_answers >= CALM_ANSWERS:
+            return due
+        return max(due, min(watched.heard_at + self._timeout_s * STRAINED_FACTOR, self._strained_until))
+
+    def _suspect(self, watched: _Watched, reason: str, refused: bool) -> None:
+        others = [each for each in self._watched.values() if each.is_suspected]
+        if not self._usable() or (not refused and 2 * (len(others) + 1) > len(self._watched) + 1):
+            return  # it is rather we who cannot hear
+        watched.is_suspected = True
+        broker = watched.broker
+        _log.warning("broker.suspected", broker=broker.broker_id, reason=reason)
+        self._post(BrokerSuspected(broker.broker_id, broker.broker_epoch, reason))
+
+    def _clear(self, watched: _Watched, now: float) -> None:
+        watched.is_suspected = False
+        broker = watched.broker
+        wrong = self._wrong.setdefault(broker.broker_id, [])
+        wrong.append(now)
+        del wrong[:-8]
+        _log.warning("broker.trusted_again", broker=broker.broker_id, wrong_suspicions=len(wrong))
+        self._post(BrokerCleared(broker.broker_id, broker.broker_epoch))

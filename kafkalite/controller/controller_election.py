@@ -1,0 +1,182 @@
+"""The race for /controller. One winner; the losers hold one watch each and do nothing else (V3 D, checklist 37).
+
+Winning is one transaction: raise /controller_epoch, make /controller. Whether we are in office is never concluded
+from an answer to it, which can be lost, but read from the znode: it is ours if its owner is our session (F24). A
+znode whose owner is an earlier session of this node is removed, for nobody else may be there to miss its owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Container
+
+from kafkalite.controller.storage import Connectivity
+from kafkalite.coordination import paths, znodes
+from kafkalite.coordination.coordinator import (
+    BadVersionError,
+    Check,
+    Coordinator,
+    CoordinatorError,
+    Create,
+    Delete,
+    MultiFailedError,
+    NodeExistsError,
+    NoNodeError,
+    NotSentError,
+    OutcomeUnknownError,
+    SessionExpiredError,
+    SetData,
+)
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.env.seams import Clock
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, ControllerEpoch
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: /controller_epoch before the first election.
+INITIAL_EPOCH = ControllerEpoch(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """We are in office. `vacant_since`: monotonic seconds at which we saw that the office was vacant."""
+
+    epoch: ControllerEpoch
+    epoch_version: int
+    vacant_since: float
+
+
+class ControllerElection:
+    """One session's part in the race.
+
+    Every method raises SessionExpiredError.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        connectivity: Connectivity,
+        broker_id: BrokerId,
+        clock: Clock,
+        dead_sessions: Callable[[], Container[int]] = tuple,
+    ) -> None:
+        """`dead_sessions`: those of this node's earlier lives, which are surely over."""
+        self._dead_sessions = dead_sessions
+        self._zk = coordinator
+        self._connectivity = connectivity
+        self._broker_id = broker_id
+        self._clock = clock
+        self._changed = asyncio.Event()
+        #: The controller's broker id as last seen, None if there is none.
+        self.seen: BrokerId | None = None
+        coordinator.on_state(lambda _: self.on_change())  # also the end of the session wakes who waits
+
+    def on_change(self) -> None:
+        """Something about /controller has changed."""
+        self._changed.set()
+
+    async def win(self) -> Won:
+        """Wait until we are in office."""
+        while True:
+            try:
+                vacant_since = self._clock.monotonic()
+                self._changed.clear()
+                stat = await self._zk.exists(paths.CONTROLLER, self.on_change)
+                if stat is None:
+                    self.seen = None
+                    await self._run_for_office()
+                elif stat.ephemeral_owner == self._zk.session_id:
+                    data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
+                    self.seen = self._broker_id
+                    return Won(znodes.decode_controller_epoch(data), epoch_stat.version, vacant_since)
+                elif stat.ephemeral_owner not in self._dead_sessions() or not await self._remove_earlier():
+                    await self._note_incumbent()
+                    await self._changed.wait()
+            except SessionExpiredError:
+                raise
+            except (NotSentError, OutcomeUnknownError):
+                await self._connectivity.wait()
+            except NoNodeError:
+                continue
+            except ZnodeError as error:
+                # Only a person can repair it; the fence would not be worth anything with a guessed epoch.
+                _log.error("controller.epoch_unreadable", reason=str(error))
+                await self._connectivity.wait()
+
+    async def _remove_earlier(self) -> bool:
+        """Remove the /controller of an earlier life of this node; False if there is none any more, or it changes hands."""
+        # Read first: whoever takes office after this raises it, and then our transaction fails.
+        _, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
+        stat = await self._zk.exists(paths.CONTROLLER)
+        if stat is None or stat.ephemeral_owner not in self._dead_sessions():
+            return False
+        try:
+            await self._zk.multi(
+                [Check(paths.CONTROLLER_EPOCH, epoch_stat.version), Delete(paths.CONTROLLER, stat.version)]
+            )
+        except MultiFailedError as error:
+            if not isinstance(error.error, BadVersionError | NoNodeError):
+                raise error.error from error
+            return False
+        _log.info("controller.earlier_life_removed", session=f"{stat.ephemeral_owner:x}")
+        return True
+
+    async def _note_incumbent(self) -> None:
+        data, _ = await self._zk.get(paths.CONTROLLER)
+        try:
+            incumbent = znodes.decode_controller(data).broker_id
+        except ZnodeError:
+            incumbent = None
+        if incumbent != self.seen:
+            _log.info("controller.other_elected", controller=incumbent)
+        self.seen = incumbent
+
+    async def _run_for_office(self) -> None:
+        """One attempt. However it ends, the znode tells who has won."""
+        try:
+            data, stat = await self._zk.get(paths.CONTROLLER_EPOCH)
+        except NoNodeError:
+            with contextlib.suppress(NodeExistsError):
+                await self._zk.create(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(INITIAL_EPOCH))
+            return
+        epoch = ControllerEpoch(znodes.decode_controller_epoch(data) + 1)
+        try:
+            await self._zk.multi(
+                [
+                    SetData(paths.CONTROLLER_EPOCH, znodes.encode_controller_epoch(epoch), stat.version),
+                    Create(
+                        paths.CONTROLLER,
+                        znodes.encode_controller(self._broker_id, self._clock.wall_ms()),
+                        ephemeral=True,
+                    ),
+                ]
+            )
+        except MultiFailedError as error:
+            if not isinstance(error.error, BadVersionError | NodeExistsError):
+                raise error.error from error
+            _log.debug("controller.election_lost", reason=repr(error.error))
+
+    async def wait_until_lost(self) -> None:
+        """Return when /controller is not ours any more."""
+        while True:
+            try:
+                self._changed.clear()
+                stat = await self._zk.exists(paths.CONTROLLER, self.on_change)
+            except (NotSentError, OutcomeUnknownError):
+                await self._connectivity.wait()
+                continue
+            if stat is None or stat.ephemeral_owner != self._zk.session_id:
+                return
+            await self._changed.wait()
+
+    async def give_up(self) -> None:
+        """Leave office: remove /controller if it is ours. Does nothing if the session cannot."""
+        try:
+            stat = await self._zk.exists(paths.CONTROLLER)
+            if stat is not None and stat.ephemeral_owner == self._zk.session_id:
+                await self._zk.delete(paths.CONTROLLER, stat.version)
+        except CoordinatorError as error:
+            _log.info("controller.not_removed", reason=repr(error))

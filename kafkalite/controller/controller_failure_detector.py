@@ -1,0 +1,223 @@
+"""Every node asks the controller whether it is there, and removes /controller when it surely or probably is not.
+
+The removal is conditional on the controller epoch, so that it can only ever hit the controller that was silent. If it
+was only slow, it finds out by its next write, and the office goes to whoever is faster: nothing is lost but a moment.
+Silence is counted in own time: a node that got no processor itself holds nothing against the controller. Nor does one that
+hears none of the other nodes either: it is cut off, and would only put itself in the place of a controller that others hear.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kafkalite.config import BrokerConfig
+from kafkalite.coordination import paths, znodes
+from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.env import Env
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import ApiError
+from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
+from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Patience doubles with each controller that was removed for its silence, up to this factor.
+MAX_PATIENCE_FACTOR = 16
+#: ... and is the configured one again after so long without a removal.
+FORGET_S = 300.0
+#: No answer is waited for less than this.
+MIN_WAIT_S = 0.05
+#: So many other nodes are asked whether it is us who cannot hear.
+MAX_OTHERS = 8
+#: A question is given up by its connection only long after we have.
+_NEVER_S = 3600.0
+
+
+class ControllerFailureDetector:
+    """One task per node; idle on the controller's own.
+
+    Args:
+        seen: who holds office by what ZooKeeper says, -1 if unknown. Not what a controller has told: one that cannot
+            reach us tells us nothing, and is the one to watch.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        env: Env,
+        own_time: OwnTime,
+        supervisor: Supervisor,
+        session: SessionKeeper,
+        metadata: MetadataCache,
+        seen: Callable[[], BrokerId],
+        broker_id: BrokerId,
+        hello: HelloRequest,
+    ) -> None:
+        self._interval_s = config.broker_heartbeat_interval_ms / 1000
+        self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
+        self._env = env
+        self._own_time = own_time
+        self._supervisor = supervisor
+        self._session = session
+        self._metadata = metadata
+        self._seen = seen
+        self._broker_id = broker_id
+        self._hello = hello
+        self._connection: RpcConnection | None = None
+        self._closed = asyncio.Event()
+        self._factor = 1
+        self._removed_at = float("-inf")
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self._timeout_s <= 0:
+            return
+        heard_at = self._own_time.now()
+        watched: tuple[BrokerId, Endpoint] | None = None
+        while True:
+            incumbent = await self._incumbent()
+            began = self._own_time.now()
+            if incumbent != watched or incumbent is None:
+                watched, heard_at = incumbent, began
+                self._disconnect()
+            if incumbent is None:
+                await asyncio.sleep(self._interval_s)
+                continue
+            patience = self._patience_s(began)
+            # When it was last heard counts, not when this question was put.
+            left = max(heard_at + patience - began, MIN_WAIT_S)
+            refused, answered = await self._beat(incumbent[1], left)
+            now = self._own_time.now()
+            if answered:
+                heard_at = now
+            elif refused or now - heard_at >= patience:
+                if refused:
+                    await self._remove(*incumbent, "refuses connections")
+                elif not await self._hears_others(incumbent[0]):
+                    _log.info("controller.unheard", controller=incumbent[0], reason="nor is any other node heard")
+                else:
+                    await self._remove(*incumbent, "does not answer")
+                    self._factor = min(MAX_PATIENCE_FACTOR, self._factor * 2)
+                self._removed_at = heard_at = self._own_time.now()
+            await self._pause(answered)
+
+    async def _incumbent(self) -> tuple[BrokerId, Endpoint] | None:
+        controller_id = self._seen()
+        if controller_id in (-1, self._broker_id):
+            return None
+        # A controller that was suspected a moment ago, or that could not reach us yet, is not in what we were told.
+        endpoint = self._metadata.rpc_endpoint(controller_id) or await self._registered(controller_id)
+        return None if endpoint is None else (controller_id, endpoint)
+
+    async def _registered(self, broker_id: BrokerId) -> Endpoint | None:
+        zk = self._session.current
+        if zk is None:
+            return None
+        try:
+            data, _ = await zk.get(paths.broker(broker_id))
+            return znodes.decode_broker(data).rpc
+        except (CoordinatorError, ZnodeError):
+            return None
+
+    async def _hears_others(self, controller_id: BrokerId) -> bool:
+        """Whether any node but the controller answers within our patience; True if there is no other."""
+        us = (controller_id, self._broker_id)
+        others = [each.broker_id for each in self._metadata.brokers() if each.broker_id not in us]
+        if not others:
+            return True
+        heard = asyncio.Event()
+        tasks = [
+            self._supervisor.spawn(f"controller.second_opinion[{each}]", self._ask(each, heard))
+            for each in others[:MAX_OTHERS]
+        ]
+        try:
+            async with self._own_time.timeout(self._timeout_s):
+                await heard.wait()
+        except TimeoutError:
+            return False
+        finally:
+            for task in tasks:
+                task.cancel()
+        return True
+
+    async def _ask(self, broker_id: BrokerId, heard: asyncio.Event) -> None:
+        """Set `heard` if the node, or its host, says anything at all."""
+        endpoint = self._metadata.rpc_endpoint(broker_id)
+        if endpoint is None:
+            return
+        try:
+            connection = await RpcConnection.open(
+                self._env.network, endpoint, self._hello, supervisor=self._supervisor, timeout_s=_NEVER_S
+            )
+            connection.abort("it is there")
+        except RpcRefused:
+            pass
+        except (RpcError, ApiError, TimeoutError):
+            return
+        heard.set()
+
+    def _patience_s(self, now: float) -> float:
+        if now - self._removed_at > FORGET_S:
+            self._factor = 1
+        return self._timeout_s * self._factor
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.abort("no longer watched")
+            self._connection = None
+
+    async def _beat(self, endpoint: Endpoint, patience: float) -> tuple[bool, bool]:
+        """One question, for so many seconds: (the process is surely not there, it has answered)."""
+        try:
+            async with self._own_time.timeout(patience):
+                if self._connection is None or self._connection.closed:
+                    self._connection = None
+                    self._closed.clear()
+                    self._connection = await RpcConnection.open(
+                        self._env.network, endpoint, self._hello, supervisor=self._supervisor, timeout_s=_NEVER_S
+                    )
+                    self._connection.on_closed = self._closed.set
+                await self._connection.call(HeartbeatRequest(), timeout_s=_NEVER_S)
+        except RpcRefused:
+            return True, False
+        except (RpcError, ApiError, TimeoutError):
+            self._disconnect()
+            return False, False
+        return False, True
+
+    async def _pause(self, answered: bool) -> None:
+        """Until the next heartbeat is due, or the connection is closed."""
+        try:
+            async with asyncio.timeout(self._interval_s if answered else min(self._interval_s, 0.1)):
+                await (self._closed.wait() if answered else asyncio.Event().wait())
+        except TimeoutError:
+            return
+
+    async def _remove(self, controller_id: BrokerId, endpoint: Endpoint, reason: str) -> None:
+        """Remove /controller if it is still that controller's, in the same term, at the address that was asked."""
+        zk = self._session.current
+        if zk is None or zk.state is not SessionState.CONNECTED or not self._session.usable():
+            return  # it is rather we who cannot hear
+        try:
+            _, epoch = await zk.get(paths.CONTROLLER_EPOCH)
+            data, stat = await zk.get(paths.CONTROLLER)
+            if znodes.decode_controller(data).broker_id != controller_id:
+                return
+            found = (await zk.get_many([paths.broker(controller_id)]))[0]
+            if found is not None:
+                info = znodes.decode_broker(found[0]).info(controller_id, BrokerEpoch(found[1].czxid))
+                if info.rpc != endpoint:
+                    return  # another life of it, at another address
+            await zk.multi([Check(paths.CONTROLLER_EPOCH, epoch.version), Delete(paths.CONTROLLER, stat.version)])
+        except (CoordinatorError, ZnodeError) as error:
+            _log.info("controller.not_unseated", controller=controller_id, error=repr(error))
+            return
+        _log.warning("controller.unseated", controller=controller_id, reason=reason)

@@ -1,0 +1,265 @@
+"""Partitions of internal topics that this node coordinates: loaded when it becomes their leader, dropped when not.
+
+Shared by the group and the transaction coordinator: which partition owns a key, following leadership (level-triggered:
+what is led is compared with what is loaded), replaying the log, and appending records with acks=all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+from kafkalite.coordinators.internal_topics import broker_count, internal_topic
+from kafkalite.coordinators.services import Services
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.model import LeaderEpoch, Offset, TopicPartition
+from kafkalite.record.batch import BatchHeader, split_batches
+from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.record.reader import EndTransactionMarker, Record, end_transaction_marker_of, records_of
+from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.rpc.messages.topics import CreateTopicsRequest
+from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
+
+_log = get_logger(__name__)
+
+_READ_BYTES = 4 * 2**20
+APPEND_TIMEOUT_MS = 5_000
+
+State = TypeVar("State")
+KeyValue = tuple[bytes, bytes | None]
+
+
+def java_hash(text: str) -> int:
+    """Java's String.hashCode: clients' and Kafka's tools' idea of where a key belongs."""
+    value = 0
+    data = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(data), 2):
+        value = (31 * value + (data[index] << 8) + data[index + 1]) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_of(key: str, partitions: int) -> int:
+    """Which partition of an internal topic owns a group or a transactional id (Kafka's Utils.abs)."""
+    return (java_hash(key) & 0x7FFFFFFF) % partitions
+
+
+class InternalLog(Generic[State]):
+    """The led partitions of one internal topic, each with what was loaded from it.
+
+    Args:
+        make: an empty state for a partition and its leader epoch.
+        replay: takes one batch of the partition's past into the state.
+        loaded, unloaded: called when a partition is ready, and when it is no longer ours.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        topic: str,
+        make: Callable[[int, LeaderEpoch], State],
+        replay: Callable[[State, BatchHeader, list[Record], EndTransactionMarker | None], None],
+        loaded: Callable[[State], None],
+        unloaded: Callable[[State], None],
+    ) -> None:
+        self.topic = topic
+        self._services = services
+        self._make = make
+        self._replay = replay
+        self._loaded = loaded
+        self._unloaded = unloaded
+        self._repeats = Repeats(services.clock.monotonic)
+        self._ready: dict[int, State] = {}
+        #: Partition -> the epoch in which it is loaded or being loaded.
+        self._epochs: dict[int, LeaderEpoch] = {}
+
+    # --- who coordinates what ---
+
+    def state_for(self, key: str) -> State:
+        """The state of the partition that owns `key`. Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        partitions = self.partition_count()
+        if not partitions:
+            raise api_error(ErrorCode.NOT_COORDINATOR)
+        return self.state_of(partition_of(key, partitions))
+
+    def state_of(self, partition: int) -> State:
+        state = self._ready.get(partition)
+        led = self._services.partitions.leader_epoch(TopicPartition(self.topic, partition))
+        if state is not None and led == self._epochs.get(partition):
+            return state
+        raise api_error(ErrorCode.NOT_COORDINATOR if led is None else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def ready_state(self, partition: int) -> State | None:
+        """The partition's state if it is loaded."""
+        return self._ready.get(partition)
+
+    def states(self) -> Iterator[State]:
+        """What is loaded, in partition order."""
+        for _, state in sorted(self._ready.items()):
+            yield state
+
+    @property
+    def is_loading(self) -> bool:
+        return len(self._ready) < len(self._epochs)
+
+    def partition_count(self) -> int:
+        """0: the topic does not exist, as far as this node knows."""
+        topic = self._services.metadata([self.topic]).topics[0]
+        return 0 if topic.error else len(topic.partitions)
+
+    async def coordinator_of(self, key: str) -> tuple[int, str, int]:
+        """(broker id, host, port) of the node that coordinates `key`; creates the topic when it is first needed.
+
+        Raises ApiError COORDINATOR_NOT_AVAILABLE, CoordinatorError.
+        """
+        if not self.partition_count():
+            await self._create()
+        known = self._services.metadata([self.topic])
+        topic = known.topics[0]
+        if not topic.error and topic.partitions:
+            owner = partition_of(key, len(topic.partitions))
+            leader = next((part.leader for part in topic.partitions if part.partition == owner), None)
+            for broker in known.brokers:
+                if broker.broker_id == leader:
+                    return broker.broker_id, broker.kafka_host, broker.kafka_port
+        raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    async def _create(self) -> None:
+        brokers = broker_count(self._services.metadata(None))
+        if not brokers:
+            raise api_error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        order = internal_topic(self.topic, self._services.config, brokers)
+        await self._services.create_topics(CreateTopicsRequest((order,)))
+
+    # --- leadership ---
+
+    async def run(self) -> None:
+        """Follow leadership until cancelled."""
+        while True:
+            self._compare()
+            await self._services.partitions.leadership_changed()
+
+    def _compare(self) -> None:
+        led = self._services.partitions.led_partitions(self.topic)
+        for partition, epoch in sorted(self._epochs.items()):
+            if led.get(partition) != epoch:
+                self._drop(partition)
+        for partition, epoch in sorted(led.items()):
+            if partition not in self._epochs:
+                self._epochs[partition] = epoch
+                self._services.supervisor.spawn(
+                    f"load.{self.topic}-{partition}", self._load(partition, epoch), Policy.ISOLATED
+                )
+
+    def _drop(self, partition: int) -> None:
+        self._epochs.pop(partition, None)
+        state = self._ready.pop(partition, None)
+        if state is not None:
+            self._unloaded(state)
+
+    async def _load(self, partition: int, epoch: LeaderEpoch) -> None:
+        """Replay the partition's log from its start to its end.
+
+        Nothing is awaited between the last check of its end and the moment from which on the state gets new records:
+        a marker that came in between would never end its transaction here.
+        """
+        target = TopicPartition(self.topic, partition)
+        state = self._make(partition, epoch)
+        clock = self._services.clock
+        began = clock.monotonic()
+        try:
+            offset = self._services.partitions.local_bounds(target)[0]
+            while self._epochs.get(partition) == epoch:
+                if offset >= self._services.partitions.local_bounds(target)[1]:
+                    break
+                offset = self._replay_piece(state, target, offset)
+                await asyncio.sleep(0)  # a long log must not hold everybody up
+        except KafkaliteError as error:
+            # The disk, or leadership went: forget the attempt, the next comparison tries again.
+            untold = self._repeats.told(partition)
+            if untold is not None:
+                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), untold=untold)
+            if self._epochs.get(partition) == epoch:
+                del self._epochs[partition]
+            return
+        if self._epochs.get(partition) == epoch:
+            self._ready[partition] = state
+            self._loaded(state)
+            _log.info(
+                "coordinator.loaded",
+                partition=str(target),
+                end_offset=offset,
+                seconds=round(clock.monotonic() - began, 3),
+            )
+
+    def _replay_piece(self, state: State, target: TopicPartition, offset: Offset) -> Offset:
+        pieces = self._services.partitions.read_local(target, offset, _READ_BYTES)
+        if not pieces:
+            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"{target} has nothing at {offset}")
+        data = b"".join(pieces)
+        for position, header in split_batches(data):
+            if header.next_offset <= offset:
+                continue
+            if header.is_control:
+                self._replay(state, header, [], end_transaction_marker_of(data, position, header))
+            else:
+                self._replay(state, header, list(records_of(data, position, header)), None)
+            offset = Offset(header.next_offset)
+        return offset
+
+    # --- appending ---
+
+    def append(
+        self,
+        partition: int,
+        records: Iterable[KeyValue],
+        done: Callable[[ErrorCode, Offset], None],
+        *,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        guard: int | None = None,
+    ) -> None:
+        """Append with acks=all; `done(error, base offset)` is called once. Errors are a coordinator's, not a leader's.
+
+        `guard`: with which the producer's transaction was verified; None: it was not.
+        """
+        builder = RecordBatchBuilder(
+            producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer_id >= 0
+        )
+        now = self._services.clock.wall_ms()
+        for key, value in records:
+            builder.append(key, value, (), now)
+
+        def finished(results: Sequence[ProducedPartition]) -> None:
+            result = results[0]
+            done(_coordinator_error(ErrorCode(result.error)), result.base_offset)
+
+        target = TopicPartition(self.topic, partition)
+        self._services.partitions.append_internal(
+            APPEND_TIMEOUT_MS,
+            [(target, bytearray(builder.build()))],
+            finished,
+            guards=None if guard is None else {target: guard},
+        )
+
+
+def _coordinator_error(error: ErrorCode) -> ErrorCode:
+    """What a failed append means to the coordinator's client (Kafka's GroupMetadataManager)."""
+    match error:
+        case ErrorCode.NONE:
+            return ErrorCode.NONE
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
+            return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        case _:
+            return error

@@ -1,0 +1,64 @@
+"""A connection to another node's Kafka listener: requests of one API, one at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kafkalite.coordinators.services import Services
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.schema import schemas
+
+#: A connection is used for this share of its session.
+_USED_SHARE = 0.8
+_MAX_RESPONSE_BYTES = 16 * 2**20
+
+
+class NodeConnection:
+    """Opened with the first request, and again after a failure."""
+
+    def __init__(self, services: Services, address: tuple[str, int], api: str) -> None:
+        self.address = address
+        self._services = services
+        self._api = api
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        #: When another connection is opened instead (monotonic seconds): the session ends a while later (KIP-368).
+        self._used_until = float("inf")
+        self._correlation_id = 0
+
+    def close(self) -> None:
+        """Give the connection up."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def ask(self, message: object, version: int) -> Any:
+        """The response. After any error `close` the connection.
+
+        Args:
+            version: one that is flexible in request and response.
+
+        Raises OSError, EOFError, ApiError (the node refused the connection), WireError.
+        """
+        now = self._services.clock.monotonic()
+        if now > self._used_until or (self._streams is not None and self._streams[1].transport.is_closing()):
+            self.close()
+        if self._streams is None:
+            reader, writer, lifetime_s = await self._services.dial_kafka(*self.address)
+            self._streams = (reader, writer)
+            self._used_until = now + lifetime_s * _USED_SHARE
+        reader, writer = self._streams
+        self._correlation_id += 1
+        key = schemas()[self._api + "Request"].api_key
+        head = wire.RequestHeader(key, version, self._correlation_id, "kafkalite")
+        frame = encode(head, 2) + encode(message, version)
+        writer.write(len(frame).to_bytes(4) + frame)
+        await writer.drain()
+        size = int.from_bytes(await reader.readexactly(4))
+        if not 5 <= size <= _MAX_RESPONSE_BYTES:
+            raise WireError(f"an answer of {size} bytes")
+        answer = await reader.readexactly(size)
+        if int.from_bytes(answer[:4], signed=True) != self._correlation_id or answer[4] != 0:
+            raise WireError("an answer to something else")
+        return decode(self._api + "Response", version, answer[5:])

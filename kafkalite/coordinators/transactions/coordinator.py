@@ -1,0 +1,421 @@
+"""The transaction coordinator: transactional ids of the `__transaction_state` partitions that this node leads.
+
+A shell around `state`: a transition is written to the log first and holds when it is replicated. A prepared
+transaction's markers are then sent until every partition has one, also by the next coordinator if this one dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import field, replace
+
+from kafkalite.coordinators.internal_log import InternalLog
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.transactions import decisions
+from kafkalite.coordinators.transactions import state as rules
+from kafkalite.coordinators.transactions.decisions import Decision
+from kafkalite.coordinators.transactions.marker_targets import MarkerTargets, marker_targets
+from kafkalite.coordinators.transactions.markers import Errors, Marker, MarkerChannels
+from kafkalite.coordinators.transactions.producer_ids import ProducerIds
+from kafkalite.coordinators.transactions.state import Transaction, TransactionState
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_PRODUCER_ID, TRANSACTION_TOPIC, LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.protocol.codec import WireError
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.reader import EndTransactionMarker, Record
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.transaction_groups import coordinator_key
+from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
+
+_log = get_logger(__name__)
+
+_TIMEOUT_CHECK_S = 1.0
+_EXPIRY_CHECK_S = 3_600.0
+_RETRY_S = 0.1
+#: The partition will never take this marker, or has it already.
+_FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+
+
+@dataclass(slots=True)
+class Slot:
+    """One transactional id. `is_busy`: a transition is being written, nobody else may begin one."""
+
+    transaction: Transaction | None = None
+    is_busy: bool = False
+    #: When the open transaction is overdue, by this process's own clock; None: none is, or it is yet to be told.
+    deadline_s: float | None = None
+
+
+@dataclass(slots=True)
+class TransactionPartition:
+    index: int
+    leader_epoch: LeaderEpoch
+    slots: dict[str, Slot] = field(default_factory=dict)
+    #: The last decision of each group, and the groups whose next one is being written.
+    decisions: dict[str, Decision] = field(default_factory=dict)
+    deciding: set[str] = field(default_factory=set)
+    #: Set, and replaced, whenever a transaction is complete.
+    completion: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class TransactionCoordinator:
+    """See the module. All methods raise ApiError."""
+
+    def __init__(self, services: Services, channels: MarkerChannels) -> None:
+        self._services = services
+        self._channels = channels
+        self._ids = ProducerIds(services)
+        self._repeats = Repeats(services.clock.monotonic)
+        self.log: InternalLog[TransactionPartition] = InternalLog(
+            services, TRANSACTION_TOPIC, TransactionPartition, self._replay, self._loaded, lambda partition: None
+        )
+
+    def start(self) -> None:
+        spawn = self._services.supervisor.spawn
+        spawn("transactions.leadership", self.log.run())
+        spawn("transactions.timeouts", self._run_timeouts())
+        spawn("transactions.expiry", self._run_expiry())
+
+    # --- requests ---
+
+    async def init_producer(
+        self, transactional_id: str | None, timeout_ms: int, expected: tuple[int, int]
+    ) -> tuple[ProducerId, int]:
+        """(producer id, epoch)."""
+        if (expected[0] == NO_PRODUCER_ID) != (expected[1] == -1):
+            raise api_error(ErrorCode.INVALID_REQUEST)
+        if transactional_id is None:
+            return await self._ids.take(), 0
+        if not transactional_id:
+            raise api_error(ErrorCode.INVALID_REQUEST)
+        if not 0 < timeout_ms <= self._services.config.transaction_max_timeout_ms:
+            raise api_error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        partition = self.partition_of(transactional_id)
+        slot = partition.slots.get(transactional_id)
+        fresh = NO_PRODUCER_ID
+        if slot is None or slot.transaction is None or rules.needs_new_producer_id(slot.transaction):
+            fresh = await self._ids.take()
+            partition = self.partition_of(transactional_id)  # it may have moved meanwhile
+        slot = partition.slots.setdefault(transactional_id, Slot())
+        self._check_free(slot)
+        now = self._services.clock.wall_ms()
+        known = slot.transaction
+        if known is None:
+            target = rules.begin(transactional_id, fresh, timeout_ms, now)
+        elif rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped meanwhile: the client asks again
+        else:
+            target = rules.init_producer(known, expected, timeout_ms, fresh, now)
+        await self._move(partition, slot, target)
+        if target.state is TransactionState.PREPARE_ABORT:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # granted once the abort is through
+        return target.producer_id, target.producer_epoch
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        client_version: int = 0,
+    ) -> None:
+        """`client_version`: the producer's transaction.version."""
+        partition, slot = self._find(transactional_id)
+        now = self._services.clock.wall_ms()
+        target = rules.add_partitions(slot.transaction, producer_id, producer_epoch, partitions, now, client_version)
+        self._check_free(slot)
+        await self._move(partition, slot, target)
+
+    def verify_partition(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
+    ) -> ErrorCode:
+        _, slot = self._find(transactional_id)
+        return rules.verify_partition(slot.transaction, producer_id, producer_epoch, partition)
+
+    async def end(self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
+        """Returns when the decision is durable; the markers follow."""
+        partition, slot = self._find(transactional_id)
+        now = self._services.clock.wall_ms()
+        target = rules.end(slot.transaction, producer_id, producer_epoch, now, is_commit=is_commit)
+        self._check_free(slot)
+        await self._move(partition, slot, target)
+
+    async def end_and_bump(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
+    ) -> tuple[ProducerId, int]:
+        """As `end`; the producer's id and epoch from now on (KIP-890)."""
+        _, slot = self._find(transactional_id)
+        fresh = NO_PRODUCER_ID
+        if slot.transaction is not None and rules.needs_new_producer_id(slot.transaction):
+            fresh = await self._ids.take()
+        partition, slot = self._find(transactional_id)  # it may have moved meanwhile
+        self._check_free(slot)
+        known, now = slot.transaction, self._services.clock.wall_ms()
+        if known is not None and rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped meanwhile: the client asks again
+        target = rules.end_and_bump(known, producer_id, producer_epoch, fresh, now, is_commit=is_commit)
+        await self._move(partition, slot, target)
+        return rules.producer_after(target)
+
+    def describe(self, transactional_id: str) -> Transaction:
+        _, slot = self._find(transactional_id)
+        if slot.transaction is None:
+            raise api_error(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return slot.transaction
+
+    def transactions(self) -> Iterable[Transaction]:
+        """All that are coordinated here. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS while some are not known yet."""
+        if self.log.is_loading:
+            raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        for partition in self.log.states():
+            for _, slot in sorted(partition.slots.items()):
+                if slot.transaction is not None:
+                    yield slot.transaction
+
+    def _find(self, transactional_id: str) -> tuple[TransactionPartition, Slot]:
+        if not transactional_id:
+            raise api_error(ErrorCode.INVALID_REQUEST)
+        partition = self.partition_of(transactional_id)
+        return partition, partition.slots.get(transactional_id) or Slot()
+
+    def partition_of(self, transactional_id: str) -> TransactionPartition:
+        """Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        return self.log.state_for(coordinator_key(transactional_id))
+
+    async def coordinator_of(self, transactional_id: str) -> tuple[int, str, int]:
+        """(broker id, host, port). Raises ApiError COORDINATOR_NOT_AVAILABLE, CoordinatorError."""
+        return await self.log.coordinator_of(coordinator_key(transactional_id))
+
+    def _check_free(self, slot: Slot) -> None:
+        if slot.is_busy:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    # --- transitions ---
+
+    async def _move(self, partition: TransactionPartition, slot: Slot, target: Transaction) -> None:
+        """Write the next state, then let it hold. Raises ApiError, and nothing has changed for the client then."""
+        if target is slot.transaction:
+            return
+        assert not slot.is_busy
+        slot.is_busy = True
+        try:
+            await self._write(partition, target.transactional_id, rules.value_of(target))
+        finally:
+            slot.is_busy = False
+        was_open = slot.transaction is not None and slot.transaction.is_open
+        slot.transaction = target
+        if target.is_open and not was_open:
+            slot.deadline_s = self._services.clock.monotonic() + target.timeout_ms / 1000
+        if target.state in rules.PREPARED:
+            self.finish(partition, slot)
+
+    async def _write(self, partition: TransactionPartition, transactional_id: str, value: bytes | None) -> None:
+        await self.write(partition, [(rules.key_of(transactional_id), value)])
+
+    async def write(self, partition: TransactionPartition, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        """One record batch: all of it is in the log, or nothing. Raises ApiError: whether it is, is then not known."""
+        outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+        def done(error: ErrorCode, base_offset: Offset) -> None:
+            if not outcome.done():
+                outcome.set_result(error)
+
+        self.log.append(partition.index, records, done)
+        if error := await outcome:
+            raise api_error(error)
+        if self.log.ready_state(partition.index) is not partition:
+            raise api_error(ErrorCode.NOT_COORDINATOR)
+
+    # --- markers ---
+
+    def finish(self, partition: TransactionPartition, slot: Slot) -> None:
+        """Have a prepared transaction's markers written."""
+        assert slot.transaction is not None
+        self._services.supervisor.spawn(
+            f"transaction.{slot.transaction.transactional_id}", self._complete(partition, slot), Policy.ISOLATED
+        )
+
+    async def _complete(self, partition: TransactionPartition, slot: Slot) -> None:
+        prepared = slot.transaction
+        assert prepared is not None and prepared.state in rules.PREPARED
+        remaining = set(prepared.partitions)
+        clock = self._services.clock
+        missing_since: dict[TopicPartition, float] = {}
+        while remaining:
+            if self.log.ready_state(partition.index) is not partition:
+                return  # the next coordinator goes on
+            known = self._services.metadata(sorted({each.topic for each in remaining}))
+            targets = marker_targets(known, remaining, missing_since, clock.monotonic())
+            if targets.gone:
+                remaining -= set(targets.gone)
+                gone = [str(each) for each in targets.gone]
+                _log.warning("transaction.partitions_gone", transactional_id=prepared.transactional_id, partitions=gone)
+            for errors in await self._send_all(targets, prepared, partition.leader_epoch):
+                if errors is None:
+                    continue
+                if ErrorCode.TRANSACTION_COORDINATOR_FENCED in errors.values():
+                    _log.warning("transaction.fenced", transactional_id=prepared.transactional_id)
+                    return
+                remaining -= {key for key, error in errors.items() if not error or error in _FINAL}
+            if remaining:
+                await asyncio.sleep(_RETRY_S)
+        await self._write_complete(partition, slot, prepared)
+
+    async def _send_all(self, targets: MarkerTargets, prepared: Transaction, epoch: LeaderEpoch) -> list[Errors | None]:
+        """Each leader's outcome. All are asked at once: a leader that does not answer must not block the readers of the others."""
+        sends = [self._send(leader, prepared, epoch, theirs) for leader, theirs in targets.by_leader]
+        if len(sends) == 1:
+            return [await sends[0]]
+        spawn = self._services.supervisor.spawn
+        tasks = [spawn(f"markers.{prepared.transactional_id}", send, Policy.ISOLATED) for send in sends]
+        return [await task for task in tasks]
+
+    async def _send(
+        self, broker: Broker, prepared: Transaction, epoch: LeaderEpoch, partitions: tuple[TopicPartition, ...]
+    ) -> Errors | None:
+        """Each partition's outcome; None: the node could not be asked."""
+        marker = Marker(
+            prepared.producer_id,
+            prepared.producer_epoch,
+            prepared.state is TransactionState.PREPARE_COMMIT,
+            epoch,
+            tuple(partitions),
+            prepared.client_version if broker.transaction_version >= rules.BUMPING_VERSION else 0,
+        )
+        try:
+            return await self._channels.send(broker, marker)
+        except (OSError, TimeoutError) as error:
+            self._log_delay("transaction.marker_delayed", broker.broker_id, broker=broker.broker_id, error=str(error))
+            return None
+
+    async def _write_complete(self, partition: TransactionPartition, slot: Slot, prepared: Transaction) -> None:
+        """The last record of the transaction; repeated until it is there or somebody else coordinates."""
+        while self.log.ready_state(partition.index) is partition and slot.transaction is prepared:
+            try:
+                await self._move(partition, slot, rules.complete(prepared, self._services.clock.wall_ms()))
+            except ApiError as error:
+                self._log_delay("transaction.complete_delayed", error.code, error=error.code.name)
+                await asyncio.sleep(_RETRY_S)
+        partition.completion.set()
+        partition.completion = asyncio.Event()
+
+    def _log_delay(self, event: str, kind: Hashable, **details: object) -> None:
+        """One line. Transactions repeat it until they succeed, so many similar ones are suppressed."""
+        untold = self._repeats.told((event, kind))
+        if untold is not None:
+            _log.info(event, **details, untold=untold)
+
+    # --- time ---
+
+    async def _run_timeouts(self) -> None:
+        while True:
+            await asyncio.sleep(_TIMEOUT_CHECK_S)
+            await self.abort_overdue()
+
+    async def abort_overdue(self) -> None:
+        """Abort transactions that are open for longer than their producer allowed, and fence the producer.
+
+        How long counts by this process's own clock, and anew with a new coordinator: wall clocks jump, and differ between
+        nodes, by hours.
+        """
+        now = self._services.clock.wall_ms()
+        for partition in list(self.log.states()):
+            for slot in list(partition.slots.values()):
+                known = slot.transaction
+                if known is None or not known.is_open:
+                    slot.deadline_s = None
+                    continue
+                now_s = self._services.clock.monotonic()
+                if slot.deadline_s is None:
+                    slot.deadline_s = now_s + known.timeout_ms / 1000
+                if slot.deadline_s > now_s or slot.is_busy:
+                    continue
+                _log.info("transaction.timed_out", transactional_id=known.transactional_id)
+                try:
+                    await self._move(partition, slot, rules.fence(known, now))
+                except ApiError as error:
+                    self._log_delay("transaction.abort_delayed", error.code, error=error.code.name)
+
+    async def _run_expiry(self) -> None:
+        while True:
+            await asyncio.sleep(_EXPIRY_CHECK_S)
+            await self.expire()
+
+    async def expire(self) -> None:
+        """Forget transactional ids that nobody has used for `transactional.id.expiration.ms`."""
+        limit = self._services.clock.wall_ms() - self._services.config.transactional_id_expiration_ms
+        idle = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+        for partition in list(self.log.states()):
+            for transactional_id, slot in list(partition.slots.items()):
+                known = slot.transaction
+                if known is None or slot.is_busy or known.state not in idle or known.updated_ms > limit:
+                    continue
+                slot.is_busy = True
+                try:
+                    await self._write(partition, transactional_id, None)
+                except ApiError as error:
+                    self._log_delay("transaction.expiry_delayed", error.code, error=error.code.name)
+                else:
+                    slot.transaction = None
+                    partition.slots.pop(transactional_id, None)
+                finally:
+                    slot.is_busy = False
+            for decision in decisions.expired(partition.decisions.values(), limit):
+                if decision.group not in partition.deciding and partition.decisions.get(decision.group) is decision:
+                    await self._forget(partition, decision)
+
+    async def _forget(self, partition: TransactionPartition, decision: Decision) -> None:
+        partition.deciding.add(decision.group)
+        try:
+            await self.write(partition, [(decisions.key_of(decision.group), None)])
+        except ApiError as error:
+            self._log_delay("transaction.expiry_delayed", error.code, error=error.code.name)
+        else:
+            partition.decisions.pop(decision.group, None)
+        finally:
+            partition.deciding.discard(decision.group)
+
+    # --- loading ---
+
+    def _replay(
+        self,
+        partition: TransactionPartition,
+        header: BatchHeader,
+        data: list[Record],
+        marker: EndTransactionMarker | None,
+    ) -> None:
+        for record in data:
+            try:
+                if record.key is not None and decisions.is_decision(record.key):
+                    group, decision = decisions.parse(record.key, record.value)
+                    if decision is None:
+                        partition.decisions.pop(group, None)
+                    else:
+                        partition.decisions[group] = decision
+                    continue
+                transactional_id, transaction = rules.parse(record.key, record.value)
+            except WireError as error:
+                untold = self._repeats.told(("transaction.record_skipped", partition.index))
+                if untold is not None:
+                    _log.error(
+                        "transaction.record_skipped",
+                        partition=partition.index,
+                        offset=record.offset,
+                        error=str(error),
+                        untold=untold,
+                    )
+                continue
+            if transaction is None:
+                partition.slots.pop(transactional_id, None)
+            else:
+                partition.slots[transactional_id] = Slot(replace(transaction))
+
+    def _loaded(self, partition: TransactionPartition) -> None:
+        for _, slot in sorted(partition.slots.items()):
+            if slot.transaction is not None and slot.transaction.state in rules.PREPARED:
+                self.finish(partition, slot)

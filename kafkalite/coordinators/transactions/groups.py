@@ -1,0 +1,184 @@
+"""Ends groups of transactions: the shell around `decisions`, beside the coordinator whose transactions they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.transactions import decisions
+from kafkalite.coordinators.transactions import state as rules
+from kafkalite.coordinators.transactions.coordinator import Slot, TransactionCoordinator, TransactionPartition
+from kafkalite.coordinators.transactions.decisions import Decision
+from kafkalite.coordinators.transactions.state import Transaction, TransactionState
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.model import TRANSACTION_TOPIC, ProducerId
+from kafkalite.rpc.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
+from kafkalite.rpc.transaction_groups import group_of
+from kafkalite.telemetry.logs import get_logger
+from kafkalite.telemetry.repeats import Repeats
+
+_log = get_logger(__name__)
+
+_RETRY_S = 0.1
+#: The longest that an answer waits for markers.
+_MAX_WAIT_S = 20.0
+#: The batch was refused before the append: nothing of it is in the log.
+_NOT_WRITTEN = frozenset({ErrorCode.INVALID_COMMIT_OFFSET_SIZE})
+
+
+class TransactionGroups:
+    """See the module. All methods raise ApiError."""
+
+    def __init__(self, services: Services, transactions: TransactionCoordinator) -> None:
+        self._services = services
+        self._transactions = transactions
+        self._repeats = Repeats(services.clock.monotonic)
+
+    async def begin(
+        self, transactional_id: str, timeout_ms: int, owner: str, version: int
+    ) -> tuple[ProducerId, int] | None:
+        """Producer id and epoch for a transaction of a group; None: this version is decided, there is nothing to do."""
+        group = group_of(transactional_id)
+        if group is None or not owner or version < 0:
+            raise api_error(
+                ErrorCode.INVALID_REQUEST, "a transaction of a group needs the group, an owner and a version"
+            )
+        partition = self._transactions.partition_of(transactional_id)
+        self._check_free(partition, group)
+        if decisions.covers(partition.decisions.get(group), owner, version):
+            return None
+        return await self._transactions.init_producer(transactional_id, timeout_ms, (-1, -1))
+
+    async def end(self, request: EndTxnGroupRequest) -> EndTxnGroupResponse:
+        """See EndTxnGroupRequest."""
+        group, now = request.group, self._services.clock.wall_ms()
+        if not group or not request.owner or request.version < 0:
+            raise api_error(ErrorCode.INVALID_REQUEST)
+        if any(group_of(member.transactional_id) != group for member in request.members):
+            raise api_error(ErrorCode.INVALID_REQUEST, f"a member of another group than {group}")
+        partition = self._transactions.log.state_for(group)
+        self._check_free(partition, group)
+        slots = {key: slot for key, slot in sorted(partition.slots.items()) if group_of(key) == group}
+        known = {key: slot.transaction for key, slot in slots.items() if slot.transaction is not None}
+        was_decided = decisions.covers(partition.decisions.get(group), request.owner, request.version)
+        decision: Decision | None = None
+        if request.is_commit and not was_decided:
+            # A busy slot may be about to become what the rules would refuse: look again when it is quiet.
+            self._check_quiet(slots, (member.transactional_id for member in request.members))
+            targets = decisions.commit_group(known, request.members, now)
+            decision = Decision(group, request.owner, request.version, now)
+        else:
+            targets = decisions.abort_members(known, request.members, now)
+        self._check_quiet(slots, (target.transactional_id for target in targets))
+        if targets or decision is not None:
+            await self._write(partition, group, decision, targets)
+            _log.info(
+                "transaction_group.ended",
+                group=group,
+                version=request.version,
+                is_commit=decision is not None,
+                committed=sum(target.state is TransactionState.PREPARE_COMMIT for target in targets),
+                aborted=sum(target.state is TransactionState.PREPARE_ABORT for target in targets),
+            )
+        done = await self._wait_complete(partition, request.members, min(request.wait_ms / 1000, _MAX_WAIT_S))
+        return EndTxnGroupResponse(ErrorCode.NONE, was_decided, done)
+
+    def _check_free(self, partition: TransactionPartition, group: str) -> None:
+        if group in partition.deciding:
+            raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    def _check_quiet(self, slots: dict[str, Slot], transactional_ids: Iterable[str]) -> None:
+        for transactional_id in transactional_ids:
+            slot = slots.get(transactional_id)
+            if slot is not None and slot.is_busy:
+                raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    # --- writing -------------------------------------------------------------------------------
+
+    async def _write(
+        self, partition: TransactionPartition, group: str, decision: Decision | None, targets: list[Transaction]
+    ) -> None:
+        """Write the batch. Goes on until it is known to be in the log, or another node coordinates, whoever waits.
+
+        An append that failed may still be replicated later. Were its transactions let go meanwhile, one could be
+        aborted after all, and a coordinator that loads this log would find the decision beside it.
+        """
+        slots = [partition.slots[target.transactional_id] for target in targets]
+        for slot in slots:
+            slot.is_busy = True
+        partition.deciding.add(group)
+        outcome: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
+        self._services.supervisor.spawn(
+            f"transaction_group.{group}",
+            self._insist(partition, group, decision, list(zip(slots, targets)), outcome),
+            Policy.ISOLATED,
+        )
+        error = await outcome
+        if error is not None:
+            raise error
+
+    async def _insist(
+        self,
+        partition: TransactionPartition,
+        group: str,
+        decision: Decision | None,
+        moves: list[tuple[Slot, Transaction]],
+        outcome: asyncio.Future[ApiError | None],
+    ) -> None:
+        records: list[tuple[bytes, bytes | None]] = [
+            (rules.key_of(target.transactional_id), rules.value_of(target)) for _, target in moves
+        ]
+        if decision is not None:
+            records.append((decisions.key_of(group), decisions.value_of(decision)))
+        failure: ApiError | None = None
+        while True:
+            try:
+                await self._transactions.write(partition, records)
+                break
+            except ApiError as error:
+                is_ours = self._transactions.log.ready_state(partition.index) is partition
+                if error.code in _NOT_WRITTEN or not is_ours:
+                    failure = _too_large(len(moves)) if is_ours else api_error(ErrorCode.NOT_COORDINATOR)
+                    break
+                untold = self._repeats.told(error.code)
+                if untold is not None:
+                    _log.info("transaction_group.decision_delayed", group=group, error=error.code.name, untold=untold)
+                await asyncio.sleep(_RETRY_S)
+        partition.deciding.discard(group)
+        for slot, _ in moves:
+            slot.is_busy = False
+        if failure is None:
+            if decision is not None:
+                partition.decisions[group] = decision
+            for slot, target in moves:
+                slot.transaction = target
+                self._transactions.finish(partition, slot)
+        if not outcome.done():
+            outcome.set_result(failure)
+
+    async def _wait_complete(
+        self, partition: TransactionPartition, members: Sequence[TransactionMember], limit_s: float
+    ) -> bool:
+        """Whether no transaction of `members` waits for markers any more."""
+
+        def done() -> bool:
+            slots = [partition.slots.get(member.transactional_id) for member in members]
+            return not any(slot and slot.transaction and slot.transaction.state in rules.PREPARED for slot in slots)
+
+        try:
+            async with asyncio.timeout(limit_s):
+                while not done() and self._transactions.log.ready_state(partition.index) is partition:
+                    await partition.completion.wait()
+        except TimeoutError:
+            pass
+        return done()
+
+
+def _too_large(transactions: int) -> ApiError:
+    return api_error(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"{transactions} transactions do not fit into one batch of {TRANSACTION_TOPIC} (its max.message.bytes): "
+        "let fewer tasks write",
+    )

@@ -1,0 +1,211 @@
+"""Bringing transaction markers to the leaders of their partitions, here or on other nodes.
+
+Other nodes are reached through their Kafka listeners by WriteTxnMarkers. One channel per node, one request under way
+per channel, what queues up meanwhile goes in the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Sequence
+
+from kafkalite.coordinators.groups.coordinator import GroupCoordinator
+from kafkalite.coordinators.node_connection import NodeConnection
+from kafkalite.coordinators.services import Services
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import GROUP_TOPIC, BrokerId, ProducerId, TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import WireError
+from kafkalite.record.builder import end_transaction_marker
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import ProducedPartition
+
+_VERSION = 1
+#: Carries the transaction's version (KIP-1228); only for nodes that know it.
+_VERSION_OF_TV2 = 2
+#: Markers that are not answered for this long are sent again, to the leader at that time.
+_TIMEOUT_S = 10.0
+_APPEND_TIMEOUT_MS = 5_000
+
+Errors = dict[TopicPartition, ErrorCode]
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """The end of one producer's transaction, for some partitions."""
+
+    producer_id: ProducerId
+    producer_epoch: int
+    is_commit: bool
+    coordinator_epoch: int
+    partitions: tuple[TopicPartition, ...]
+    #: From 2 on the epoch is above that of the transaction: a late marker cannot end the next one.
+    transaction_version: int = 0
+
+
+class LocalMarkers:
+    """Writes markers to partitions led by this node, and tells the group coordinator about those for its own."""
+
+    def __init__(self, services: Services, groups: GroupCoordinator) -> None:
+        self._services = services
+        self._groups = groups
+
+    async def write(self, marker: Marker) -> Errors:
+        batch = end_transaction_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            commit=marker.is_commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=self._services.clock.wall_ms(),
+        )
+        outcome: asyncio.Future[tuple[ProducedPartition, ...]] = asyncio.get_running_loop().create_future()
+
+        def done(results: tuple[ProducedPartition, ...]) -> None:
+            if not outcome.done():
+                outcome.set_result(results)
+
+        if not marker.partitions:
+            return {}
+        self._services.partitions.append_internal(
+            _APPEND_TIMEOUT_MS,
+            [(partition, bytearray(batch)) for partition in marker.partitions],
+            done,
+            transaction_version=marker.transaction_version,
+        )
+        errors: Errors = {}
+        for result in await outcome:
+            partition = TopicPartition(result.topic, result.partition)
+            errors[partition] = ErrorCode(result.error)
+            if not result.error and result.topic == GROUP_TOPIC:
+                self._groups.end_transaction(result.partition, marker.producer_id, is_committed=marker.is_commit)
+        return errors
+
+
+class MarkerChannels:
+    """Sends markers to whichever node leads their partitions."""
+
+    def __init__(self, services: Services, local: LocalMarkers) -> None:
+        self._services = services
+        self._local = local
+        self._channels: dict[BrokerId, _Channel] = {}
+
+    async def send(self, broker: Broker, marker: Marker) -> Errors:
+        """Each partition's outcome. Raises OSError, TimeoutError, WireError when the node could not be asked."""
+        if broker.broker_id == self._services.broker_id:
+            return await self._local.write(marker)
+        channel = self._channels.get(broker.broker_id)
+        if channel is None or channel.address != (broker.kafka_host, broker.kafka_port):
+            if channel is not None:
+                channel.disconnect()
+            channel = self._channels[broker.broker_id] = _Channel(
+                self._services, (broker.kafka_host, broker.kafka_port)
+            )
+        return await channel.send(marker)
+
+    def close(self) -> None:
+        """Give up the connections."""
+        for channel in self._channels.values():
+            channel.disconnect()
+
+
+class _Channel:
+    """One other node."""
+
+    def __init__(self, services: Services, address: tuple[str, int]) -> None:
+        self.address = address
+        self._services = services
+        self._connection = NodeConnection(services, address, "WriteTxnMarkers")
+        self._queue: list[tuple[Marker, asyncio.Future[Errors]]] = []
+        self._is_running = False
+
+    async def send(self, marker: Marker) -> Errors:
+        outcome: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
+        self._queue.append((marker, outcome))
+        if not self._is_running:
+            self._is_running = True
+            self._services.supervisor.spawn(
+                f"markers.{self.address[0]}:{self.address[1]}", self._run(), Policy.ISOLATED
+            )
+        return await outcome
+
+    async def _run(self) -> None:
+        """Send until the queue is empty. Every waiter gets an outcome, so no transaction is left behind."""
+        work: list[tuple[Marker, asyncio.Future[Errors]]] = []
+        try:
+            while self._queue:
+                work, self._queue = self._queue, []
+                try:
+                    async with asyncio.timeout(_TIMEOUT_S):
+                        answers = await self._exchange([marker for marker, _ in work])
+                except (OSError, TimeoutError, WireError, EOFError, ApiError, struct.error) as error:
+                    self.disconnect()
+                    self._fail(work, error)
+                else:
+                    for (_, outcome), errors in zip(work, answers, strict=True):
+                        if not outcome.done():
+                            outcome.set_result(errors)
+        except asyncio.CancelledError:  # the node stops
+            for _, outcome in (*work, *self._queue):
+                outcome.cancel()
+            raise
+        except BaseException as error:
+            # A bug, which the supervisor reports. The waiters try again, over another connection.
+            self.disconnect()
+            work, self._queue = work + self._queue, []
+            self._fail(work, error)
+            raise
+        finally:
+            self._is_running = False
+
+    def _fail(self, work: Sequence[tuple[Marker, asyncio.Future[Errors]]], error: BaseException) -> None:
+        for _, outcome in work:
+            if not outcome.done():
+                outcome.set_exception(OSError(f"{self.address}: {error!r}"))
+
+    def disconnect(self) -> None:
+        self._connection.close()
+
+    async def _exchange(self, markers: Sequence[Marker]) -> list[Errors]:
+        version = _VERSION_OF_TV2 if any(marker.transaction_version for marker in markers) else _VERSION
+        response = await self._connection.ask(_request(markers), version)
+        if len(response.markers) != len(markers):
+            raise WireError("an answer to other markers")
+        return [
+            {
+                TopicPartition(topic.name, partition.partition_index): _error_code(partition.error_code)
+                for topic in result.topics
+                for partition in topic.partitions
+            }
+            for result in response.markers
+        ]
+
+
+def _request(markers: Sequence[Marker]) -> object:
+    request = wire.WriteTxnMarkersRequest
+    entries = []
+    for marker in markers:
+        topics: dict[str, list[int]] = {}
+        for partition in marker.partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        entries.append(
+            request.WritableTxnMarker(
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.is_commit,
+                [request.WritableTxnMarkerTopic(topic, indexes) for topic, indexes in topics.items()],
+                marker.coordinator_epoch,
+                marker.transaction_version,
+            )
+        )
+    return request(entries)
+
+
+def _error_code(code: int) -> ErrorCode:
+    """One that this version does not know, of a newer node, is no reason to give the other partitions up."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,366 @@
+"""Before a transaction begins on a partition that this node leads, its coordinator must know of it (KIP-890).
+
+Otherwise a packet that arrives after the end of its transaction opens another one, which never ends: readers of committed
+records stop there, and the producer's next commit shows the record. There is one question per transaction and partition.
+While a transaction is open in the log, its batches are appended at once. The answer may be older than an abort marker that
+was written meanwhile, hence the guards (`kafkalite.log.verification`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+from kafkalite.coordinators.internal_log import partition_of
+from kafkalite.coordinators.services import Partitions, ProduceDone, Services
+from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
+from kafkalite.coordinators.transactions.questions import Answers, Asker, CoordinatorChannels
+from kafkalite.env.seams import Buffer
+from kafkalite.env.supervisor import Policy
+from kafkalite.errors import ApiError, ErrorCode, is_retriable
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, BrokerId, TopicPartition
+from kafkalite.rpc.messages.control import Broker
+from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.rpc.transaction_groups import coordinator_key
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Of a batch's head: attributes; producer id, producer epoch, base sequence.
+_ATTRIBUTES = struct.Struct(">21xh").unpack_from
+_PRODUCER = struct.Struct(">43xqhi").unpack_from
+_TRANSACTIONAL = 0x10
+_BATCH_BYTES = 61
+#: EndTxn is answered when it is decided, and the next batch of a producer may come before the markers are written: the
+#: time for which an added partition waits until the previous transaction is complete, and the pause between questions.
+_PATIENCE_S = 1.0
+_WARN_EVERY_S = 10.0
+_RETRY_S = 0.02
+
+Flush = Callable[[], None]
+#: Gets the coordinator's answer, and the guard to append with if it is NONE. Its result is called once, after all
+#: waiters of one answer have got it, so that their batches are appended together.
+Done = Callable[[ErrorCode, int], Flush | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiter:
+    """A batch that would begin a transaction; `guard` is from `begin_verification`, just now."""
+
+    partition: TopicPartition
+    sequence: int
+    guard: int
+    done: Done
+
+
+class _Inquiry:
+    """One question: its partitions, their guards, and the waiters for the answer."""
+
+    __slots__ = ("guards", "late", "waiting")
+
+    def __init__(self) -> None:
+        self.guards: dict[TopicPartition, int] = {}
+        self.waiting: list[Waiter] = []
+        #: Waiters that came while it was under way: a yes holds for them, too, a no may be older than their batch.
+        self.late: list[Waiter] = []
+
+    def join(self, waiter: Waiter) -> None:
+        self.guards[waiter.partition] = waiter.guard
+        self.waiting.append(waiter)
+
+    def join_late(self) -> None:
+        """The question will be repeated."""
+        self.waiting += self.late
+        self.late = []
+
+
+class _Order:
+    """One request: the parts appended at once, those appended after the coordinator's answer, and its one response."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        acks: int,
+        timeout_ms: int,
+        keys: Sequence[TopicPartition],
+        done: ProduceDone,
+        knows_abortable: bool,
+    ) -> None:
+        self._partitions = partitions
+        self._acks = acks
+        self._timeout_ms = timeout_ms
+        self._keys = keys
+        self._done = done
+        self._knows_abortable = knows_abortable
+        self._results: dict[int, ProducedPartition] = {}
+        self._verified: list[tuple[int, Buffer]] = []
+        self._guards: dict[TopicPartition, int] = {}
+
+    def append(self, some: list[tuple[int, Buffer]], guards: dict[TopicPartition, int]) -> None:
+        """By index."""
+        indexes = [index for index, _ in some]
+        entries = [(self._keys[index], records) for index, records in some]
+        produced = partial(self._produced, indexes)
+        self._partitions.produce(self._acks, self._timeout_ms, entries, produced, guards=guards)
+
+    def answered(self, index: int, records: bytes, error: ErrorCode, guard: int) -> Flush | None:
+        """See Done."""
+        key = self._keys[index]
+        if not error:
+            self._verified.append((index, records))
+            self._guards[key] = guard
+            return self._flush
+        code, text = _produce_error(error, knows_abortable=self._knows_abortable)
+        self._produced([index], (ProducedPartition(key.topic, key.partition, int(code), NO_OFFSET, message=text),))
+        return None
+
+    def _flush(self) -> None:
+        verified, guards = self._verified, self._guards
+        self._verified, self._guards = [], {}
+        self.append(verified, guards)
+
+    def _produced(self, indexes: list[int], some: tuple[ProducedPartition, ...]) -> None:
+        self._results.update(zip(indexes, some, strict=True))
+        if len(self._results) == len(self._keys):
+            self._done(tuple(self._results[index] for index in range(len(self._keys))))
+
+
+class TransactionVerifier:
+    """See the module."""
+
+    def __init__(self, services: Services, transactions: TransactionCoordinator) -> None:
+        self._services = services
+        self._transactions = transactions
+        self._channels = CoordinatorChannels(services)
+        #: By transaction: the question under way, and the next one.
+        self._lines: dict[Asker, deque[_Inquiry]] = {}
+        #: Coordinator that cannot be asked -> when that was last logged.
+        self._warned: dict[BrokerId, float] = {}
+
+    def close(self) -> None:
+        """Give up the connections."""
+        self._channels.close()
+
+    # --- produce --------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        transactional_id: str,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        adds: bool,
+        knows_abortable: bool,
+    ) -> None:
+        """Like Partitions.produce. Batches of transactions that are not open here wait for the coordinator's answer.
+
+        Args:
+            adds: the client leaves it to us to add partitions to its transaction (transaction.version 2).
+            knows_abortable: the client knows TRANSACTION_ABORTABLE.
+        """
+        serving = self._services.partitions
+        if not adds and not self._services.config.transaction_partition_verification_enable:
+            serving.produce(acks, timeout_ms, partitions, done)
+            return
+        order = _Order(serving, acks, timeout_ms, [key for key, _ in partitions], done, knows_abortable)
+        at_once: list[tuple[int, Buffer]] = []
+        unverified: dict[Asker, list[Waiter]] = {}
+        for index, (key, records) in enumerate(partitions):
+            guard = 0
+            if len(records) >= _BATCH_BYTES and _ATTRIBUTES(records)[0] & _TRANSACTIONAL:
+                producer_id, epoch, sequence = _PRODUCER(records)
+                guard = serving.begin_verification(key, producer_id, epoch, sequence)
+            if guard:
+                asker = Asker(transactional_id, producer_id, epoch, adds)
+                # The buffer is the connection's: it will hold something else when the answer comes.
+                waiter = Waiter(key, sequence, guard, partial(order.answered, index, bytes(records)))
+                unverified.setdefault(asker, []).append(waiter)
+            else:
+                at_once.append((index, records))
+        if not unverified:
+            serving.produce(acks, timeout_ms, partitions, done, guards={})
+            return
+        if at_once:
+            order.append(at_once, {})
+        for asker, waiters in unverified.items():
+            self.ask(asker, waiters)
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def ask(self, asker: Asker, waiters: Sequence[Waiter]) -> None:
+        """Call each one's `done` once, maybe at once, with the coordinator's answer; for each partition in order of calls."""
+        line = self._lines.get(asker)
+        if line is not None:
+            for waiter in waiters:
+                self._line_up(line, waiter)
+            return
+        line = self._lines[asker] = deque([_Inquiry()])
+        for waiter in waiters:
+            line[0].join(waiter)
+        if asker.adds or not self._answer_here(asker, line):
+            self._services.supervisor.spawn(
+                f"transaction_verifier.{asker.transactional_id}", self._run(asker, line), Policy.ISOLATED
+            )
+
+    def _line_up(self, line: deque[_Inquiry], waiter: Waiter) -> None:
+        # The question under way is older than the new guard: its answer is not valid for that one.
+        if line[0].guards.get(waiter.partition) == waiter.guard:
+            line[0].late.append(waiter)
+            return
+        if len(line) == 1:
+            line.append(_Inquiry())
+        line[1].join(waiter)
+
+    def _answer_here(self, asker: Asker, line: deque[_Inquiry]) -> bool:
+        """Whether this node coordinates, and so has answered already."""
+        coordinator = self._coordinator(asker)
+        if coordinator is None or coordinator.broker_id != self._services.broker_id:
+            return False
+        self._answer(asker, line, self._verify_here(asker, tuple(line[0].guards)))
+        return True
+
+    async def _run(self, asker: Asker, line: deque[_Inquiry]) -> None:
+        """Ask until there are no waiters."""
+        clock = self._services.clock
+        try:
+            while line:
+                until = clock.monotonic() + _PATIENCE_S
+                while True:
+                    answers = await self._ask(asker, tuple(line[0].guards))
+                    is_early = asker.adds and ErrorCode.CONCURRENT_TRANSACTIONS in answers.values()
+                    if clock.monotonic() >= until:
+                        break
+                    if is_early:
+                        await asyncio.sleep(_RETRY_S)
+                    if not self._renew(asker, line[0], answers) and not is_early:
+                        break
+                    line[0].join_late()
+                self._answer(asker, line, answers)
+        finally:
+            while line:  # the node stops
+                for inquiry in line:
+                    inquiry.join_late()
+                self._answer(asker, line, {})
+
+    def _renew(self, asker: Asker, inquiry: _Inquiry, answers: Answers) -> bool:
+        """Take guards for another question. Whether any has gone: the marker of the transaction before came while the
+        question was under way, so a yes may be that to a transaction that is over."""
+        has_gone = False
+        for waiter in (*inquiry.waiting, *inquiry.late):
+            partition = waiter.partition
+            error = answers.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            if error and error is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                continue
+            guard = self._services.partitions.begin_verification(
+                partition, asker.producer_id, asker.producer_epoch, waiter.sequence
+            )
+            has_gone |= not error and guard not in (0, inquiry.guards[partition])
+            inquiry.guards[partition] = guard
+        return has_gone
+
+    def _answer(self, asker: Asker, line: deque[_Inquiry], answers: Answers) -> None:
+        inquiry = line[0]
+        serving = self._services.partitions
+        errors = {each: answers.get(each, ErrorCode.COORDINATOR_NOT_AVAILABLE) for each in inquiry.guards}
+        for partition, error in errors.items():
+            if error and not is_retriable(error):
+                # It will never be appended: later batches need not wait for its sequence.
+                serving.end_verification(partition, asker.producer_id, inquiry.guards[partition])
+        settled = list(inquiry.waiting)
+        again: list[Waiter] = []
+        for waiter in inquiry.late:
+            error = errors[waiter.partition]
+            (again if error and not is_retriable(error) else settled).append(waiter)
+        line.popleft()
+        for waiter in again:
+            who = (asker.producer_id, asker.producer_epoch, waiter.sequence)
+            guard = serving.begin_verification(waiter.partition, *who)
+            if not line:
+                line.append(_Inquiry())
+            line[0].join(replace(waiter, guard=guard))
+        if not line:
+            del self._lines[asker]  # a waiter may ask again after its answer
+        flushes: dict[Flush, None] = {}
+        for waiter in settled:
+            flush = waiter.done(errors[waiter.partition], inquiry.guards[waiter.partition])
+            if flush is not None:
+                flushes[flush] = None
+        for flush in flushes:
+            flush()
+
+    async def _ask(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
+        coordinator = self._coordinator(asker)
+        if coordinator is None:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if coordinator.broker_id != self._services.broker_id:
+            try:
+                return await self._channels.ask(coordinator, asker, partitions)
+            except (OSError, TimeoutError) as error:
+                self._warn(coordinator, str(error))
+                return dict.fromkeys(partitions, ErrorCode.NETWORK_EXCEPTION)
+        if not asker.adds:
+            return self._verify_here(asker, partitions)
+        try:
+            await self._transactions.add_partitions(
+                asker.transactional_id, asker.producer_id, asker.producer_epoch, partitions, client_version=2
+            )
+        except ApiError as error:
+            return dict.fromkeys(partitions, error.code)
+        return dict.fromkeys(partitions, ErrorCode.NONE)
+
+    def _warn(self, coordinator: Broker, error: str) -> None:
+        """Producers retry, so not every failure is logged."""
+        now = self._services.clock.monotonic()
+        if now - self._warned.get(coordinator.broker_id, -_WARN_EVERY_S) >= _WARN_EVERY_S:
+            self._warned[coordinator.broker_id] = now
+            _log.warning("transaction.not_verified", broker=coordinator.broker_id, error=error)
+
+    def _verify_here(self, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
+        verify = self._transactions.verify_partition
+        try:
+            return {
+                each: verify(asker.transactional_id, asker.producer_id, asker.producer_epoch, each)
+                for each in partitions
+            }
+        except ApiError as error:
+            return dict.fromkeys(partitions, error.code)
+
+    def _coordinator(self, asker: Asker) -> Broker | None:
+        known = self._services.metadata([TRANSACTION_TOPIC])
+        topic = known.topics[0]
+        if topic.error or not topic.partitions:
+            return None
+        owner = partition_of(coordinator_key(asker.transactional_id), len(topic.partitions))
+        leader = next((part.leader for part in topic.partitions if part.partition == owner), None)
+        return next((broker for broker in known.brokers if broker.broker_id == leader), None)
+
+
+_NOT_IN_IT = frozenset({ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE})
+
+
+def refusal(error: ErrorCode, *, knows_abortable: bool) -> ErrorCode:
+    """The error for the client when a coordinator refuses; COORDINATOR_NOT_AVAILABLE: it should retry."""
+    if error in _NOT_IN_IT:
+        return ErrorCode.TRANSACTION_ABORTABLE if knows_abortable else ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:  # ours, not the client's
+        return ErrorCode.INVALID_TXN_STATE
+    if is_retriable(error) or error is ErrorCode.OPERATION_NOT_ATTEMPTED:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
+
+
+def _produce_error(error: ErrorCode, *, knows_abortable: bool) -> tuple[ErrorCode, str]:
+    code = refusal(error, knows_abortable=knows_abortable)
+    if code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
+        # Producers of all ages try again after it, and do not look for another leader first.
+        return ErrorCode.NOT_ENOUGH_REPLICAS, f"the transaction could not be verified: {error.name}"
+    return code, f"the partition is not part of an ongoing transaction of this producer: {error.name}"

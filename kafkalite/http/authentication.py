@@ -1,0 +1,212 @@
+"""Who may see which page: a certificate, a name and password, or a token says who asks; the ACLs say what that is worth.
+
+Guessing is slow: a wrong password is answered late, an address has few attempts, and one password is checked at a time,
+off the loop. Whoever has logged in before is not held up by any of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+from typing import TYPE_CHECKING
+
+from kafkalite.env.seams import Clock, Disk
+from kafkalite.errors import AuthenticationFailed
+from kafkalite.http.page import Page, Query
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.security.access import Access
+from kafkalite.security.attempts import Attempts
+from kafkalite.security.principal import ANONYMOUS, Principal
+from kafkalite.security.requirements import HTTP, Scope
+
+if TYPE_CHECKING:
+    from kafkalite.security.http_login import Login
+    from kafkalite.security.node_security import HttpSecurity
+
+#: Passwords that wait for being checked.
+_MAX_WAITING = 16
+_PLAIN_TEXT = Page(
+    b"names, passwords and tokens are taken over TLS, or on this very host (docs/security.md)\n", status=403
+)
+_BUSY = Page(b"too many logins at once\n", status=503, headers=(("retry-after", "1"),))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that may be answered. `sees_cluster`: whether what the cluster is made of may be in the answer."""
+
+    principal: Principal
+    client_host: str
+    query: Query
+    sees_cluster: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HttpPeer:
+    """The other end of a connection. `tls`: None in plain text."""
+
+    host: str
+    port: int
+    tls: ssl.SSLObject | None
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether nobody listens in."""
+        if self.tls is not None:
+            return True
+        import ipaddress  # only who uses logins loads it
+
+        try:
+            address = ipaddress.ip_address(self.host.partition("%")[0])
+        except ValueError:
+            return False
+        mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+        return (mapped or address).is_loopback
+
+
+class HttpAuthenticator:
+    """One per node. `security` None: nobody can say who they are, and all are ANONYMOUS."""
+
+    def __init__(self, access: Access, security: HttpSecurity | None, clock: Clock, disk: Disk) -> None:
+        self._access = access
+        self._security = security
+        self._now = clock.monotonic
+        self._disk = disk
+        self._attempts = Attempts(clock.monotonic)
+        self._checking = asyncio.Lock()
+        self._waiting = 0
+
+    async def admit(self, path: str, query: Query, authorization: str | None, peer: HttpPeer) -> Asked | Page:
+        """What the request may be answered as, or the refusal."""
+        row = HTTP.get(path)
+        if row is None:
+            return Page(b"no rule says who may see this\n", status=403)
+        principal = await self._who(authorization, peer)
+        if isinstance(principal, Page):
+            return principal
+        asked = Asked(principal, peer.host, query)
+        security = self._security
+        must_prove = security is not None and bool(security.schemes) and not security.listener.is_optional
+        for need in row:
+            if must_prove and principal == ANONYMOUS:
+                is_met = False
+            else:
+                is_told = need.scope is not Scope.HIDE
+                is_met = self._access.may(asked, need.operation, need.resource_type, is_told=is_told)
+            if is_met:
+                continue
+            if need.scope is not Scope.HIDE:
+                return self._refusal(principal, peer)
+            asked = Asked(principal, peer.host, query, sees_cluster=False)
+        return asked
+
+    def _refusal(self, principal: Principal, peer: HttpPeer) -> Page:
+        if principal != ANONYMOUS:
+            return Page(f"{principal} may not describe the cluster\n".encode(), status=403)
+        if self._security is None or not self._security.schemes:
+            text = (
+                "who asks is nobody known and may not describe the cluster; http.security.protocol (docs/security.md)\n"
+            )
+            return Page(text.encode(), status=403)
+        return self._challenge() if peer.is_safe else _PLAIN_TEXT
+
+    def _challenge(self) -> Page:
+        assert self._security is not None
+        told = {"Basic": 'Basic realm="kafkalite", charset="UTF-8"', "Bearer": 'Bearer realm="kafkalite"'}
+        headers = tuple(("www-authenticate", told[scheme]) for scheme in self._security.schemes)
+        return Page(b"who are you?\n", status=401, headers=headers)
+
+    # --- who it is ---
+
+    async def _who(self, authorization: str | None, peer: HttpPeer) -> Principal | Page:
+        security = self._security
+        if security is None:
+            return ANONYMOUS
+        if authorization is not None and security.logins is not None:
+            return await self._log_in(authorization, peer)
+        try:
+            return security.listener.certified(peer.tls)
+        except AuthenticationFailed as error:
+            self._tell(peer, str(error))
+            return Page(f"{error}\n".encode(), status=403)
+
+    async def _log_in(self, authorization: str, peer: HttpPeer) -> Principal | Page:
+        from kafkalite.security.http_login import BEARER, parse  # only who uses logins loads it
+
+        assert self._security is not None and self._security.logins is not None
+        if not peer.is_safe:
+            self._tell(peer, "a login in plain text")
+            return _PLAIN_TEXT
+        logins, began = self._security.logins, self._now()
+        user, mechanism = "", ""
+        try:
+            login = parse(authorization)
+            mechanism = login.scheme
+            if mechanism not in logins.schemes:
+                raise AuthenticationFailed("scheme not offered")
+            if mechanism == BEARER:
+                if (owner := logins.owner(login)) is not None:
+                    return self._succeeded(owner)
+                wait_s = self._attempts.wait_s(peer.host)
+                if wait_s > 0:
+                    return self._too_often(peer, wait_s)
+                self._attempts.begin(peer.host)
+                raise AuthenticationFailed("unknown token")
+            return await self._password(login, peer)
+        except _WrongPassword as error:
+            reason, user = str(error), error.user
+        except AuthenticationFailed as error:
+            reason = str(error)
+        self._tell(peer, reason, mechanism, user)
+        # Measured from the beginning: how long the check took shall not be seen.
+        await asyncio.sleep(max(0.0, began + self._security.listener.failed_delay_s - self._now()))
+        return self._challenge()
+
+    async def _password(self, login: Login, peer: HttpPeer) -> Principal | Page:
+        """Raises _WrongPassword."""
+        assert self._security is not None and self._security.logins is not None
+        logins = self._security.logins
+        evidence = logins.evidence(login.user)
+        if logins.is_remembered(login, evidence):
+            return self._succeeded(login.user)
+        wait_s = self._attempts.wait_s(peer.host)
+        if wait_s > 0:
+            return self._too_often(peer, wait_s)
+        if self._waiting >= _MAX_WAITING:
+            return _BUSY
+        self._attempts.begin(peer.host)
+        self._waiting += 1
+        try:
+            async with self._checking:
+                fits = await self._disk.run_blocking(lambda: evidence.fits(login.secret))
+        finally:
+            self._waiting -= 1
+        if not fits:
+            known = login.user if evidence.is_known else ""
+            raise _WrongPassword("wrong password" if evidence.is_known else "unknown user", known)
+        self._attempts.succeeded(peer.host)
+        logins.remember(login, evidence)
+        return self._succeeded(login.user)
+
+    def _succeeded(self, user: str) -> Principal:
+        assert self._security is not None
+        self._security.listener.succeeded += 1
+        return Principal("User", user)
+
+    def _too_often(self, peer: HttpPeer, wait_s: float) -> Page:
+        self._tell(peer, "too many failed logins")
+        headers = (("retry-after", str(math.ceil(wait_s))),)
+        return Page(b"too many failed logins from this address\n", status=429, headers=headers)
+
+    def _tell(self, peer: HttpPeer, reason: str, mechanism: str = "", user: str = "") -> None:
+        assert self._security is not None
+        self._security.listener.refused(f"{peer.host}:{peer.port}", reason, mechanism=mechanism, user=user)
+
+
+class _WrongPassword(AuthenticationFailed):
+    """`user`: a name that exists, or empty."""
+
+    def __init__(self, reason: str, user: str) -> None:
+        super().__init__(reason)
+        self.user = user

@@ -1,0 +1,331 @@
+"""The whole cluster as one node can tell it: for the status page and `kafkalite top`.
+
+Who leads what comes from the metadata cache; offsets, disks, problems and the progress of moves are asked of the other
+nodes, for one page of partitions only and only while somebody watches. What all pages share is kept for a moment, so
+that many watchers cost no more than one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from kafkalite.admin.reassignments import ReassignmentAdmin
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.moves import Tracker, part_of
+from kafkalite.coordination.session import SessionKeeper
+from kafkalite.env.seams import Clock
+from kafkalite.errors import ErrorCode, KafkaliteError
+from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition, is_under_replicated
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.messages.control import PartitionState
+from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse
+from kafkalite.rpc.messages.reassignment import ListReassignmentsRequest, Reassignment
+from kafkalite.rpc.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
+from kafkalite.rpc.messages.watching import (
+    BrokerStatus,
+    HealthRequest,
+    HealthResponse,
+    MoveStatus,
+    PartitionStatus,
+    StatusRequest,
+    StatusResponse,
+    TopicStatus,
+)
+
+#: A page is never longer, whatever is asked for.
+MAX_ROWS = 200
+#: Moves that are measured and told; the rest is a number.
+MAX_MOVES = 100
+#: What is shared by all who watch is gathered at most so often.
+_FRESH_S = 1.0
+#: The list of reassignments is read from ZooKeeper: more seldom while there is none.
+_IDLE_MOVES_S = 5.0
+#: A node that does not answer within this time is shown as such.
+_PATIENCE_S = 1.5
+
+
+class Host(Protocol):
+    """What it needs of the node."""
+
+    metadata: MetadataCache
+    session: SessionKeeper
+    reassignment_admin: ReassignmentAdmin
+    broker_id: BrokerId
+
+    @property
+    def cluster_id(self) -> str: ...
+
+
+class Overview:
+    """Answers StatusRequest.
+
+    Args:
+        peers: a client of this cluster; made when first needed.
+    """
+
+    def __init__(self, host: Host, clock: Clock, peers: Callable[[], AsyncClient]) -> None:
+        self._host = host
+        self._clock = clock
+        self._peers = peers
+        self._gathering = asyncio.Lock()
+        self._brokers: dict[BrokerId, BrokerStatus] = {}
+        self._gathered_at = float("-inf")
+        self._moves: tuple[MoveStatus, ...] = ()
+        self._moves_total = 0
+        self._moves_at = float("-inf")
+        self._trackers: dict[TopicPartition, Tracker] = {}
+
+    async def answer(self, request: StatusRequest) -> StatusResponse:
+        """One page."""
+        host, cache = self._host, self._host.metadata
+        if min(request.offset, request.limit, request.topics_offset, request.topics_limit) < 0:
+            return self._response(ErrorCode.INVALID_REQUEST, "a page begins at 0 and has at least no rows")
+        async with self._gathering:
+            await self._gather()
+        live = frozenset(cache.broker_epochs)
+        matched: list[PartitionState] = []
+        counts = _Counts()
+        topics: list[TopicStatus] = []
+        for name, states in self._all():
+            mine = _Counts()
+            for state in states:
+                mine.add(state, live)
+                if _fits(request, state, live):
+                    matched.append(state)
+            counts.take(mine)
+            if request.text in name or (request.topic and request.topic == name):
+                factor = max((len(state.replicas) for state in states), default=0)
+                topics.append(TopicStatus(name, mine.partitions, factor, mine.offline, mine.troubled))
+            await asyncio.sleep(0)  # thousands of partitions: the node has other things to do as well
+        page = matched[request.offset : request.offset + min(request.limit, MAX_ROWS)]
+        first = request.topics_offset
+        return StatusResponse(
+            error=ErrorCode.NONE,
+            message="",
+            broker_id=host.broker_id,
+            is_live=host.session.usable(),
+            at_ms=self._clock.wall_ms(),
+            cluster_id=host.cluster_id,
+            controller_id=cache.controller_id,
+            controller_epoch=cache.controller_epoch,
+            brokers=self._with_counts(counts),
+            topics=tuple(topics[first : first + min(request.topics_limit, MAX_ROWS)]),
+            topics_total=len(cache.all_topics()),
+            topics_matched=len(topics),
+            partitions=tuple(await self._rows(page, live)),
+            partitions_total=counts.partitions,
+            partitions_matched=len(matched),
+            partitions_offline=counts.offline,
+            partitions_troubled=counts.troubled,
+            moves=self._moves,
+            moves_total=self._moves_total,
+        )
+
+    def _response(self, code: ErrorCode, message: str) -> StatusResponse:
+        host, cache = self._host, self._host.metadata
+        return StatusResponse(
+            code, message, host.broker_id, host.session.usable(), self._clock.wall_ms(), host.cluster_id,
+            cache.controller_id, cache.controller_epoch,
+        )  # fmt: skip
+
+    def _all(self) -> Iterator[tuple[str, list[PartitionState]]]:
+        cache = self._host.metadata
+        for name in cache.all_topics():
+            states = cache.topic(name) or {}  # it may be gone by now
+            yield name, [states[number] for number in sorted(states)]
+
+    # --- what the other nodes know ---------------------------------------------------------------------------
+
+    async def _gather(self) -> None:
+        now = self._clock.monotonic()
+        if now - self._gathered_at >= _FRESH_S:
+            await self._gather_brokers()
+            self._gathered_at = self._clock.monotonic()
+        if now - self._moves_at >= (_FRESH_S if self._moves_total else _IDLE_MOVES_S):
+            await self._gather_moves()
+            self._moves_at = self._clock.monotonic()
+
+    async def _gather_brokers(self) -> None:
+        client, cache = self._peers(), self._host.metadata
+        health: dict[BrokerId, object] = {}
+        disks: dict[BrokerId, object] = {}
+        try:
+            health |= await client.every_node(HealthRequest(), timeout_s=_PATIENCE_S)
+            disks |= await client.every_node(DescribeDisksRequest(), timeout_s=_PATIENCE_S)
+        except KafkaliteError:
+            pass  # not even this node answers: what the cache says is still shown, each broker without an answer
+        found: dict[BrokerId, BrokerStatus] = {}
+        for broker in cache.brokers():
+            node = broker.broker_id
+            told, has = health.get(node), disks.get(node)
+            error = str(told) if isinstance(told, KafkaliteError) else "" if told is not None else "no answer"
+            found[node] = BrokerStatus(
+                broker_id=node,
+                kafka=f"{broker.kafka_host}:{broker.kafka_port}" if broker.kafka_port >= 0 else "",
+                rpc=f"{broker.rpc_host}:{broker.rpc_port}",
+                rack=broker.rack or "",
+                leaders=0,
+                replicas=0,
+                out_of_sync=0,
+                disks=has.disks if isinstance(has, DescribeDisksResponse) else (),
+                problems=told.problems if isinstance(told, HealthResponse) else (),
+                error=error,
+            )
+        self._brokers = found
+
+    def _with_counts(self, counts: _Counts) -> tuple[BrokerStatus, ...]:
+        """Those that live, and those that are gone and still have replicas."""
+        told: list[BrokerStatus] = []
+        for node in sorted({*self._brokers, *counts.replicas}):
+            known = self._brokers.get(node)
+            own = (counts.leaders.get(node, 0), counts.replicas.get(node, 0), counts.out_of_sync.get(node, 0))
+            if known is None or node not in self._host.metadata.broker_epochs:
+                told.append(BrokerStatus(node, "", "", "", *own, error="not alive"))
+            else:
+                told.append(
+                    BrokerStatus(
+                        node, known.kafka, known.rpc, known.rack, *own, known.disks, known.problems, known.error
+                    )
+                )
+        return tuple(told)
+
+    async def _rows(self, page: Sequence[PartitionState], live: frozenset[BrokerId]) -> list[PartitionStatus]:
+        by_leader: dict[BrokerId, list[tuple[str, int]]] = {}
+        for state in page:
+            if state.leader in live:
+                by_leader.setdefault(state.leader, []).append((state.topic, state.partition))
+        replicas: dict[tuple[str, int], ReplicaDescription] = {}
+        for node, told in (await self._describe(by_leader)).items():
+            wanted = set(by_leader[node])
+            replicas |= {(r.topic, r.partition): r for r in told.replicas if (r.topic, r.partition) in wanted}
+        return [_row(state, replicas.get((state.topic, state.partition)), live) for state in page]
+
+    async def _describe(
+        self, wanted: dict[BrokerId, list[tuple[str, int]]]
+    ) -> dict[BrokerId, DescribeReplicasResponse]:
+        """All at once; who does not answer is left out."""
+        questions = {
+            # The topics are for nodes that do not know of the partitions yet.
+            node: DescribeReplicasRequest(tuple(sorted({topic for topic, _ in partitions})), tuple(partitions))
+            for node, partitions in sorted(wanted.items())
+        }
+        answers = await self._peers().ask_nodes(questions, timeout_s=_PATIENCE_S)
+        return {node: each for node, each in answers.items() if isinstance(each, DescribeReplicasResponse)}
+
+    # --- moves -----------------------------------------------------------------------------------------------
+
+    async def _gather_moves(self) -> None:
+        listed = await self._host.reassignment_admin.list(ListReassignmentsRequest())
+        moves = sorted(listed.reassignments, key=lambda move: (not (move.step or move.dropping), move.topic, move.partition))  # fmt: skip
+        self._moves_total = len(moves)
+        shown = moves[:MAX_MOVES]
+        wanted: dict[BrokerId, list[tuple[str, int]]] = {}
+        for move in shown:
+            for broker in sorted({*move.replicas, *move.target}):
+                if broker in self._host.metadata.broker_epochs:
+                    wanted.setdefault(broker, []).append((move.topic, move.partition))
+        held = {
+            (TopicPartition(replica.topic, replica.partition), node): replica.size_bytes
+            for node, told in (await self._describe(wanted)).items()
+            for replica in told.replicas
+        }
+        keys = {TopicPartition(move.topic, move.partition) for move in shown}
+        self._trackers = {key: tracker for key, tracker in self._trackers.items() if key in keys}
+        self._moves = tuple(self._move(move, held) for move in shown)
+
+    def _move(self, move: Reassignment, held: dict[tuple[TopicPartition, BrokerId], int]) -> MoveStatus:
+        part = part_of(move, held)
+        tracker = self._trackers.setdefault(part.partition, Tracker())
+        tracker.take((part,), self._clock.monotonic())
+        return MoveStatus(
+            move.topic,
+            move.partition,
+            move.replicas,
+            move.target,
+            part.is_under_way,
+            tracker.done_bytes,
+            tracker.total_bytes,
+            int(tracker.rate),
+            -1 if tracker.eta_s is None else int(tracker.eta_s + 0.5),
+            move.throttle,
+        )
+
+
+class _Counts:
+    """Partitions of a topic or of the cluster, and by broker."""
+
+    def __init__(self) -> None:
+        self.partitions = self.offline = self.troubled = 0
+        self.leaders: dict[BrokerId, int] = {}
+        self.replicas: dict[BrokerId, int] = {}
+        self.out_of_sync: dict[BrokerId, int] = {}
+
+    def add(self, state: PartitionState, live: frozenset[BrokerId]) -> None:
+        self.partitions += 1
+        self.offline += state.leader not in live
+        self.troubled += _is_troubled(state, live)
+        if state.leader != NO_LEADER:
+            self.leaders[state.leader] = self.leaders.get(state.leader, 0) + 1
+        for broker in state.replicas:
+            self.replicas[broker] = self.replicas.get(broker, 0) + 1
+            if broker not in state.isr and broker not in state.adding_replicas:
+                self.out_of_sync[broker] = self.out_of_sync.get(broker, 0) + 1
+
+    def take(self, other: _Counts) -> None:
+        self.partitions += other.partitions
+        self.offline += other.offline
+        self.troubled += other.troubled
+        for mine, more in (
+            (self.leaders, other.leaders), (self.replicas, other.replicas), (self.out_of_sync, other.out_of_sync)
+        ):  # fmt: skip
+            for broker, count in more.items():
+                mine[broker] = mine.get(broker, 0) + count
+
+
+def _is_troubled(state: PartitionState, live: frozenset[BrokerId]) -> bool:
+    return state.leader not in live or is_under_replicated(state.replicas, state.isr, state.adding_replicas)
+
+
+def _fits(request: StatusRequest, state: PartitionState, live: frozenset[BrokerId]) -> bool:
+    if request.topic and state.topic != request.topic:
+        return False
+    if request.broker_id >= 0 and request.broker_id not in state.replicas:
+        return False
+    if request.text and request.text not in f"{state.topic}-{state.partition}":
+        return False
+    match request.state:
+        case "troubled":
+            return _is_troubled(state, live)
+        case "offline":
+            return state.leader not in live
+        case "moving":
+            return bool(state.adding_replicas or state.removing_replicas)
+        case "internal":
+            return state.topic in (GROUP_TOPIC, TRANSACTION_TOPIC)
+    return True
+
+
+def _row(state: PartitionState, told: ReplicaDescription | None, live: frozenset[BrokerId]) -> PartitionStatus:
+    leader = state.leader if state.leader in live else NO_LEADER
+    row = PartitionStatus(
+        state.topic, state.partition, leader, state.leader_epoch, state.isr, state.replicas, state.adding_replicas
+    )
+    if told is None or not told.is_leader:
+        return row
+    ends = [follower.log_end_offset for follower in told.followers]
+    return PartitionStatus(
+        row.topic,
+        row.partition,
+        leader,
+        told.leader_epoch,
+        told.isr,
+        row.replicas,
+        row.adding_replicas,
+        told.high_watermark,
+        told.log_start_offset,
+        told.log_end_offset,
+        told.size_bytes,
+        told.log_end_offset - max(min(ends), told.log_start_offset) if ends else 0,
+    )

@@ -1,0 +1,190 @@
+"""The HTTP listener: a few read-only pages, parsed by h11. Not on any hot path.
+
+A page is a function of the request that was admitted, or a coroutine of it; it runs on the node's loop, within the
+deadline of the request. Strangers cost little: a connection has its time, and when there are too many, the one that has
+waited longest without a whole request gives way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+from kafkalite.env.seams import Listener, Network
+from kafkalite.http.authentication import Asked, HttpAuthenticator, HttpPeer
+from kafkalite.http.page import Page
+
+if TYPE_CHECKING:
+    import h11
+
+    from kafkalite.security.connection_limits import ConnectionLimits
+    from kafkalite.security.tls import ServerTls
+
+#: A request must be complete within this time, and an idle connection ends after it.
+_DEADLINE_S = 10.0
+_MAX_CONNECTIONS = 100
+_READ_BYTES = 16 * 1024
+_MAX_PARAMETERS = 20
+
+Handler = Callable[[Asked], "Page | Awaitable[Page]"]
+
+
+class HttpServer:
+    """Serves GET and HEAD of fixed paths, to whom the gate admits.
+
+    Args:
+        per_ip: how many connections one address may have; None: as many as all together.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        pages: Mapping[str, Handler],
+        gate: HttpAuthenticator,
+        tls: ServerTls | None = None,
+        per_ip: ConnectionLimits | None = None,
+    ) -> None:
+        self._network = network
+        self._tls = tls
+        self._gate = gate
+        self._per_ip = per_ip
+        self._pages = dict(pages)
+        self._listener: Listener | None = None
+        #: Open connections.
+        self.connections = 0
+        #: Those that have not sent a whole request; who has waited longest comes first.
+        self._waiting: dict[asyncio.StreamWriter, None] = {}
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Bind. Raises OSError."""
+        self._listener = await self._network.listen(host, port, self._serve, self._tls)
+        return self._listener.host, self._listener.port
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            await self._listener.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        address = writer.get_extra_info("peername") or ("", 0)
+        peer = HttpPeer(str(address[0]), int(address[1]), writer.get_extra_info("ssl_object"))
+        if self._per_ip is not None and not self._per_ip.opened(peer.host):
+            writer.close()
+            return
+        self.connections += 1
+        try:
+            if self.connections <= _MAX_CONNECTIONS or self._make_room():
+                await self._converse(reader, writer, peer)
+        finally:
+            self.connections -= 1
+            self._waiting.pop(writer, None)
+            if self._per_ip is not None:
+                self._per_ip.closed(peer.host)
+            writer.close()
+
+    def _make_room(self) -> bool:
+        """Whether another connection has given way."""
+        oldest = next(iter(self._waiting), None)
+        if oldest is None:
+            return False
+        del self._waiting[oldest]
+        oldest.transport.abort()
+        return True
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: HttpPeer) -> None:
+        import h11  # here and below: no start of a node waits for it
+
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=_READ_BYTES)
+        try:
+            try:
+                while await self._one(connection, reader, writer, peer):
+                    connection.start_next_cycle()
+            except h11.RemoteProtocolError as error:
+                if connection.our_state is h11.IDLE or connection.our_state is h11.SEND_RESPONSE:
+                    page = Page(b"no request of HTTP/1.1 that is taken here\n", status=error.error_status_hint)
+                    _write(writer, _response(connection, page, is_whole=True))
+            self._waiting[writer] = None
+            async with asyncio.timeout(_DEADLINE_S):
+                writer.close()
+                await writer.wait_closed()
+        except TimeoutError:
+            writer.transport.abort()  # nobody reads the answer: what is left of it is not kept
+        except (OSError, h11.ProtocolError):
+            pass  # the peer's problem: its connection ends here
+
+    async def _one(
+        self, connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: HttpPeer
+    ) -> bool:
+        """Answer one request; whether the connection may carry another."""
+        import h11
+
+        request: h11.Request | None = None
+        self._waiting.pop(writer, None)
+        self._waiting[writer] = None
+        async with asyncio.timeout(_DEADLINE_S):
+            while True:
+                event = connection.next_event()
+                if event is h11.NEED_DATA:
+                    connection.receive_data(await reader.read(_READ_BYTES))
+                elif isinstance(event, h11.Request):
+                    request = event
+                elif isinstance(event, h11.EndOfMessage):
+                    break
+                elif isinstance(event, h11.Data):
+                    refusal = Page(b"no page takes a body\n", status=413)
+                    _write(writer, _response(connection, refusal, is_whole=True))
+                    return False
+                elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+                    return False
+            assert request is not None
+            self._waiting.pop(writer, None)
+            page = await self._page(request, peer)
+            _write(writer, _response(connection, page, is_whole=request.method != b"HEAD"))
+            await writer.drain()
+        return connection.our_state is h11.DONE and connection.their_state is h11.DONE
+
+    async def _page(self, request: h11.Request, peer: HttpPeer) -> Page:
+        if request.method not in (b"GET", b"HEAD"):
+            return Page(b"method not allowed\n", status=405)
+        path, _, text = request.target.decode("latin-1").partition("?")
+        handler = self._pages.get(path)
+        if handler is None:
+            return Page(b"not found\n", status=404)
+        logins = [value.decode("latin-1") for name, value in request.headers if name == b"authorization"]
+        if len(logins) > 1:
+            return Page(b"more than one login\n", status=400)
+        try:
+            query = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS))
+            asked = await self._gate.admit(path, query, logins[0] if logins else None, peer)
+            if isinstance(asked, Page):
+                return asked
+            outcome = handler(asked)
+            return outcome if isinstance(outcome, Page) else await outcome
+        except ValueError as error:  # what somebody typed
+            return Page(f"{error}\n".encode(), status=400)
+
+
+def _write(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Raises OSError if nobody is there any more: uvloop's transports do not say so in this way."""
+    if writer.transport.is_closing():
+        raise ConnectionResetError("the connection is closed")
+    writer.write(data)
+
+
+def _response(connection: h11.Connection, page: Page, *, is_whole: bool) -> bytes:
+    """`is_whole`: with its body."""
+    import h11
+
+    headers = [
+        ("content-type", page.content_type),
+        ("content-length", str(len(page.body))),
+        ("cache-control", "no-store"),
+        ("x-content-type-options", "nosniff"),
+        *page.headers,
+    ]
+    out: bytes = connection.send(h11.Response(status_code=page.status, headers=headers)) or b""
+    if is_whole:
+        out += connection.send(h11.Data(data=page.body)) or b""
+    out += connection.send(h11.EndOfMessage()) or b""
+    return out

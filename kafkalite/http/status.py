@@ -1,0 +1,117 @@
+"""The HTTP pages of a node: metrics, liveness, readiness, and a status page for people.
+
+The status page is one file without anything from elsewhere; what it shows it asks of /api/status, a page of partitions
+at a time, and of /api/why.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import importlib
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.client.cluster_status import status_value
+from kafkalite.client.why import ask, diagnose
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.http.authentication import Asked
+from kafkalite.http.page import Page
+from kafkalite.http.server import Handler
+from kafkalite.model import TopicPartition
+from kafkalite.rpc.messages.watching import StatusRequest
+from kafkalite.telemetry.advice import advice
+
+if TYPE_CHECKING:
+    from kafkalite.http.metrics import Exposition
+    from kafkalite.node.node import Node
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+#: One node's patience when it is asked why.
+_WHY_S = 3.0
+
+
+class StatusPages:
+    """What the HTTP listener serves."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._exposition: Exposition | None = None
+
+    def pages(self) -> Mapping[str, Handler]:
+        return {
+            "/": lambda asked: status_page(),
+            "/api/status": self._status,
+            "/api/why": self._why,
+            "/metrics": self._metrics,
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+        }
+
+    async def _metrics(self, asked: Asked) -> Page:
+        if self._exposition is None:
+            # No start waits for what only a scrape needs, and the loop does not wait while it is imported.
+            await self._node.env.disk.run_blocking(lambda: importlib.import_module("kafkalite.http.metrics"))
+            from kafkalite.http.metrics import Exposition
+
+            self._exposition = Exposition(self._node)
+        return Page(self._exposition.text(), _METRICS_TYPE)
+
+    def _healthz(self, asked: Asked) -> Page:
+        if not asked.sees_cluster:  # that it answers is what a probe wants to know
+            return _json({"id": self._node.broker_id})
+        problems = [{**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.problems()]
+        return _json({"id": self._node.broker_id, "problems": problems})
+
+    def _readyz(self, asked: Asked) -> Page:
+        """Whether clients should be sent here. It stays 200 if only ZooKeeper is away, because each node goes on serving (ADR
+        15). BrokerFailureDetector probes ask `/healthz`: a restart would only end what still works."""
+        node = self._node
+        serves = node.ready.is_set() and not node.stopping and node.replicas.hosted.serves()
+        text = "ready" if serves else "not ready"
+        away = node.zookeeper.away()
+        return Page(f"{text}; {away}\n".encode() if away else f"{text}\n".encode(), status=200 if serves else 503)
+
+    async def _status(self, asked: Asked) -> Page:
+        known = {f.name: int if isinstance(f.default, int) else str for f in dataclasses.fields(StatusRequest)}
+        query = asked.query
+        unknown = sorted(query.keys() - known.keys())
+        if unknown:
+            raise ValueError(f"unknown parameters: {', '.join(unknown)}")
+        values: dict[str, Any] = {name: known[name](value) for name, value in query.items()}
+        answer = await self._node.overview.answer(StatusRequest(**values))
+        if answer.error:
+            return _json({"error": answer.message}, status=400)
+        return _json(status_value(answer))
+
+    async def _why(self, asked: Asked) -> Page:
+        partition = TopicPartition(asked.query.get("topic", ""), int(asked.query.get("partition", "")))
+        try:
+            known = await ask(self._node.peer_client(), partition, timeout_s=_WHY_S)
+        except KafkaliteError as error:
+            missing = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return Page(f"{error}\n".encode(), status=404 if missing else 503)
+        return _json({**dataclasses.asdict(diagnose(known)), "at_ms": self._node.env.clock.wall_ms()})
+
+
+@cache
+def status_page() -> Page:
+    """The page itself. Its one script may run, and nothing else: markup that slips in stays dead."""
+    text = resources.files("kafkalite.node").joinpath("status.html").read_text(encoding="utf-8")
+    script = re.search(r"<script>(.*?)</script>", text, re.DOTALL)
+    assert script is not None
+    digest = base64.b64encode(hashlib.sha256(script.group(1).encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return Page(text.encode(), "text/html; charset=utf-8", headers=(("content-security-policy", policy),))
+
+
+def _json(value: object, *, status: int = 200) -> Page:
+    return Page(json.dumps(value).encode(), "application/json", status)

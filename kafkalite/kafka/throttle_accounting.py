@@ -1,0 +1,68 @@
+"""What a request costs its client under the quotas, and how long the client has to wait for it.
+
+Made only while a quota is set. Bytes produced and fetched are counted by their handlers; the event loop's time by the
+listener. The wait is told in the answer, and the connection is muted after it (KIP-219).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.env.seams import Clock
+from kafkalite.security.principal import Principal
+from kafkalite.security.quotas import Kind, Quotas
+
+#: Between nodes, or before it is known who asks: not limited by time, as by Kafka (exempt requests).
+EXEMPT = frozenset({"ApiVersions", "SaslHandshake", "SaslAuthenticate", "WriteTxnMarkers"})
+
+
+class ThrottleAccounting:
+    """One request's."""
+
+    __slots__ = ("_began", "_client_id", "_clock", "_is_settled", "_kinds", "_quotas", "_spent", "_user", "throttle_ms")
+
+    def __init__(self, quotas: Quotas, clock: Clock, principal: Principal, client_id: str) -> None:
+        self._quotas = quotas
+        self._clock = clock
+        self._user = principal.name
+        self._client_id = client_id
+        self._began = clock.monotonic()
+        #: Seconds of the event loop; negative while the handler runs.
+        self._spent = -1.0
+        self._kinds: dict[Kind, int] = {}
+        self._is_settled = False
+        self.throttle_ms = 0
+
+    def _now_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def count(self, kind: Kind, amount: float) -> int:
+        """Add to what the client has used; the ms that it has to wait for that alone."""
+        wait_ms = self._quotas.count(kind, self._user, self._client_id, amount, self._now_ms())
+        if wait_ms:
+            self._kinds[kind] = wait_ms
+        return wait_ms
+
+    def take_back(self, kind: Kind, amount: float) -> None:
+        """It was not given after all; the wait stands."""
+        self._quotas.take_back(kind, self._user, self._client_id, amount, self._now_ms())
+
+    def most_at_once(self, kind: Kind) -> int | None:
+        return self._quotas.most_at_once(kind, self._user, self._client_id)
+
+    def started(self) -> None:
+        """The handler has returned: what it waits for from here on costs the loop nothing."""
+        self._spent = self._clock.monotonic() - self._began
+
+    def settle(self, answer: Any) -> None:
+        """Just before the answer goes out: the longest wait of all kinds is written into it."""
+        if not self._is_settled:
+            self._is_settled = True
+            if self._quotas.limits_requests:
+                spent = self._spent if self._spent >= 0 else self._clock.monotonic() - self._began
+                self.count(Kind.REQUEST, spent * 100)
+            for kind, wait_ms in self._kinds.items():
+                self._quotas.note_throttled(kind, wait_ms)
+            self.throttle_ms = max(self._kinds.values(), default=0)
+        if self.throttle_ms and hasattr(answer, "throttle_time_ms"):
+            answer.throttle_time_ms = self.throttle_ms

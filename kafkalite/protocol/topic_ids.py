@@ -1,0 +1,25 @@
+"""Topic ids: 16 bytes on the wire, Kafka's text form everywhere else (KIP-516)."""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+
+from kafkalite.model import NO_TOPIC_ID, TopicId
+from kafkalite.protocol.codec import ZERO_UUID
+
+
+def to_wire(topic_id: TopicId) -> bytes:
+    """16 bytes; zeros for NO_TOPIC_ID or what is no topic id."""
+    try:
+        raw = urlsafe_b64decode(topic_id + "==")
+    except (binascii.Error, ValueError):
+        return ZERO_UUID
+    return raw if len(raw) == 16 else ZERO_UUID
+
+
+def from_wire(raw: bytes) -> TopicId:
+    """The text form; NO_TOPIC_ID for zeros."""
+    if raw == ZERO_UUID:
+        return NO_TOPIC_ID
+    return TopicId(urlsafe_b64encode(raw).rstrip(b"=").decode())

@@ -1,0 +1,242 @@
+"""Produce: append to the leader's log, and answer when the acks that were asked for are there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from kafkalite.env.seams import Buffer
+from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.log.validation import Origin
+from kafkalite.log.verification import NO_GUARD
+from kafkalite.model import NO_OFFSET, Offset, TopicPartition
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.purgatory import DelayedProduce, ProduceDone, ProduceWaiter
+from kafkalite.rpc.messages.data import ProducedPartition
+
+#: Operations that may wait at once; beyond it acks=all is refused before anything is appended.
+MAX_WAITING = 100_000
+#: Partitions appended to in one turn of the loop. The first append to each may open and make files: a request for a
+#: thousand of them would keep the node from its heartbeats.
+PIECE = 64
+
+
+@dataclass(slots=True, eq=False)
+class _Order:
+    """One request, and how far it is carried out."""
+
+    delayed: DelayedProduce
+    partitions: Sequence[tuple[TopicPartition, Buffer]]
+    acks: int
+    timeout_ms: int
+    origin: Origin
+    guards: Mapping[TopicPartition, int] | None
+    transaction_version: int
+    position: int = 0
+
+
+class ProduceHandler:
+    """Appends in the order of calls, large requests in pieces."""
+
+    def __init__(self, hosted: HostedPartitions, metadata: MetadataCache) -> None:
+        self._hosted = hosted
+        self._metadata = metadata
+        #: Clients' requests that are not carried out to the end; at most as many as connections let be under way.
+        self._backlog: deque[_Order] = deque()
+        self._is_closed = False
+
+    def produce(
+        self,
+        acks: int,
+        timeout_ms: int,
+        partitions: Sequence[tuple[TopicPartition, Buffer]],
+        done: ProduceDone,
+        *,
+        origin: Origin = "client",
+        guards: Mapping[TopicPartition, int] | None = None,
+        transaction_version: int = 0,
+    ) -> None:
+        """Append, and call `done` once. The records' buffers may be used again when this returns.
+
+        `guards`: what `begin_verification` gave for partitions whose transactions are verified; in no other partition may
+        one begin then. None: nothing is verified. `transaction_version`: of markers, see ProducerStates.prepare.
+
+        It is called at once for acks 0 and 1, or when all is refused; else when it is committed.
+
+        Waiting ends also with the deadline (REQUEST_TIMED_OUT), with the leadership (NOT_LEADER_OR_FOLLOWER) and
+        when the ISR becomes too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND, F26): then the records may exist.
+        """
+        delayed = DelayedProduce(self._hosted.wheel, len(partitions), done)
+        # Held until all is appended: no partition settled meanwhile may answer for the request.
+        delayed.pending = 1
+        order = _Order(delayed, partitions, acks, timeout_ms, origin, guards, transaction_version)
+        if self._backlog and origin == "client":
+            self._put_back(order)
+        elif not self._carry_out(order, PIECE if origin == "client" else len(partitions)):
+            self._put_back(order)
+            self._go_on_soon()
+
+    def begin_verification(
+        self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
+    ) -> int:
+        """The guard to append with once the coordinator has answered; NO_GUARD: there is nothing to ask it."""
+        partition = self._hosted.get(topic_partition)
+        if partition is None or partition.leader is None:
+            return NO_GUARD  # the append returns the error
+        return partition.log.begin_verification(producer_id, producer_epoch, sequence)
+
+    def end_verification(self, topic_partition: TopicPartition, producer_id: int, guard: int) -> None:
+        """The coordinator has refused the batches of `guard`."""
+        partition = self._hosted.get(topic_partition)
+        if partition is not None:
+            partition.log.end_verification(producer_id, guard)
+
+    def _put_back(self, order: _Order) -> None:
+        """Its turn comes later: by then the buffer that it came in may hold something else (the Kafka listener's does)."""
+        done = order.partitions[: order.position]
+        order.partitions = [*done, *((key, _kept(records)) for key, records in order.partitions[order.position :])]
+        self._backlog.append(order)
+
+    def close(self) -> None:
+        """The node stops: what is not appended yet is refused."""
+        self._is_closed = True
+        while self._backlog:
+            order = self._backlog.popleft()
+            self._carry_out(order, len(order.partitions))
+
+    def _go_on_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """The next piece of the large request that others wait behind, and those others if it was the last."""
+        while self._backlog and self._carry_out(self._backlog[0], PIECE):
+            self._backlog.popleft()
+        if self._backlog:
+            self._go_on_soon()
+
+    def _carry_out(self, order: _Order, at_most: int) -> bool:
+        """Append to so many more partitions of it; whether that was the last."""
+        delayed, partitions, acks = order.delayed, order.partitions, order.acks
+        results = delayed.results
+        refusal = self._refusal(acks)
+        has_lease = self._hosted.usable()
+        first, end = order.position, min(order.position + at_most, len(partitions))
+        for index in range(first, end):
+            topic_partition, records = partitions[index]
+            if refusal is not ErrorCode.NONE:
+                results[index] = refused(topic_partition, refusal)
+                continue
+            try:
+                self._append(order, index, topic_partition, records, has_lease=has_lease)
+            except ApiError as error:
+                results[index] = refused(topic_partition, error.code, str(error))
+        order.position = end
+        if end < len(partitions):
+            return False
+        hosted = self._hosted
+        hosted.counters.produce_requests += len(partitions)
+        hosted.counters.failed_produce_requests += sum(each is not None and each.error != 0 for each in results)
+        delayed.pending -= 1
+        if delayed.pending == 0:
+            delayed.finish()
+        else:
+            hosted.wheel.add(delayed, max(order.timeout_ms, 0))
+        return True
+
+    def _refusal(self, acks: int) -> ErrorCode:
+        if acks not in (-1, 0, 1):
+            return ErrorCode.INVALID_REQUIRED_ACKS
+        if self._is_closed:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if acks == -1 and len(self._hosted.wheel) >= MAX_WAITING:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        return ErrorCode.NONE
+
+    def _append(
+        self, order: _Order, index: int, topic_partition: TopicPartition, records: Buffer, *, has_lease: bool
+    ) -> None:
+        hosted = self._hosted
+        delayed, acks, origin = order.delayed, order.acks, order.origin
+        partition = hosted.get(topic_partition)
+        leader = partition.leader if partition is not None else None
+        if partition is None or leader is None:
+            delayed.results[index] = refused(topic_partition, self.missing(topic_partition))
+            return
+        if not has_lease and (reason := hosted.refusal(partition, acks)):  # another node may lead by now
+            message = f"ZooKeeper has not answered for longer than this node's lease, and {reason}"
+            delayed.results[index] = refused(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
+            return
+        if partition.is_read_only and origin == "client":
+            reason = "the partition is being drained: it is about to be removed"
+            delayed.results[index] = refused(topic_partition, ErrorCode.POLICY_VIOLATION, reason)
+            return
+        if acks == -1 and leader.is_under_min_isr:
+            delayed.results[index] = refused(
+                topic_partition,
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(leader.committed_isr)} in sync, {leader.effective_min_insync_replicas} needed",
+            )
+            return
+        log = partition.log
+        try:
+            info = log.append_as_leader(
+                records,
+                leader.leader_epoch,
+                origin=origin,
+                guard=None if order.guards is None else order.guards.get(topic_partition, NO_GUARD),
+                transaction_version=order.transaction_version,
+            )
+        except StorageError as error:
+            hosted.fail_storage(partition, error)
+            delayed.results[index] = refused(topic_partition, ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+            return
+        result = ProducedPartition(
+            topic_partition.topic,
+            topic_partition.partition,
+            ErrorCode.NONE,
+            Offset(info.first_offset),
+            info.log_append_time_ms,
+            log.log_start_offset,
+        )
+        required = Offset(info.last_offset + 1)
+        if acks == -1 and required > leader.high_watermark:
+            waiter = ProduceWaiter(delayed, index, partition, required, result)
+            delayed.waiters.append(waiter)
+            delayed.pending += 1
+            partition.add_produce_waiter(waiter)
+        else:
+            delayed.results[index] = result
+        if not info.duplicate:
+            hosted.appended(partition, log.log_end_offset, info.size_bytes)
+
+    def missing(self, topic_partition: TopicPartition) -> ErrorCode:
+        """Why a partition is not led here."""
+        return missing(self._hosted, self._metadata, topic_partition)
+
+
+def _kept(records: Buffer) -> bytes | memoryview:
+    """The same bytes, safe from whoever writes into their buffer."""
+    if isinstance(records, bytes) or (isinstance(records, memoryview) and isinstance(records.obj, bytes)):
+        return records
+    return bytes(records)
+
+
+def missing(hosted: HostedPartitions, metadata: MetadataCache, topic_partition: TopicPartition) -> ErrorCode:
+    """The answer for a partition that this node does not lead."""
+    partition = hosted.get(topic_partition)
+    if partition is not None:
+        if partition.storage_error is not None:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if metadata.partition(topic_partition) is not None:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def refused(topic_partition: TopicPartition, error: ErrorCode, message: str = "") -> ProducedPartition:
+    """The answer for a partition to which nothing was appended."""
+    topic, number = topic_partition
+    return ProducedPartition(topic, number, error, NO_OFFSET, message=message)

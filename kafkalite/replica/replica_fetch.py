@@ -1,0 +1,365 @@
+"""The leader's side of replication: followers' fetches, in incremental sessions.
+
+A fetch does three things here: it tells how far the follower's log goes (which may move the high watermark and
+bring the follower into the ISR), it is checked for divergence, and it is answered with records or waits for some.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from kafkalite.env.seams import Buffer
+from kafkalite.errors import ApiError, ErrorCode, StorageError
+from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, TopicPartition
+from kafkalite.replica.damage import give_up_damaged
+from kafkalite.replica.fetch_session import FetchSession, ReplicaFetchDone, SessionEntry
+from kafkalite.replica.follower import Divergence, OutOfRange, find_divergence
+from kafkalite.replica.hosted import HostedPartitions
+from kafkalite.replica.leader import on_follower_fetch
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.partition import Partition
+from kafkalite.replica.produce import missing
+from kafkalite.replica.throttle import Throttle, is_throttled
+from kafkalite.rpc.messages.replication import (
+    ReplicaFetchedPartition,
+    ReplicaFetchPartition,
+    ReplicaFetchRequest,
+    ReplicaFetchResponse,
+    ReplicaFetchWake,
+)
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
+
+#: Sessions at once; the longest silent one makes room.
+MAX_SESSIONS = 1_000
+
+
+class ReplicaFetchHandler:
+    """All sessions of followers with this node as the leader.
+
+    Args:
+        on_caught_up: a follower outside the ISR may be ready to join it.
+    """
+
+    def __init__(
+        self,
+        hosted: HostedPartitions,
+        metadata: MetadataCache,
+        *,
+        response_max_bytes: int,
+        on_caught_up: Callable[[Partition], None],
+    ) -> None:
+        self._hosted = hosted
+        self._metadata = metadata
+        self._response_max_bytes = response_max_bytes
+        self._on_caught_up = on_caught_up
+        self._sessions: dict[int, FetchSession] = {}
+        self._next_session_id = 1
+        self._throttle = Throttle()
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def fetch(self, request: ReplicaFetchRequest, done: ReplicaFetchDone) -> None:
+        """Call `done` once: at once if there is something to tell, or after max_wait_ms."""
+        if self._metadata.broker_epochs.get(request.replica_id, NO_BROKER_EPOCH) > request.broker_epoch:
+            done(_failed(ErrorCode.STALE_BROKER_EPOCH), [])  # an earlier life of that broker (F15)
+            return
+        now_ms = self._hosted.now_ms()
+        if request.session_id == 0:
+            session = self._open(request)
+        else:
+            found = self._sessions.get(request.session_id)
+            if found is None or found.replica_id != request.replica_id or found.broker_epoch != request.broker_epoch:
+                done(_failed(ErrorCode.FETCH_SESSION_ID_NOT_FOUND), [])
+                return
+            if found.epoch + 1 != request.session_epoch:
+                done(_failed(ErrorCode.INVALID_FETCH_SESSION_EPOCH), [])
+                return
+            session = found
+            if session.done is not None:
+                self._answer(session)
+            session.epoch = request.session_epoch
+        session.last_fetch_ms = now_ms
+        for topic, number in request.forgotten:
+            entry = session.entries.get(TopicPartition(topic, number))
+            if entry is not None:
+                session.drop(entry)
+        moved: list[Partition] = []
+        for wanted in request.partitions:
+            partition = self._list(session, wanted, now_ms)
+            if partition is not None:
+                moved.append(partition)
+        session.done = done
+        session.min_bytes = max(request.min_bytes, 1)
+        session.max_bytes = min(request.max_bytes, self._response_max_bytes)
+        session.pending_bytes = 0
+        # Marks first, watermarks then: a produce that is acked in there may append, which must find the session whole.
+        for partition in moved:
+            self._hosted.advance(partition)
+        if session.done is not done:  # answered meanwhile
+            return
+        if session.answers or session.with_records or request.session_id == 0 or request.max_wait_ms <= 0:
+            self._answer(session)
+        else:
+            self._hosted.wheel.add(session, request.max_wait_ms)
+
+    def wake(self, message: ReplicaFetchWake) -> None:
+        """The follower has changes to send: its waiting fetch is answered as it is."""
+        session = self._sessions.get(message.session_id)
+        if session is not None:
+            self._hosted.wake(session)
+
+    def expire(self, silent_ms: int) -> None:
+        """Forget sessions that have been silent for so long, and those of earlier lives."""
+        now_ms = self._hosted.now_ms()
+        for session in list(self._sessions.values()):
+            is_old = self._metadata.broker_epochs.get(session.replica_id, NO_BROKER_EPOCH) > session.broker_epoch
+            if is_old or now_ms - session.last_fetch_ms > silent_ms:
+                self._close(session)
+        throttled = {p.topic_partition for p in self._hosted.all() if p.throttle and p.leader is not None}
+        self._throttle.retain(throttled)
+
+    def close(self) -> None:
+        """Answer and forget every session."""
+        for session in list(self._sessions.values()):
+            self._close(session)
+
+    def _open(self, request: ReplicaFetchRequest) -> FetchSession:
+        if len(self._sessions) >= MAX_SESSIONS:
+            self._close(min(self._sessions.values(), key=lambda session: (session.last_fetch_ms, session.session_id)))
+        session = FetchSession(self._next_session_id, request.replica_id, request.broker_epoch, self._answer)
+        self._sessions[session.session_id] = session
+        self._next_session_id += 1
+        return session
+
+    def _close(self, session: FetchSession) -> None:
+        self._sessions.pop(session.session_id, None)
+        for entry in list(session.entries.values()):
+            session.drop(entry)
+        self._answer(session)
+
+    def _list(self, session: FetchSession, wanted: ReplicaFetchPartition, now_ms: int) -> Partition | None:
+        """Take in one listed partition; returns it if its high watermark may move now."""
+        key = TopicPartition(wanted.topic, wanted.partition)
+        partition = self._hosted.get(key)
+        error = self._refusal(partition, session.replica_id, wanted)
+        if error is not ErrorCode.NONE or partition is None:
+            stale = session.entries.get(key)
+            if stale is not None:
+                session.drop(stale)
+            session.answers.append(_refused(key, error))
+            return None
+        leader = partition.leader
+        assert leader is not None
+        entry = session.entries.get(key)
+        if entry is None or entry.partition is not partition:
+            entry = self._enter(session, partition)
+        log = partition.log
+        entry.fetch_offset = wanted.fetch_offset
+        entry.max_bytes = wanted.max_bytes
+        entry.is_sent = False
+        try:
+            divergence = find_divergence(
+                log.epoch_and_end_offset_for,
+                latest_epoch=log.latest_epoch,
+                log_start_offset=log.log_start_offset,
+                log_end_offset=log.log_end_offset,
+                fetch_offset=wanted.fetch_offset,
+                last_fetched_epoch=wanted.last_fetched_epoch,
+            )
+        except StorageError as failure:
+            self._hosted.fail_storage(partition, failure)
+            return None
+        if divergence is not None:
+            self._tell_divergence(session, entry, divergence)
+            return None
+        on_follower_fetch(
+            leader,
+            session.replica_id,
+            fetch_offset=wanted.fetch_offset,
+            broker_epoch=session.broker_epoch,
+            at_ms=now_ms,
+            log_start_offset=wanted.log_start_offset,
+        )
+        self._hosted.settle_starts(partition)
+        if wanted.fetch_offset < log.log_end_offset and not entry.is_held_back:
+            session.with_records[entry] = None
+        else:
+            session.with_records.pop(entry, None)
+        if entry.told_high_watermark != leader.high_watermark or entry.told_log_start != log.log_start_offset:
+            session.with_news[entry] = None
+        if session.replica_id not in leader.maximal_isr:
+            self._on_caught_up(partition)
+        return partition
+
+    def _enter(self, session: FetchSession, partition: Partition) -> SessionEntry:
+        """A new entry; the same follower's entry in another session of it is superseded."""
+        before = partition.entries.get(session.replica_id)
+        if before is not None:
+            before.session.drop(before)
+        entry = SessionEntry(session, partition)
+        session.entries[partition.topic_partition] = entry
+        partition.entries[session.replica_id] = entry
+        return entry
+
+    def _refusal(self, partition: Partition | None, replica_id: BrokerId, wanted: ReplicaFetchPartition) -> ErrorCode:
+        if partition is None or partition.leader is None:
+            return missing(self._hosted, self._metadata, TopicPartition(wanted.topic, wanted.partition))
+        if NO_TOPIC_ID not in (wanted.topic_id, partition.topic_id) and wanted.topic_id != partition.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        if wanted.leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if wanted.leader_epoch > partition.leader_epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if replica_id not in partition.leader.followers:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return ErrorCode.NONE
+
+    def _tell_divergence(self, session: FetchSession, entry: SessionEntry, divergence: Divergence | OutOfRange) -> None:
+        partition = entry.partition
+        topic, number = partition.topic_partition
+        entry.is_sent = True
+        session.with_records.pop(entry, None)
+        mark, start = partition.high_watermark, partition.log.log_start_offset
+        if isinstance(divergence, OutOfRange):
+            answer = ReplicaFetchedPartition(topic, number, ErrorCode.OFFSET_OUT_OF_RANGE, mark, start, 0)
+        else:
+            answer = ReplicaFetchedPartition(
+                topic, number, ErrorCode.NONE, mark, start, 0, divergence.epoch, divergence.end_offset
+            )
+        session.answers.append(answer)
+
+    def _answer(self, session: FetchSession) -> None:
+        """Answer the session's waiting fetch, if one waits, with all that is new for it up to its size limit."""
+        session.is_waking = False
+        done = session.done
+        if done is None:
+            return
+        session.done = None
+        self._hosted.wheel.discard(session)
+        answers, session.answers = session.answers, []
+        body: list[Buffer] = []
+        left = session.max_bytes
+        for entry in list(session.with_records):
+            if left <= 0:
+                break
+            size_bytes = self._read(session, entry, left, body, answers)
+            left -= size_bytes
+        news, session.with_news = session.with_news, {}
+        for entry in news:
+            answers.append(_told(entry, 0))
+        done(ReplicaFetchResponse(ErrorCode.NONE, session.session_id, tuple(answers)), body)
+
+    def _read(
+        self,
+        session: FetchSession,
+        entry: SessionEntry,
+        left: int,
+        body: list[Buffer],
+        answers: list[ReplicaFetchedPartition],
+    ) -> int:
+        """Add one partition's records to the answer; returns their size. What does not fit stays for the next one."""
+        partition = entry.partition
+        log = partition.log
+        is_slowed = self._is_slowed(partition, session.replica_id)
+        if is_slowed:
+            wait_ms = self._wait_ms(session, entry)
+            if wait_ms:
+                self._hold_back(session, entry, wait_ms)
+                return 0
+        try:
+            if entry.fetch_offset < log.log_start_offset:  # retention was faster
+                self._tell_divergence(session, entry, OutOfRange())
+                answers.append(session.answers.pop())
+                return 0
+            # A follower checks every CRC itself before it appends; one that copies old records would ask for damaged ones
+            # for ever.
+            is_copying = session.replica_id not in partition.current_isr
+            limit = min(entry.max_bytes, left)
+            if is_slowed:
+                limit = min(limit, self._throttle.allowance)
+            is_first = is_slowed or not body
+            info = log.read(entry.fetch_offset, limit, min_one_batch=is_first, verify=is_copying)
+        except StorageError as failure:
+            self._hosted.fail_storage(partition, failure)
+            answers.extend(session.answers)
+            session.answers = []
+            return 0
+        except ApiError as failure:
+            if give_up_damaged(self._hosted, self._metadata, partition, failure):
+                answers.extend(session.answers)
+                session.answers = []
+                return 0
+            untold = self._hosted.repeats.told(("unreadable", partition.topic_partition))
+            if untold is not None:
+                _log.error(
+                    "replica.unreadable", partition=str(partition.topic_partition), error=str(failure), untold=untold
+                )
+            session.drop(entry)
+            answers.append(_refused(partition.topic_partition, failure.code))
+            return 0
+        if info.size_bytes == 0 and entry.fetch_offset < log.log_end_offset:
+            return 0  # the next batch is larger than what is left: next time it is first
+        del session.with_records[entry]
+        if info.size_bytes == 0:
+            return 0
+        if is_slowed:
+            self._throttle.take(info.size_bytes)
+        entry.is_sent = True
+        session.with_news.pop(entry, None)
+        body.extend(info.records)
+        answers.append(_told(entry, info.size_bytes))
+        self._hosted.counters.replication_bytes_out += info.size_bytes
+        return info.size_bytes
+
+    # --- throttled replicas --------------------------------------------------------------------
+
+    def _is_slowed(self, partition: Partition, replica_id: BrokerId) -> bool:
+        leader = partition.leader
+        return leader is not None and is_throttled(
+            partition.throttle, replica_id, leader.maximal_isr, partition.adding_replicas
+        )
+
+    def _wait_ms(self, session: FetchSession, entry: SessionEntry) -> int:
+        partition = entry.partition
+        now_ms = self._hosted.now_ms()
+        lag = partition.log.log_end_offset - entry.fetch_offset
+        key = partition.topic_partition
+        rate = self._throttle.rate(key, session.replica_id, partition.throttle, lag=lag, now_ms=now_ms)
+        return self._throttle.wait_ms(rate, now_ms)
+
+    def _hold_back(self, session: FetchSession, entry: SessionEntry, wait_ms: int) -> None:
+        """Its records wait; what else the session has goes on."""
+        session.with_records.pop(entry, None)
+        entry.is_held_back = True
+        asyncio.get_running_loop().call_later(wait_ms / 1000, self._let_go, entry)
+
+    def _let_go(self, entry: SessionEntry) -> None:
+        entry.is_held_back = False
+        session, partition = entry.session, entry.partition
+        if session.entries.get(partition.topic_partition) is not entry or entry.is_sent:
+            return
+        if partition.storage_error is None and entry.fetch_offset < partition.log.log_end_offset:
+            session.with_records[entry] = None
+            self._hosted.wake(session)
+
+
+def _told(entry: SessionEntry, records_size: int) -> ReplicaFetchedPartition:
+    partition = entry.partition
+    topic, number = partition.topic_partition
+    entry.told_high_watermark = partition.high_watermark
+    entry.told_log_start = partition.log.log_start_offset
+    return ReplicaFetchedPartition(
+        topic, number, ErrorCode.NONE, entry.told_high_watermark, entry.told_log_start, records_size
+    )
+
+
+def _refused(key: TopicPartition, error: ErrorCode) -> ReplicaFetchedPartition:
+    return ReplicaFetchedPartition(key.topic, key.partition, error, NO_OFFSET, NO_OFFSET, 0)
+
+
+def _failed(error: ErrorCode) -> ReplicaFetchResponse:
+    return ReplicaFetchResponse(error, 0, ())

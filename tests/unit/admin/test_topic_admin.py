@@ -1,0 +1,211 @@
+"""Orders to create and delete topics: Kafka's checks and codes, and what stands in ZooKeeper afterwards."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkalite.admin.topics import TopicAdmin, check_name, collision_key
+from kafkalite.coordination import paths, znodes
+from kafkalite.coordination.coordinator import Create
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.model import Endpoint
+from kafkalite.rpc.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from kafkalite.testing.sim_zookeeper import Fate
+from tests.unit.controller.cluster import Cluster, until
+
+
+async def orders(cluster: Cluster, racks: tuple[str | None, ...] = (None, None, None)) -> TopicAdmin:
+    for number, rack in enumerate(racks, start=1):
+        value = znodes.BrokerZnode(host="h", port=1, rpc=Endpoint("h", 2), rack=rack)
+        cluster.zookeeper.poke(Create(paths.broker(number), znodes.encode_broker(value)))
+    session = await cluster.connect("node")
+    cluster.sessions[0] = session
+
+    async def current() -> object:
+        return session
+
+    made = TopicAdmin(current, lambda: cluster.config, random.Random(7))  # type: ignore[arg-type]
+    made.deletion_wait_s = 0.01  # no controller here
+    return made
+
+
+async def create(made: TopicAdmin, *topics: NewTopic, **options: bool) -> list[tuple[int, str]]:
+    response = await made.create_topics(CreateTopicsRequest(topics, **options))  # type: ignore[arg-type]
+    return [(result.error, result.message) for result in response.topics]
+
+
+@pytest.mark.checklist(6)
+async def test_creates_topic_and_settings_with_a_notice(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    topic = NewTopic("t", partitions=6, replication_factor=3, configs={"retention.ms": "1000"})
+    response = await made.create_topics(CreateTopicsRequest((topic,)))
+    result = response.topics[0]
+    assert (result.error, result.partitions, result.replication_factor) == (0, 6, 3)
+    value = json.loads((cluster.zookeeper.peek(paths.topic("t")) or (b"",))[0])
+    assert value["version"] == 3 and value["topic_id"] == result.topic_id and len(result.topic_id) == 22
+    assert len(value["partitions"]) == 6 and all(sorted(each) == [1, 2, 3] for each in value["partitions"].values())
+    config = znodes.decode_config((cluster.zookeeper.peek(paths.config_topic("t")) or (b"",))[0])
+    assert config == {"retention.ms": "1000"}
+    change = cluster.zookeeper.peek("/config/changes/config_change_0000000000")
+    assert change is not None and znodes.decode_config_change(change[0]) == ("topics", "t")
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        (NewTopic(""), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("."), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("a/b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("ä"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("x" * 250), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("there"), ErrorCode.TOPIC_ALREADY_EXISTS),
+        (NewTopic("a.b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("t", partitions=0), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("t", partitions=100_001), ErrorCode.INVALID_PARTITIONS),
+        (NewTopic("t", replication_factor=4), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("t", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("t", placement="random"), ErrorCode.INVALID_REQUEST),
+        (NewTopic("t", configs={"no.such": "1"}), ErrorCode.INVALID_CONFIG),
+        (NewTopic("t", configs={"retention.ms": "soon"}), ErrorCode.INVALID_CONFIG),
+        (NewTopic("t", assignment={}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignment={1: (1,)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),  # type: ignore[dict-item]
+        (NewTopic("t", assignment={0: ()}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (NewTopic("t", assignment={0: (1, 1)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),  # type: ignore[dict-item]
+        (NewTopic("t", assignment={0: (1, 9)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),  # type: ignore[dict-item]
+        (NewTopic("t", assignment={0: (1,), 1: (1, 2)}), ErrorCode.INVALID_REPLICA_ASSIGNMENT),  # type: ignore[dict-item]
+        (NewTopic("t", partitions=1, assignment={0: (1,)}), ErrorCode.INVALID_REQUEST),  # type: ignore[dict-item]
+    ],
+    ids=lambda each: each.name if isinstance(each, ErrorCode) else None,
+)
+@pytest.mark.checklist(6)
+async def test_refusals(cluster: Cluster, topic: NewTopic, code: ErrorCode) -> None:
+    made = await orders(cluster)
+    cluster.create_topic("there", {0: (1,)})
+    cluster.create_topic("a_b", {0: (1,)})
+    good = NewTopic("good")
+    assert [error for error, _ in await create(made, topic, good)] == [code, 0]
+    assert cluster.zookeeper.peek(paths.topic("good")) is not None
+    if topic.topic == "t":
+        assert cluster.zookeeper.peek(paths.topic("t")) is None
+
+
+async def test_a_name_twice_and_validate_only(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    response = await made.create_topics(CreateTopicsRequest((NewTopic("t"), NewTopic("t"), NewTopic("u"))))
+    assert [(each.topic, each.error) for each in response.topics] == [("t", ErrorCode.INVALID_REQUEST), ("u", 0)]
+    response = await made.create_topics(CreateTopicsRequest((NewTopic("v", partitions=3),), validate_only=True))
+    assert (response.topics[0].error, response.topics[0].partitions) == (0, 3)
+    assert cluster.zookeeper.peek(paths.topic("v")) is None
+
+
+@pytest.mark.parametrize("fate", [Fate.LOSE_REPLY, Fate.LOSE_REQUEST])
+async def test_creation_whose_answer_is_lost_is_not_refused_as_existing(cluster: Cluster, fate: Fate) -> None:
+    made = await orders(cluster)
+    lost: list[object] = []
+
+    def lose_first(host: str, request: object) -> Fate:
+        if not lost and any(getattr(op, "path", "") == paths.topic("t") for op in getattr(request, "ops", ())):
+            lost.append(request)
+            return fate
+        return Fate.SERVE
+
+    cluster.zookeeper.decide_fate = lose_first
+    assert [error for error, _ in await create(made, NewTopic("t"))] == [0]
+    assert lost and cluster.zookeeper.peek(paths.topic("t")) is not None
+    assert [error for error, _ in await create(made, NewTopic("t"))] == [ErrorCode.TOPIC_ALREADY_EXISTS]
+
+
+async def test_racks_are_used_only_if_every_broker_has_one(cluster: Cluster) -> None:
+    made = await orders(cluster, ("a", "a", "b"))
+    assert [error for error, _ in await create(made, NewTopic("t", partitions=9, replication_factor=2))] == [0]
+    value = znodes.decode_topic((cluster.zookeeper.peek(paths.topic("t")) or (b"",))[0])
+    assert all(3 in replicas for replicas in value.partitions.values())
+
+
+@pytest.mark.checklist(11)
+async def test_deletion_orders_add_up(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    for name in ("t", "u"):
+        cluster.create_topic(name, {0: (1,)})
+    response = await made.delete_topics(DeleteTopicsRequest(("t", "no", "a/b", "t")))
+    codes = {each.topic: each.error for each in response.topics}
+    assert codes == {"t": 0, "no": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "a/b": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    await made.delete_topics(DeleteTopicsRequest(("u",)))
+    order = json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])
+    assert order == {"version": 1, "topics": ["t", "u"]}
+
+
+async def test_deletion_is_refused_where_it_cannot_be_ordered(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    cluster.create_topic("t", {0: (1,)})
+    cluster.zookeeper.poke(Create(paths.DELETE_TOPICS, b"?"))
+    response = await made.delete_topics(DeleteTopicsRequest(("t",)))
+    assert response.topics[0].error == ErrorCode.UNKNOWN_SERVER_ERROR and "malformed" in response.topics[0].message
+    assert (cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0] == b"?"
+
+
+@given(st.text(max_size=260))
+def test_names_follow_kafkas_rules(name: str) -> None:
+    legal = set("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+    good = 0 < len(name) <= 249 and set(name) <= legal and name not in (".", "..")
+    try:
+        check_name(name)
+    except ApiError as refusal:
+        assert not good and refusal.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    else:
+        assert good and "." not in collision_key(name)
+
+
+@pytest.mark.checklist(11)
+async def test_a_deleted_topic_can_be_created_again_at_once(cluster: Cluster) -> None:
+    for number in (1, 2):
+        await cluster.start_broker(number)
+    made = await orders(cluster, ())
+    made.deletion_wait_s = 10
+    controller = await cluster.start_controller(1)
+    await until(lambda: controller.is_active)
+    topic_ids = []
+    for _ in range(3):
+        created = await made.create_topics(CreateTopicsRequest((NewTopic("t", partitions=4, replication_factor=2),)))
+        assert [each.error for each in created.topics] == [0]
+        topic_ids.append(created.topics[0].topic_id)
+        await until(lambda: len(cluster.brokers[2].metadata) == 4)
+        assert {role.topic_id for role in cluster.brokers[2].roles.values()} == {topic_ids[-1]}
+        deleted = await made.delete_topics(DeleteTopicsRequest(("t",)))
+        assert [each.error for each in deleted.topics] == [0]
+    assert len(set(topic_ids)) == 3
+    await until(lambda: not cluster.brokers[2].metadata and not cluster.brokers[1].roles)
+
+
+@pytest.mark.checklist(11)
+@pytest.mark.parametrize("is_kafkas", [False, True])
+async def test_a_topic_that_is_being_deleted(cluster: Cluster, is_kafkas: bool) -> None:
+    """Until live brokers have removed it the name is taken: who wants it is told why, who wants it gone is content."""
+    made = await orders(cluster)
+    assert (await create(made, NewTopic("t", partitions=1, replication_factor=1)))[0][0] == 0
+    assert "being deleted" not in (await create(made, NewTopic("t", partitions=1, replication_factor=1)))[0][1]
+    if is_kafkas:  # a person with a shell makes the parent empty
+        cluster.zookeeper.poke(Create(paths.DELETE_TOPICS), Create(paths.delete_topic("t")))
+    else:
+        await made.delete_topics(DeleteTopicsRequest(("t",)))
+    ((code, reason),) = await create(made, NewTopic("t", partitions=1, replication_factor=1))
+    assert (code, "is being deleted" in reason) == (ErrorCode.TOPIC_ALREADY_EXISTS, True)
+    (again,) = (await made.delete_topics(DeleteTopicsRequest(("t",)))).topics
+    assert again.error == 0
+    assert json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])["topics"] == ["t"]
+
+
+@pytest.mark.checklist("F19")
+async def test_what_has_vanished_is_ordered_to_go_only_if_that_is_said(cluster: Cluster) -> None:
+    made = await orders(cluster)
+    (unknown,) = (await made.delete_topics(DeleteTopicsRequest(("gone",)))).topics
+    assert unknown.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert cluster.zookeeper.peek(paths.DELETE_TOPICS) is None
+    (ordered,) = (await made.delete_topics(DeleteTopicsRequest(("gone",), vanished=True))).topics
+    assert ordered.error == 0
+    assert json.loads((cluster.zookeeper.peek(paths.DELETE_TOPICS) or (b"",))[0])["topics"] == ["gone"]
