@@ -91,7 +91,7 @@ class Plan:
     faults: tuple[Fault, ...] = field(repr=False)
     #: Policy of the topic KEYED, which is compacted; "" there is none. Only transactions write to it.
     keyed: str = ""
-    #: Transactional producers; 0: no Kafka listener. They write to LEDGER, too.
+    #: Transactional producers. They write to LEDGER, too.
     transactions: int = 0
     ledger_partitions: int = 2
     late_batches: bool = False
@@ -241,11 +241,7 @@ def _more_settings(more: random.Random, *, transactions: bool) -> dict[str, int 
         "stray.delete.delay.ms": more.choice((2_000, 5_000)),
     }
     if transactions:
-        settings |= {
-            "kafka.port": 9092,
-            "transaction.state.log.num.partitions": 2,
-            "offsets.topic.num.partitions": 1,
-        }
+        settings |= {"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 1}
     return settings
 
 

@@ -34,6 +34,7 @@ from kafkalite.testing.log_view import BatchView, read_batches
 from kafkalite.testing.operator_workload import CHURN, REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
 from kafkalite.testing.plan import KEYED, LEDGER, LONE, FaultKind, Plan, draw
 from kafkalite.testing.sim_env import SimWorld, render
+from kafkalite.testing.sim_kafka import KAFKA_PORT
 from kafkalite.testing.sim_loop import Process, SimulationError
 from kafkalite.testing.transactions import TransactionalClients
 from kafkalite.testing.workload import RPC_PORT, ConsumerWorkload, ProducerWorkload, client_of, record_name
@@ -170,7 +171,7 @@ class Simulation:
                 "broker.id": number,
                 "host": name,
                 "rpc.port": RPC_PORT,
-                "kafka.port": -1,
+                "kafka.port": KAFKA_PORT,
                 "http.port": -1,
                 "log.dirs": self.plan.log_dirs,
                 "zookeeper.connect": "zookeeper:2181",
