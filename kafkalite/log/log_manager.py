@@ -217,7 +217,7 @@ class LogManager:
 
     @property
     def unclean_start(self) -> bool:
-        """Whether any log was opened after an unclean shutdown (F14)."""
+        """Whether any log was opened after an unclean shutdown (invariant F14)."""
         return any(not log.clean_start for log in self._pool.logs.values())
 
     def dirs(self) -> list[LogDir]:

@@ -93,7 +93,7 @@ class PartitionLog:
             recovery_point=Offset(min(parts.recovery_point, self.log_end_offset)),
             needs_checkpoint=parts.recovery_point_lowered,
         )
-        #: Whether the last shutdown was clean: nothing that was written can have been lost (F14).
+        #: Whether the last shutdown was clean: nothing that was written can have been lost (invariant F14).
         self.clean_start = parts.clean
         #: Whether opening it found bytes that were no records.
         self.was_cut = parts.was_cut
@@ -410,7 +410,7 @@ class PartitionLog:
     # --- epochs -----------------------------------------------------------------------------------
 
     def epoch_and_end_offset_for(self, requested_epoch: int) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch <= `requested_epoch` in this log, and where it ends (F2); (-1, -1) if there is none."""
+        """The largest epoch <= `requested_epoch` in this log, and where it ends (invariant F2); (-1, -1) if there is none."""
         return self._epochs.cache.end_offset_for(requested_epoch, self.log_end_offset)
 
     def assign_epoch_start(self, leader_epoch: int, start_offset: int) -> None:

@@ -305,7 +305,7 @@ class HostedPartitions:
     # --- losing a role -------------------------------------------------------------------------
 
     def fail_produce_waiters(self, partition: Partition, error: ErrorCode) -> None:
-        """All who wait for acks on this partition are told at once (F30)."""
+        """All who wait for acks on this partition are told at once (invariant F30)."""
         waiters = list(partition.produce_waiters)
         partition.produce_waiters.clear()
         for waiter in waiters:

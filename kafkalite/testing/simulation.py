@@ -205,7 +205,7 @@ class Simulation:
         # In the server's midst: an exception here would end up somewhere in the product.
         try:
             if self.zk.touches_states(ops):
-                # Until now the ISR was the old one: each of its members had to have what is committed (F8).
+                # Until now the ISR was the old one: each of its members had to have what is committed (invariant F8).
                 self.replicas.observe(self.views(), self.zk.states)
             self.zk.committed(zxid, host, ops)
             for op in ops:

@@ -1,6 +1,6 @@
 """The simulation is worth believing only if it finds bugs: classic ones are planted in the product, and must be caught.
 
-Each is an error that a replicated log of this design has had (CHECKLIST part 3), under a plan that brings it out;
+Each is an error that a replicated log of this design has had (docs/invariants.md, known flaws), under a plan that brings it out;
 without the bug the same plan passes.
 """
 
