@@ -244,7 +244,7 @@ class ReplicaFetcher:
                     fetched.leader_epoch,
                     log.log_end_offset,
                     log.latest_epoch,
-                    log.log_start_offset,
+                    log.durable_start_offset,
                     config.replica_fetch_max_bytes,
                 )
             )

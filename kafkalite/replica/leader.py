@@ -153,8 +153,9 @@ def on_flushed(leader: PartitionLeader, synced_offset: Offset) -> None:
 
 
 def low_watermark(leader: PartitionLeader, log_start_offset: Offset) -> Offset:
-    """Records below it are gone from every replica that may lead next; `log_start_offset` is the leader's own."""
-    members = (leader.followers[member] for member in leader.maximal_isr if member != leader.broker_id)
+    """Records below it are gone from every replica that may lead next, also after a crash; `log_start_offset` is the leader's own."""
+    candidates = {*leader.maximal_isr, *leader.elr} - {leader.broker_id}
+    members = (leader.followers[member] for member in sorted(candidates) if member in leader.followers)
     return min([log_start_offset, *(follower.log_start_offset for follower in members)])
 
 

@@ -19,12 +19,14 @@ from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
 from kafkalite.log import producer_state
 from kafkalite.log.flushing import Flusher
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import BrokerId, Offset
 from kafkalite.replica import doubts, hosted, leader
 from kafkalite.replica import isr as isr_rules
 from kafkalite.replica.commands import Commands
+from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState
 
@@ -198,6 +200,12 @@ def takes_commands_of_its_earlier_life(patch: Patch) -> None:
     patch(Commands, "fence", planted)
 
 
+def deleted_for_a_minute(patch: Patch) -> None:
+    """DeleteRecords is answered before the log start is saved, as in Kafka: it survives no crash of all replicas."""
+    patch(LogStarts, "save", lambda self, partition: self._on_saved(partition))
+    patch(PartitionLog, "durable_start_offset", property(lambda self: self.log_start_offset, lambda self, offset: None))
+
+
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
@@ -211,6 +219,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "ack": ack_before_replication,
     "ELR": leads_whatever_it_lost,
     "ELR-min": eligible_too_easily,
+    "deleted": deleted_for_a_minute,
     "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
     "unregistered": takes_commands_of_its_earlier_life,
