@@ -566,8 +566,9 @@ def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConf
     return config
 
 
-#: The limits of reassignments (KIP-435, invariant C13): cluster-wide dynamic settings, in both spellings of the KIP.
-LIMIT_PREFIXES = ("reassignment.parallel.", "parallel.reassignment.", "parallel.")
+#: The limits of reassignments (KIP-435, invariant C13): cluster-wide dynamic settings. The KIP's text has the first prefix, its table the
+#: second one; the others are accepted because earlier versions accepted them.
+LIMIT_PREFIXES = ("reassignment.parallel.", "reassignment.max.concurrent.", "parallel.reassignment.", "parallel.")
 REPLICAS = "replica.count"
 PARTITIONS = "partition.count"
 LEADER_MOVEMENTS = "leader.movements"

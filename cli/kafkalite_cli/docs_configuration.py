@@ -77,5 +77,6 @@ def configuration_page() -> str:
         "",
         "Limits of reassignments (KIP-435), integers from 1, without a limit by default, set with `admin config set --cluster` or by",
         "`admin reassign execute`: " + ", ".join(f"`{key}`" for key in LIMIT_KEYS) + ".",
+        "The names of the KIP's table, `reassignment.max.concurrent.…`, are accepted too.",
     ]
     return "\n".join(lines) + "\n"
