@@ -34,7 +34,7 @@ def config(bootstrap: str | None) -> None:
 
 def entity_options(command: F) -> F:
     """--topic T | --broker N | --cluster."""
-    command = click.option("--cluster", "is_cluster", is_flag=True, help="Settings that hold for all brokers.")(command)
+    command = click.option("--cluster", "is_cluster", is_flag=True, help="Settings of all brokers.")(command)
     command = click.option("--broker", type=Whole(0), help="A broker's settings.")(command)
     return click.option("--topic", help="A topic's settings.")(command)
 
@@ -96,7 +96,7 @@ def _alter(entity: tuple[str, str], changes: dict[str, str], deletions: tuple[st
         refuse(answer.error, answer.message)
         kind, name = entity
         if kind == "brokers" and name != CLUSTER and BrokerId(int(name)) not in client.view.brokers:
-            click.echo(f"kafkalite: broker {name} is not alive: it takes this when it starts", err=True)
+            click.echo(f"kafkalite: broker {name} is not alive: the setting takes effect when it starts", err=True)
         settings = answer.settings or {}
         text = "\n".join(f"{key}={value}" for key, value in sorted(settings.items())) or "nothing is set"
         Output(as_json).value({"settings": settings}, text)

@@ -142,7 +142,7 @@ class BlockingConnection:
                     raise RpcDisconnected(f"{self.endpoint}: the peer closed the connection")
             frame = self._ready.pop(0)
             if frame.correlation_id != correlation_id:
-                raise ProtocolError(f"answer to {frame.correlation_id} instead of {correlation_id}")
+                raise ProtocolError(f"response to {frame.correlation_id} instead of {correlation_id}")
             return answer_of(request, frame)
         except TimeoutError:
             self.close()
