@@ -49,7 +49,7 @@ from kafkalite.model import (
 )
 from kafkalite.record.batch import MAX_SEQUENCE, assigned_head, parse_header, split_batches, verify_crc
 from kafkalite.record.reader import Record, read_records
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import (
     FetchedPartition,
@@ -185,7 +185,7 @@ class FakeNode:
         self.server = None
 
     def _hang_or(self, handler: Any) -> Any:
-        def handle(request: Request) -> Any:
+        def handle(request: RpcRequest) -> Any:
             self.cluster.requests.append((self.number, type(request.message).__name__))
             if self.hung:
                 return asyncio.get_running_loop().create_future()
@@ -205,7 +205,7 @@ class FakeNode:
             loop.call_soon(lambda c=connection: c.shut("cut", quietly=True, at_once=True))
         return loop.create_future()
 
-    def _metadata(self, request: Request) -> Reply:
+    def _metadata(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, MetadataRequest)
         names = sorted(self.cluster.topics) if message.topics is None else message.topics
@@ -224,7 +224,7 @@ class FakeNode:
             topics.append(TopicMetadata(name, 0, TopicId(f"id-of-{name}"), tuple(partitions)))
         return Reply(MetadataResponse(CLUSTER_ID, BrokerId(1), self.cluster.brokers(), tuple(topics)))
 
-    def _produce(self, request: Request) -> Any:
+    def _produce(self, request: RpcRequest) -> Any:
         message = request.message
         assert isinstance(message, ProduceRequest)
         if self.cut_before_append:
@@ -260,7 +260,7 @@ class FakeNode:
             return E.MESSAGE_TOO_LARGE, -1
         return log.append(records)
 
-    def _fetch(self, request: Request) -> Reply:
+    def _fetch(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, FetchRequest)
         answers, bodies = [], []
@@ -285,7 +285,7 @@ class FakeNode:
             bodies.append(data)
         return Reply(FetchResponse(tuple(answers)), bodies)
 
-    def _list_offsets(self, request: Request) -> Reply:
+    def _list_offsets(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, ListOffsetsRequest)
         answers = []
@@ -296,11 +296,11 @@ class FakeNode:
             answers.append(ListedOffset(entry.topic, entry.partition, int(code), -1, Offset(offset)))
         return Reply(ListOffsetsResponse(tuple(answers)))
 
-    def _init_producer_id(self, request: Request) -> Reply:
+    def _init_producer_id(self, request: RpcRequest) -> Reply:
         self.cluster.next_producer_id += 1
         return Reply(InitProducerIdResponse(0, ProducerId(self.cluster.next_producer_id), 0))
 
-    def _create_topics(self, request: Request) -> Reply:
+    def _create_topics(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, CreateTopicsRequest)
         results = []
@@ -312,7 +312,7 @@ class FakeNode:
             results.append(TopicResult(topic.topic, int(code), code.name if code else "", partitions=count))
         return Reply(CreateTopicsResponse(tuple(results)))
 
-    def _delete_topics(self, request: Request) -> Reply:
+    def _delete_topics(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, DeleteTopicsRequest)
         results = []
@@ -324,11 +324,11 @@ class FakeNode:
             results.append(TopicResult(topic, int(code), code.name if code else ""))
         return Reply(DeleteTopicsResponse(tuple(results)))
 
-    def _describe_cluster(self, request: Request) -> Reply:
+    def _describe_cluster(self, request: RpcRequest) -> Reply:
         brokers = self.cluster.brokers()
         return Reply(DescribeClusterResponse(CLUSTER_ID, BrokerId(1), ControllerEpoch(4), brokers))
 
-    def _describe_replicas(self, request: Request) -> Reply:
+    def _describe_replicas(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, DescribeReplicasRequest)
         ids = tuple(BrokerId(n) for n in sorted(self.cluster.nodes))
@@ -354,7 +354,7 @@ class FakeNode:
         )
         return Reply(DescribeReplicasResponse(BrokerId(self.number), BrokerEpoch(self.number * 100), replicas))
 
-    def _health(self, request: Request) -> Reply:
+    def _health(self, request: RpcRequest) -> Reply:
         return Reply(HealthResponse(BrokerId(self.number), tuple(self.cluster.problems)))
 
 

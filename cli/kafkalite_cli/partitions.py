@@ -54,8 +54,8 @@ def add_partitions(
             request = AddPartitionsRequest((NewPartitions(topic, total, given),), int(timeout_s * 1000))
             answer = await client.order(request, AddPartitionsResponse, timeout_s=timeout_s + 5)
             refuse(answer.topics[0].error, f"{topic}: {answer.topics[0].message}")
-            told = {"topic": topic, "added": total - have, "partitions": total}
-            Output(as_json).value(told, f"added {total - have} partitions to {topic}, which has {total} now")
+            reported = {"topic": topic, "added": total - have, "partitions": total}
+            Output(as_json).value(reported, f"added {total - have} partitions to {topic}, which has {total} now")
 
     run_async(work())
 
@@ -84,7 +84,7 @@ def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeo
             request = RemovePartitionsRequest(topic, have - count, drain, int(timeout_s * 1000))
             answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
             refuse(answer.error, f"{topic}: {answer.message}")
-            told = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
+            reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
             names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
             if answer.is_done:
                 text = f"removed {names}"
@@ -92,7 +92,7 @@ def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeo
                 text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"
             else:
                 text = f"removing {names}: continues in the background (a dead replica must return first)"
-            Output(as_json).value(told, text)
+            Output(as_json).value(reported, text)
 
     run_async(work())
 

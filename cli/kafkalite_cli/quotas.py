@@ -152,7 +152,7 @@ def _change(request: AlterQuotasRequest, bootstrap: str, timeout_s: float, out: 
         async with connect(bootstrap, timeout_s) as client:
             answer = await client.order(request, AlterQuotasResponse, timeout_s=timeout_s)
         refuse(answer.error, answer.message)
-        told = {"user": request.entity.user, "client_id": request.entity.client_id}
-        out.value({**told, "set": request.limits, "deleted": list(request.deletions)}, "done")
+        reported = {"user": request.entity.user, "client_id": request.entity.client_id}
+        out.value({**reported, "set": request.limits, "deleted": list(request.deletions)}, "done")
 
     run_async(work())

@@ -172,8 +172,8 @@ def set_(
         for mechanism in wanted
     }
     _alter(name, credentials, zookeeper, bootstrap, timeout_s)
-    told = {"user": name, "mechanisms": list(credentials), "iterations": iterations}
-    Output(as_json).value(told, f"{name}: {', '.join(credentials)}")
+    reported = {"user": name, "mechanisms": list(credentials), "iterations": iterations}
+    Output(as_json).value(reported, f"{name}: {', '.join(credentials)}")
 
 
 @users.command("delete")

@@ -17,7 +17,7 @@ from kafkalite.rpc.answers import (
     RpcNotSent,
     RpcTimeout,
     answer_of,
-    judge_hello,
+    check_hello,
 )
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
 from kafkalite.rpc.messages.base import Message
@@ -55,7 +55,7 @@ class BlockingConnection:
             if dialling is not None and dialling.tls is not None:
                 self._wrap(dialling.tls)
             self._log_in(deadline)
-            self.peer: HelloResponse = judge_hello(self.call(hello, (), deadline)[0])
+            self.peer: HelloResponse = check_hello(self.call(hello, (), deadline)[0])
         except RpcError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         finally:

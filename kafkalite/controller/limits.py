@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kafkalite.config import LEADER_MOVEMENTS, LIMIT_PREFIXES, PARTITIONS, REPLICAS, parse_limit
 from kafkalite.controller.events import UNLIMITED, Limits
-from kafkalite.coordination.admin_znodes import OrderLimits
+from kafkalite.coordination.admin_znodes import RequestLimits
 
 
 def limits_from(settings: Mapping[str, str]) -> Limits:
@@ -21,7 +21,7 @@ def limits_from(settings: Mapping[str, str]) -> Limits:
     return Limits(value(REPLICAS), value(PARTITIONS), value(LEADER_MOVEMENTS))
 
 
-def limits_of_order(limits: OrderLimits) -> Limits:
+def limits_of_request(limits: RequestLimits) -> Limits:
     """What an order limits itself to; 0 limits nothing."""
     return Limits(*(each or UNLIMITED for each in limits))
 

@@ -8,18 +8,18 @@ from collections.abc import Collection, Mapping
 from kafkalite.controller import elections, restarts, vanished
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.effects import (
+    AdvanceReassignments,
     AskLogEnds,
     DropPreferredElection,
     DropRestartRequests,
     Effect,
-    LookAtMoves,
     Note,
     ReadStates,
     ReplyShutdown,
     Resign,
     WriteStates,
 )
-from kafkalite.controller.eligible import Known, carried, members, without_doubtful
+from kafkalite.controller.eligible import KnownReplicas, carried, members, without_doubtful
 from kafkalite.controller.events import (
     Advance,
     BeginDraining,
@@ -35,7 +35,7 @@ from kafkalite.controller.events import (
     StatesRead,
     StatesWritten,
 )
-from kafkalite.controller.partition_notes import note_malformed
+from kafkalite.controller.malformed_znodes import record_malformed
 from kafkalite.controller.reassignments import advance_on
 from kafkalite.controller.state import ControllerState, Replicas
 from kafkalite.coordination import paths
@@ -82,7 +82,7 @@ def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
 
 def on_preferred_election(state: ControllerState, event: PreferredElectionRequested) -> Decision:
     """An order to give leadership back to the first replicas."""
-    state, effects = note_malformed(state, paths.PREFERRED_REPLICA_ELECTION, event.malformed)
+    state, effects = record_malformed(state, paths.PREFERRED_REPLICA_ELECTION, event.malformed)
     if event.malformed is not None or event.version < 0:
         return state, effects
     known = tuple(sorted(partition for partition in set(event.partitions) if state.replicas(partition) is not None))
@@ -101,7 +101,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         found = event.states[partition]
         if found is not None and found.controller_epoch > state.epoch:
             return state, [Resign(f"{partition} was written by controller epoch {found.controller_epoch}")]
-    state, effects = _note_states(state, event)
+    state, effects = _record_malformed_states(state, event)
     state = restarts.forget_recovered(state, event)
     adopted: dict[TopicPartition, LeaderAndIsr] = {}
     writes: dict[TopicPartition, LeaderAndIsr] = {}
@@ -157,7 +157,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         settled = {partition: found for partition, found in adopted.items() if partition not in writes}
         effects += advance_on(state, event.purpose, settled)
     elif any(_is_moving(state, partition) for partition in adopted):
-        effects.append(LookAtMoves())
+        effects.append(AdvanceReassignments())
     if asking:
         # The purpose is fulfilled when these are decided, too; nothing else waits for their answers.
         if writes:
@@ -165,7 +165,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk)]
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
-    return state, effects + _finished(state, event.purpose, told=bool(commands))
+    return state, effects + _finished(state, event.purpose, reported=bool(commands))
 
 
 def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
@@ -173,13 +173,13 @@ def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
     return topic is not None and partition.partition in topic.moves
 
 
-def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
+def _record_malformed_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
     """Keep the list of malformed state znodes in line with what was read."""
     effects: list[Effect] = []
     if not state.malformed and not event.malformed:
         return state, effects
     for partition in [*event.states, *sorted(event.malformed)]:
-        state, notes = note_malformed(state, paths.partition_state(partition), event.malformed.get(partition))
+        state, notes = record_malformed(state, paths.partition_state(partition), event.malformed.get(partition))
         effects += notes
     return state, effects
 
@@ -195,7 +195,7 @@ def _wanted(
         or (isinstance(event.purpose, Repair) and id_ in event.purpose.bounced)
     }
     doubtful = {id_ for id_ in members(found) if _doubts(state, id_, partition, found, restarted)}
-    known = Known(
+    known = KnownReplicas(
         min_insync=event.min_insync.get(partition.topic, 1),
         keeps_elr={id_ for id_, broker in state.registered() if broker.keeps_elr},
         log_ends=None if event.log_ends is None else event.log_ends.get(partition, {}),
@@ -218,7 +218,7 @@ def _chosen(
     event: StatesRead,
     restarted: set[BrokerId],
     doubtful: set[BrokerId],
-    known: Known,
+    known: KnownReplicas,
 ) -> _Wanted:
     """Leader and ISR; the ELR follows from them."""
     live, leaving = state.live(partition), state.shutting_down
@@ -342,18 +342,18 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
     telling = not isinstance(event.purpose, ControllerElected)
     effects = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
     if any(_is_moving(state, partition) for partition in event.written):
-        effects.append(LookAtMoves())
+        effects.append(AdvanceReassignments())
     if event.conflicts:
         # Halving makes sure of progress: in the end each partition has a transaction of its own (invariant F31).
         return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
-    return state, effects + _finished(state, event.purpose, told=bool(changes))
+    return state, effects + _finished(state, event.purpose, reported=bool(changes))
 
 
-def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[Effect]:
-    """What is due when all partitions of an undertaking are settled. `told`: metadata went out just now."""
+def _finished(state: ControllerState, purpose: Purpose, *, reported: bool) -> list[Effect]:
+    """What is due when all partitions of an undertaking are settled. `reported`: metadata went out just now."""
     match purpose:
         case Repair(announce, _):
-            return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
+            return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not reported else []
         case Restart(_, requests):
             return [DropRestartRequests(requests)] if requests else []
         case ControllerElected():

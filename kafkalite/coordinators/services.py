@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
 FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
 #: How many bytes of records an answer may have, asked when they are read; 0: none, at least one batch otherwise.
-Room = Callable[[], int]
+FreeBytes = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class LogDirReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDir:
+class LogDirDescription:
     """One directory; -1 bytes: not known."""
 
     path: str
@@ -133,7 +133,7 @@ class Partitions(Protocol):
         """
         ...
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: FreeBytes) -> None:
         """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
         ...
 
@@ -285,7 +285,7 @@ class Services(Protocol):
         """Replace the topic's own settings (already validated). Raises ApiError, CoordinatorError."""
         ...
 
-    def log_dirs(self) -> list[LogDir]:
+    def log_dirs(self) -> list[LogDirDescription]:
         """The directories of this node's logs and what is in them."""
         ...
 

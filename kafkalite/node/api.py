@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.configs import ConfigAdmin
 from kafkalite.admin.partitions import PartitionAdmin
-from kafkalite.admin.topic_waits import TopicOrders
+from kafkalite.admin.topic_requests import TopicRequests
 from kafkalite.admin.users import UserAdmin
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination.coordinator import CoordinatorError
@@ -36,7 +36,7 @@ from kafkalite.node.transaction_api import TransactionApi
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
@@ -58,11 +58,11 @@ class Host(Protocol):
     metadata: MetadataCache
     env: Env
     controller: Controller
-    orders: TopicOrders
+    orders: TopicRequests
     draining: Draining
     partition_admin: PartitionAdmin
-    config_orders: ConfigAdmin
-    user_orders: UserAdmin
+    config_admin: ConfigAdmin
+    user_admin: UserAdmin
     kafka: KafkaSide
     auto_create_topics: bool
     rights: AclManager
@@ -111,29 +111,29 @@ class Api:
             InitProducerIdRequest: self._init_producer_id,
             AddPartitionsRequest: _answer(host.partition_admin.add),
             ElectLeadersRequest: _answer(host.partition_admin.elect),
-            DescribeConfigsRequest: _answer(host.config_orders.describe),
-            AlterConfigsRequest: _answer(host.config_orders.alter),
-            DescribeUsersRequest: _answer(host.user_orders.describe),
-            AlterUserRequest: _answer(host.user_orders.alter),
+            DescribeConfigsRequest: _answer(host.config_admin.describe),
+            AlterConfigsRequest: _answer(host.config_admin.alter),
+            DescribeUsersRequest: _answer(host.user_admin.describe),
+            AlterUserRequest: _answer(host.user_admin.alter),
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
 
     # --- from nodes to the controller ------------------------------------------
 
-    def _isr_changed(self, request: Request) -> Awaitable[Reply]:
+    def _isr_changed(self, request: RpcRequest) -> Awaitable[Reply]:
         assert isinstance(request.message, IsrChangedRequest)
         _only_from(request, request.message.broker_id)
         return _replied(self._host.controller.on_isr_changed(request.message))
 
-    def _controlled_shutdown(self, request: Request) -> Awaitable[Reply]:
+    def _controlled_shutdown(self, request: RpcRequest) -> Awaitable[Reply]:
         assert isinstance(request.message, ControlledShutdownRequest)
         _only_from(request, request.message.broker_id)
         return _replied(self._host.controller.controlled_shutdown(request.message))
 
     # --- metadata ------------------------------------------------------------
 
-    def _metadata(self, request: Request) -> Reply | Awaitable[Reply | None] | None:
+    def _metadata(self, request: RpcRequest) -> Reply | Awaitable[Reply | None] | None:
         message = request.message
         assert isinstance(message, MetadataRequest)
         found = self.metadata(message.topics)
@@ -152,7 +152,7 @@ class Api:
         """What this node knows of these topics (None: all)."""
         return self._answers.answer(self._host.cluster_id, topics)
 
-    async def _init_producer_id(self, request: Request) -> Reply:
+    async def _init_producer_id(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, InitProducerIdRequest)
         if message.transactional_id is not None:
@@ -164,7 +164,7 @@ class Api:
         return Reply(InitProducerIdResponse(ErrorCode.NONE, producer_id, 0))
 
 
-def _only_from(request: Request, broker_id: BrokerId) -> None:
+def _only_from(request: RpcRequest, broker_id: BrokerId) -> None:
     """Raises ApiError CLUSTER_AUTHORIZATION_FAILED."""
     rpc_handlers.only_nodes(request)
     if broker_id != request.peer.node_id:
@@ -178,7 +178,7 @@ async def _replied(outcome: Awaitable[Message]) -> Reply:
 def _answer(serve: ExtensionHandler) -> Handler:
     """A handler from a coroutine that takes the message and returns the answer."""
 
-    async def handle(request: Request) -> Reply:
+    async def handle(request: RpcRequest) -> Reply:
         return Reply(await serve(request.message))
 
     return handle

@@ -8,7 +8,7 @@ from typing import Protocol
 from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.admin.reassignments import ReassignmentAdmin
-from kafkalite.admin.topic_waits import TopicOrders
+from kafkalite.admin.topic_requests import TopicRequests
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.disks import (
@@ -56,7 +56,7 @@ class Host(Protocol):
 
     replicas: ReplicaManager
     metadata: MetadataCache
-    orders: TopicOrders
+    orders: TopicRequests
     disks: LogDirAdmin
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin

@@ -21,7 +21,7 @@ from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import WireError, decode, encode
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import PartitionError
 from kafkalite.rpc.messages.groups import (
@@ -68,8 +68,8 @@ class GroupApi:
             GroupHeartbeatRequest: self._refusable(self._heartbeat, GroupHeartbeatResponse),
         }
 
-    def _refusable(self, serve: Callable[[Any, Request], Any], answer: Callable[[int, str], Message]) -> Handler:
-        async def handle(request: Request) -> Reply:
+    def _refusable(self, serve: Callable[[Any, RpcRequest], Any], answer: Callable[[int, str], Message]) -> Handler:
+        async def handle(request: RpcRequest) -> Reply:
             try:
                 return Reply(await serve(request.message, request))
             except ApiError as error:
@@ -85,14 +85,14 @@ class GroupApi:
 
     # --- administration --------------------------------------------------------------------------------------
 
-    async def _list(self, message: ListGroupsRequest, request: Request) -> ListGroupsResponse:
+    async def _list(self, message: ListGroupsRequest, request: RpcRequest) -> ListGroupsResponse:
         groups = tuple(
             ListedGroup(group.group_id, group.state.value, group.protocol_type or "", len(group.members))
             for group in self._coordinator().groups()
         )
         return ListGroupsResponse(ErrorCode.NONE, groups=groups)
 
-    async def _describe(self, message: DescribeGroupRequest, request: Request) -> DescribeGroupResponse:
+    async def _describe(self, message: DescribeGroupRequest, request: RpcRequest) -> DescribeGroupResponse:
         groups = self._coordinator()
         group = groups.describe(message.group)
         if group is None:
@@ -120,11 +120,11 @@ class GroupApi:
             ),
         )
 
-    async def _delete(self, message: DeleteGroupRequest, request: Request) -> DeleteGroupResponse:
+    async def _delete(self, message: DeleteGroupRequest, request: RpcRequest) -> DeleteGroupResponse:
         await self._coordinator().delete_group(message.group)
         return DeleteGroupResponse(ErrorCode.NONE)
 
-    async def _commit(self, message: CommitOffsetsRequest, request: Request) -> CommitOffsetsResponse:
+    async def _commit(self, message: CommitOffsetsRequest, request: RpcRequest) -> CommitOffsetsResponse:
         groups = self._coordinator()
         results: CommitResults = {}
         now_ms = self._clock.wall_ms()
@@ -138,11 +138,11 @@ class GroupApi:
         if offsets:
             done: asyncio.Future[CommitResults] = asyncio.get_running_loop().create_future()
 
-            def told(outcome: CommitResults) -> None:
+            def reported(outcome: CommitResults) -> None:
                 if not done.done():
                     done.set_result(outcome)
 
-            groups.commit(message.group, message.member_id, None, message.generation, offsets, told)
+            groups.commit(message.group, message.member_id, None, message.generation, offsets, reported)
             results |= await done
         if message.deletions:
             wanted = [TopicPartition(topic, partition) for topic, partition in message.deletions]
@@ -152,11 +152,11 @@ class GroupApi:
 
     # --- membership ------------------------------------------------------------------------------------------
 
-    async def _join(self, message: JoinGroupRequest, request: Request) -> JoinGroupResponse:
+    async def _join(self, message: JoinGroupRequest, request: RpcRequest) -> JoinGroupResponse:
         groups = self._coordinator()
         done: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
 
-        def told(answer: JoinAnswer) -> None:
+        def reported(answer: JoinAnswer) -> None:
             if not done.done():  # the caller has gone
                 done.set_result(answer)
 
@@ -165,7 +165,7 @@ class GroupApi:
         groups.join(
             message.group,
             JoinRequest(
-                token=told,
+                token=reported,
                 member_id=message.member_id,
                 new_member_id=groups.new_member_id(client or CONSUMER),
                 instance_id=None,
@@ -181,21 +181,21 @@ class GroupApi:
         members = tuple(Subscription(member, subscribed(data)) for member, _, data in answer.members)
         return JoinGroupResponse(answer.error, "", answer.member_id, answer.generation, answer.leader, members)
 
-    async def _sync(self, message: SyncGroupRequest, request: Request) -> SyncGroupResponse:
+    async def _sync(self, message: SyncGroupRequest, request: RpcRequest) -> SyncGroupResponse:
         done: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
 
-        def told(answer: SyncAnswer) -> None:
+        def reported(answer: SyncAnswer) -> None:
             if not done.done():
                 done.set_result(answer)
 
         assignments = {each.member_id: assignment(each.partitions) for each in message.assignments}
         self._coordinator().sync(
-            message.group, told, message.member_id, None, message.generation, CONSUMER, ASSIGNOR, assignments
+            message.group, reported, message.member_id, None, message.generation, CONSUMER, ASSIGNOR, assignments
         )
         answer = await done
         return SyncGroupResponse(answer.error, "", assigned_partitions(answer.assignment))
 
-    async def _heartbeat(self, message: GroupHeartbeatRequest, request: Request) -> GroupHeartbeatResponse:
+    async def _heartbeat(self, message: GroupHeartbeatRequest, request: RpcRequest) -> GroupHeartbeatResponse:
         groups = self._coordinator()
         if message.is_leaving:
             return GroupHeartbeatResponse(groups.leave(message.group, message.member_id, None))

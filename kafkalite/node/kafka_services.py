@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
-from kafkalite.coordinators.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights, Room
+from kafkalite.coordinators.services import (
+    ActiveProducer,
+    FetchDone,
+    FreeBytes,
+    LogDirDescription,
+    LogDirReplica,
+    ProduceDone,
+    Rights,
+)
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
@@ -99,7 +107,7 @@ class NodePartitions:
             transaction_version=transaction_version,
         )
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: FreeBytes) -> None:
         self._replicas.fetch(request, done, room)
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -302,7 +310,7 @@ class NodeServices:
         current = await self._node.zookeeper.ordering()
         await write_config(current, TOPICS, topic, overrides, replace=True)
 
-    def log_dirs(self) -> list[LogDir]:
+    def log_dirs(self) -> list[LogDirDescription]:
         hosted: dict[str, list[LogDirReplica]] = {}
         for partition in self._node.replicas.hosted.all():
             log = partition.log
@@ -314,7 +322,7 @@ class NodeServices:
             hosted.setdefault(move.target, []).append(
                 LogDirReplica(move.topic_partition, size, move.lag, is_future=True)
             )
-        answers: list[LogDir] = []
+        answers: list[LogDirDescription] = []
         for log_dir in self._node.logs.dirs():
             total = usable = -1
             is_online = log_dir.online
@@ -326,7 +334,7 @@ class NodeServices:
                     is_online = False
             error = ErrorCode.NONE if is_online else ErrorCode.KAFKA_STORAGE_ERROR
             mine = sorted(hosted.get(log_dir.path, ()), key=lambda replica: replica.partition) if is_online else ()
-            answers.append(LogDir(log_dir.path, error, total, usable, tuple(mine)))
+            answers.append(LogDirDescription(log_dir.path, error, total, usable, tuple(mine)))
         return answers
 
     async def alter_replica_log_dirs(

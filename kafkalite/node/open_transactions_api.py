@@ -18,7 +18,7 @@ from kafkalite.extension.messages.open_transactions import (
 )
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import TopicPartition
-from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.telemetry.logs import get_logger
 
@@ -91,7 +91,7 @@ class OpenTransactionsApi:
 
 
 def _refusable(serve: Callable[[Any], Awaitable[Message]], answer: Callable[[int, str], Message]) -> Handler:
-    async def handle(request: Request) -> Reply:
+    async def handle(request: RpcRequest) -> Reply:
         try:
             return Reply(await serve(request.message))
         except ApiError as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kafkalite.admin.acls import AclManager
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.security import (
     AclBinding,
@@ -23,8 +23,8 @@ from kafkalite.rpc.messages.security import (
     QuotaEntry,
 )
 from kafkalite.security.acl import (
+    AclEntry,
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
@@ -50,7 +50,7 @@ class RightsApi:
             AlterQuotasRequest: self._alter_quotas,
         }
 
-    def _describe_acls(self, request: Request) -> Reply:
+    def _describe_acls(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, DescribeAclsRequest)
         try:
@@ -59,7 +59,7 @@ class RightsApi:
             return Reply(DescribeAclsResponse(error.code, str(error)))
         return Reply(DescribeAclsResponse(ErrorCode.NONE, "", tuple(map(_told, found))))
 
-    async def _alter_acls(self, request: Request) -> Reply:
+    async def _alter_acls(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, AlterAclsRequest)
         removed: list[Binding] = []
@@ -79,7 +79,7 @@ class RightsApi:
         code, text = (ErrorCode.NONE, "") if first is None else (first.code, str(first))
         return Reply(AlterAclsResponse(code, text, tuple(map(_told, removed))))
 
-    def _describe_quotas(self, request: Request) -> Reply:
+    def _describe_quotas(self, request: RpcRequest) -> Reply:
         entries = tuple(
             QuotaEntry(
                 QuotaEntity(entity.user, entity.client_id),
@@ -89,7 +89,7 @@ class RightsApi:
         )
         return Reply(DescribeQuotasResponse(ErrorCode.NONE, "", entries))
 
-    async def _alter_quotas(self, request: Request) -> Reply:
+    async def _alter_quotas(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, AlterQuotasRequest)
         entity = message.entity
@@ -108,31 +108,31 @@ class RightsApi:
         return Reply(AlterQuotasResponse(ErrorCode.NONE))
 
 
-def _binding(told: AclBinding) -> Binding:
+def _binding(reported: AclBinding) -> Binding:
     return Binding(
         Pattern(
-            known_or_unknown(ResourceType, told.resource_type),
-            told.name,
-            known_or_unknown(PatternType, told.pattern_type),
+            known_or_unknown(ResourceType, reported.resource_type),
+            reported.name,
+            known_or_unknown(PatternType, reported.pattern_type),
         ),
-        Entry(
-            told.principal,
-            told.host,
-            known_or_unknown(Operation, told.operation),
-            known_or_unknown(Permission, told.permission),
+        AclEntry(
+            reported.principal,
+            reported.host,
+            known_or_unknown(Operation, reported.operation),
+            known_or_unknown(Permission, reported.permission),
         ),
     )
 
 
-def _filter(told: AclFilter) -> Filter:
+def _filter(reported: AclFilter) -> Filter:
     return Filter(
-        known_or_unknown(ResourceType, told.resource_type),
-        told.name,
-        known_or_unknown(PatternType, told.pattern_type),
-        told.principal,
-        told.host,
-        known_or_unknown(Operation, told.operation),
-        known_or_unknown(Permission, told.permission),
+        known_or_unknown(ResourceType, reported.resource_type),
+        reported.name,
+        known_or_unknown(PatternType, reported.pattern_type),
+        reported.principal,
+        reported.host,
+        known_or_unknown(Operation, reported.operation),
+        known_or_unknown(Permission, reported.permission),
     )
 
 

@@ -38,7 +38,7 @@ from kafkalite.extension.messages.topics import (
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, NO_TOPIC_ID
-from kafkalite.rpc.handling import Handler, Peer, Reply, Request
+from kafkalite.rpc.handling import Handler, Peer, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
 from kafkalite.rpc.messages.control import PartitionError
@@ -145,17 +145,17 @@ class Split:
     """
 
     names: Callable[[Any], Iterable[str]]
-    keep: Callable[[Request, frozenset[str]], Request | None]
+    keep: Callable[[RpcRequest, frozenset[str]], RpcRequest | None]
     complete: Callable[[Any, Any, frozenset[str]], Message]
 
 
-def _keep_partitions(request: Request, denied: frozenset[str]) -> Request | None:
+def _keep_partitions(request: RpcRequest, denied: frozenset[str]) -> RpcRequest | None:
     message: Any = request.message
     kept = tuple(part for part in message.partitions if part.topic not in denied)
-    return Request(replace(message, partitions=kept), request.body, request.peer) if kept else None
+    return RpcRequest(replace(message, partitions=kept), request.body, request.peer) if kept else None
 
 
-def _keep_produced(request: Request, denied: frozenset[str]) -> Request | None:
+def _keep_produced(request: RpcRequest, denied: frozenset[str]) -> RpcRequest | None:
     message: Any = request.message
     pieces: list[Buffer] = []
     position = 0
@@ -170,10 +170,10 @@ def _keep_produced(request: Request, denied: frozenset[str]) -> Request | None:
     return kept
 
 
-def _keep_topics(request: Request, denied: frozenset[str]) -> Request | None:
+def _keep_topics(request: RpcRequest, denied: frozenset[str]) -> RpcRequest | None:
     message: Any = request.message
     kept = tuple(each for each in message.topics if getattr(each, "topic", each) not in denied)
-    return Request(replace(message, topics=kept), request.body, request.peer) if kept else None
+    return RpcRequest(replace(message, topics=kept), request.body, request.peer) if kept else None
 
 
 def _results(message: Any, answer: Any, denied: frozenset[str]) -> tuple[TopicResult, ...]:
@@ -227,14 +227,14 @@ def _committed_topics(message: CommitOffsetsRequest) -> Iterable[str]:
     return [*(each.topic for each in message.offsets), *(topic for topic, _ in message.deletions)]
 
 
-def _keep_committed(request: Request, denied: frozenset[str]) -> Request | None:
+def _keep_committed(request: RpcRequest, denied: frozenset[str]) -> RpcRequest | None:
     message = request.message
     assert isinstance(message, CommitOffsetsRequest)
     offsets = tuple(each for each in message.offsets if each.topic not in denied)
     deletions = tuple(each for each in message.deletions if each[0] not in denied)
     if not offsets and not deletions:
         return None
-    return Request(replace(message, offsets=offsets, deletions=deletions), request.body, request.peer)
+    return RpcRequest(replace(message, offsets=offsets, deletions=deletions), request.body, request.peer)
 
 
 def _committed(message: CommitOffsetsRequest, answer: Any, denied: frozenset[str]) -> CommitOffsetsResponse:
@@ -289,7 +289,7 @@ class RpcGuard:
         extension = APIS.get(cls.__name__)
         row = RPC.get(cls.__name__) if extension is None else extension.needs
 
-        def handle(request: Request) -> Outcome:
+        def handle(request: RpcRequest) -> Outcome:
             if row is None:
                 raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no rule for this request")
             for need in row:
@@ -308,7 +308,7 @@ class RpcGuard:
 
         return handle
 
-    def _check(self, request: Request, cls: type[Message], need: Need) -> None:
+    def _check(self, request: RpcRequest, cls: type[Message], need: Need) -> None:
         """Raises ApiError."""
         names = _WHOLE.get((cls, need.resource_type))
         wanted: Iterable[str] = (CLUSTER_NAME,) if names is None else names(request.message)
@@ -316,7 +316,7 @@ class RpcGuard:
             wanted = wanted if request.message.deletions else ()
         if isinstance(request.message, FindCoordinatorRequest) and need.resource_type is _TRANSACTION:
             group_ids = transactional_id(request.message.key, "")
-            if self._access.may(request.peer, need.operation, need.resource_type, group_ids, is_told=False):
+            if self._access.may(request.peer, need.operation, need.resource_type, group_ids, is_logged=False):
                 return
         assert names is not None or need.resource_type is _CLUSTER, f"{cls.__name__}: no rule for {need}"
         denied = self._access.denied(request.peer, need, wanted)
@@ -325,7 +325,7 @@ class RpcGuard:
                 REFUSALS[need.resource_type], f"not allowed: {need.operation.name} on {', '.join(sorted(denied))[:200]}"
             )
 
-    def _split(self, request: Request, need: Need, split: Split, handler: Handler) -> Outcome:
+    def _split(self, request: RpcRequest, need: Need, split: Split, handler: Handler) -> Outcome:
         message = request.message
         denied = self._access.denied(request.peer, need, split.names(message))
         if not denied:
@@ -341,7 +341,7 @@ class RpcGuard:
 
     # --- those that list ---
 
-    def _metadata(self, request: Request, row: tuple[Need, ...], handler: Handler) -> Outcome:
+    def _metadata(self, request: RpcRequest, row: tuple[Need, ...], handler: Handler) -> Outcome:
         message = request.message
         assert isinstance(message, MetadataRequest)
         describe, create = row
@@ -373,7 +373,7 @@ class RpcGuard:
             )
             return Reply(replace(answer, topics=(*answer.topics, *refused)))
 
-        return then(handler(Request(replace(message, topics=kept), request.body, peer)), completed)
+        return then(handler(RpcRequest(replace(message, topics=kept), request.body, peer)), completed)
 
     def _visible_replicas(self, peer: Peer, need: Need, reply: Reply) -> Reply:
         answer = reply.message

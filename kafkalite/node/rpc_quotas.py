@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from kafkalite.env.seams import Clock
 from kafkalite.node.rpc_guard import Outcome, then
-from kafkalite.rpc.handling import SILENCE, Handler, Reply, Request
+from kafkalite.rpc.handling import SILENCE, Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from kafkalite.security.quotas import Kind, Quotas
@@ -33,7 +33,7 @@ class RpcQuotas:
     def _produce(self, handler: Handler) -> Handler:
         quotas = self._quotas
 
-        def handle(request: Request) -> Outcome:
+        def handle(request: RpcRequest) -> Outcome:
             if not quotas.is_active:
                 return handler(request)
             peer = request.peer
@@ -41,22 +41,22 @@ class RpcQuotas:
             outcome = handler(request)
             if not wait_ms:
                 return outcome
-            quotas.note_throttled(Kind.PRODUCE, wait_ms)
+            quotas.record_throttled(Kind.PRODUCE, wait_ms)
 
-            def told(reply: Reply) -> Reply:
+            def reported(reply: Reply) -> Reply:
                 message = reply.message
                 if isinstance(message, ProduceResponse):
                     message = replace(message, throttle_ms=wait_ms)
                 return Reply(message, reply.body, wait_ms)
 
-            return Reply(SILENCE, throttle_ms=wait_ms) if outcome is None else then(outcome, told)
+            return Reply(SILENCE, throttle_ms=wait_ms) if outcome is None else then(outcome, reported)
 
         return handle
 
     def _fetch(self, handler: Handler) -> Handler:
         quotas = self._quotas
 
-        def handle(request: Request) -> Outcome:
+        def handle(request: RpcRequest) -> Outcome:
             if not quotas.is_active:
                 return handler(request)
             user, client_id = request.peer.principal.name, request.peer.client_id
@@ -64,9 +64,9 @@ class RpcQuotas:
             assert isinstance(message, FetchRequest)
             most = quotas.most_at_once(Kind.FETCH, user, client_id)
             if most is not None and most < message.max_bytes:
-                request = Request(replace(message, max_bytes=most), request.body, request.peer)
+                request = RpcRequest(replace(message, max_bytes=most), request.body, request.peer)
 
-            def told(reply: Reply) -> Reply:
+            def reported(reply: Reply) -> Reply:
                 size = sum(map(len, reply.body))
                 answer = reply.message
                 if not size or not isinstance(answer, FetchResponse):
@@ -74,7 +74,7 @@ class RpcQuotas:
                 wait_ms = quotas.count(Kind.FETCH, user, client_id, size, self._now_ms())
                 if not wait_ms:
                     return reply
-                quotas.note_throttled(Kind.FETCH, wait_ms)
+                quotas.record_throttled(Kind.FETCH, wait_ms)
                 if most is None or size > most:
                     # One batch that is more than the quota of all windows: given, or it would never be.
                     return Reply(replace(answer, throttle_ms=wait_ms), reply.body, wait_ms)
@@ -83,6 +83,6 @@ class RpcQuotas:
                 empty = tuple(replace(part, records_size=0, aborted=()) for part in answer.partitions)
                 return Reply(FetchResponse(empty, wait_ms), (), wait_ms)
 
-            return then(handler(request), told)
+            return then(handler(request), reported)
 
         return handle

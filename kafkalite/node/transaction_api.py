@@ -10,7 +10,7 @@ from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxn
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdResponse
 from kafkalite.rpc.messages.transactions import (
@@ -46,7 +46,7 @@ class TransactionApi:
             )
         return kafka
 
-    async def _find_coordinator(self, request: Request) -> Reply:
+    async def _find_coordinator(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, FindCoordinatorRequest)
         try:
@@ -85,7 +85,7 @@ class TransactionApi:
             return Reply(InitProducerIdResponse(ErrorCode.NONE, _NO_PRODUCER, -1, is_decided=True))
         return Reply(InitProducerIdResponse(ErrorCode.NONE, *granted))
 
-    async def _add_partitions(self, request: Request) -> Reply:
+    async def _add_partitions(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, AddPartitionsToTxnRequest)
         wanted = [TopicPartition(topic, partition) for topic, partition in message.partitions]
@@ -100,7 +100,7 @@ class TransactionApi:
             return Reply(AddPartitionsToTxnResponse(error.code, str(error)))
         return Reply(AddPartitionsToTxnResponse(ErrorCode.NONE))
 
-    async def _end_group(self, request: Request) -> Reply:
+    async def _end_group(self, request: RpcRequest) -> Reply:
         message = request.message
         assert isinstance(message, EndTxnGroupRequest)
         try:

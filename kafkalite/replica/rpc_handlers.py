@@ -11,7 +11,7 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import TopicPartition
 from kafkalite.replica.purgatory import ProduceDone
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from kafkalite.rpc.messages.data import (
@@ -53,22 +53,22 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
     async def answer(outcome: Awaitable[Message]) -> Reply:
         return Reply(await outcome)
 
-    def leader_and_isr(request: Request) -> Awaitable[Reply]:
+    def leader_and_isr(request: RpcRequest) -> Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, LeaderAndIsrRequest)
         return answer(manager.leader_and_isr(request.message))
 
-    def stop_replica(request: Request) -> Awaitable[Reply]:
+    def stop_replica(request: RpcRequest) -> Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, StopReplicaRequest)
         return answer(manager.stop_replica(request.message))
 
-    def update_metadata(request: Request) -> Reply:
+    def update_metadata(request: RpcRequest) -> Reply:
         only_nodes(request)
         assert isinstance(request.message, UpdateMetadataRequest)
         return Reply(manager.update_metadata(request.message))
 
-    def produce(request: Request) -> Reply | Awaitable[Reply] | None:
+    def produce(request: RpcRequest) -> Reply | Awaitable[Reply] | None:
         message = request.message
         assert isinstance(message, ProduceRequest)
         parts: list[tuple[TopicPartition, Buffer]] = []
@@ -89,7 +89,7 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
             produce_in_transaction()(*order, adds=False, knows_abortable=False)
         return None if message.acks == 0 else reply()
 
-    def fetch(request: Request) -> Reply | Awaitable[Reply]:
+    def fetch(request: RpcRequest) -> Reply | Awaitable[Reply]:
         assert isinstance(request.message, FetchRequest)
         reply, done = _promise()
 
@@ -99,7 +99,7 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
         manager.fetch(request.message, fetched)
         return reply()
 
-    def replica_fetch(request: Request) -> Reply | Awaitable[Reply]:
+    def replica_fetch(request: RpcRequest) -> Reply | Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, ReplicaFetchRequest)
         if request.message.replica_id != request.peer.node_id:
@@ -114,17 +114,17 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
         manager.replica_fetch(request.message, fetched)
         return reply()
 
-    def replica_fetch_wake(request: Request) -> None:
+    def notify_replica_fetch(request: RpcRequest) -> None:
         only_nodes(request)
         assert isinstance(request.message, ReplicaFetchWake)
-        manager.replica_fetch_wake(request.message)
+        manager.notify_replica_fetch(request.message)
 
-    def log_ends(request: Request) -> Reply:
+    def log_ends(request: RpcRequest) -> Reply:
         only_nodes(request)
         assert isinstance(request.message, LogEndsRequest)
         return Reply(manager.log_ends(request.message))
 
-    def list_offsets(request: Request) -> Reply:
+    def list_offsets(request: RpcRequest) -> Reply:
         assert isinstance(request.message, ListOffsetsRequest)
         return Reply(manager.list_offsets(request.message))
 
@@ -135,13 +135,13 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
         ProduceRequest: produce,
         FetchRequest: fetch,
         ReplicaFetchRequest: replica_fetch,
-        ReplicaFetchWake: replica_fetch_wake,
+        ReplicaFetchWake: notify_replica_fetch,
         LogEndsRequest: log_ends,
         ListOffsetsRequest: list_offsets,
     }
 
 
-def only_nodes(request: Request) -> None:
+def only_nodes(request: RpcRequest) -> None:
     """Raises ApiError CLUSTER_AUTHORIZATION_FAILED. (With security on, the hello was taken from a node only: rpc.admission.)"""
     if request.peer.node_id < 0:
         raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node of the cluster may command")

@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.admin.acls import AclManager
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
-from kafkalite.coordinators.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Room
+from kafkalite.coordinators.services import (
+    ActiveProducer,
+    FetchDone,
+    FreeBytes,
+    LogDirDescription,
+    LogDirReplica,
+    ProduceDone,
+)
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
@@ -210,7 +217,7 @@ class MemoryPartitions:
         self._appended = asyncio.Event()
         return ProducedPartition(key.topic, key.partition, 0, Offset(base), -1, Offset(log.log_start_offset))
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: FreeBytes) -> None:
         request = replace(request, max_bytes=min(request.max_bytes, room()))
         answers, buffers, is_final = self._read(request)
         if is_final or request.max_wait_ms <= 0:
@@ -501,12 +508,12 @@ class MemoryServices:
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.overrides[topic] = dict(overrides)
 
-    def log_dirs(self) -> list[LogDir]:
+    def log_dirs(self) -> list[LogDirDescription]:
         replicas = [
             LogDirReplica(key, sum(len(piece) for _, piece in log.batches), 0)
             for key, log in sorted(self.partitions.logs.items())
         ]
-        return [LogDir("/memory", ErrorCode.NONE, 4000, 3000, tuple(replicas))]
+        return [LogDirDescription("/memory", ErrorCode.NONE, 4000, 3000, tuple(replicas))]
 
     async def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartition, str]

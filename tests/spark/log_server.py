@@ -16,7 +16,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse
 from kafkalite.model import BrokerEpoch, BrokerId, Offset, ProducerId, TopicPartition
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import (
     FetchedPartition,
@@ -91,16 +91,16 @@ class LogServer:
 
     # --- handlers: run on the server's loop, one at a time
 
-    def _metadata(self, request: Request) -> Reply:
+    def _metadata(self, request: RpcRequest) -> Reply:
         answer = self.log.metadata(request.message.topics, allow_auto_create=request.message.allow_auto_create)
         broker = Broker(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self._port)
         return Reply(MetadataResponse("cluster", BrokerId(1), (broker,), answer.topics))
 
-    def _list_offsets(self, request: Request) -> Reply:
+    def _list_offsets(self, request: RpcRequest) -> Reply:
         asked = {TopicPartition(p.topic, p.partition): p.timestamp for p in request.message.partitions}
         return Reply(ListOffsetsResponse(tuple(self.log.list_offsets(asked).values())))
 
-    def _fetch(self, request: Request) -> Reply:
+    def _fetch(self, request: RpcRequest) -> Reply:
         (asked,) = request.message.partitions
         tp = TopicPartition(asked.topic, asked.partition)
         try:
@@ -114,7 +114,7 @@ class LogServer:
         )
         return Reply(FetchResponse((partition,)), [got.records])
 
-    def _produce(self, request: Request) -> Reply:
+    def _produce(self, request: RpcRequest) -> Reply:
         position, answers = 0, []
         for part in request.message.partitions:
             batch = bytes(request.body[position : position + part.records_size])
@@ -127,16 +127,16 @@ class LogServer:
                 answers.append(self.log.append(tp, batch))
         return Reply(ProduceResponse(tuple(answers)))
 
-    def _init_producer_id(self, request: Request) -> Reply:
+    def _init_producer_id(self, request: RpcRequest) -> Reply:
         producer_id, epoch = self.log.init_producer_id()
         return Reply(InitProducerIdResponse(0, ProducerId(producer_id), epoch))
 
-    def _commit_offsets(self, request: Request) -> Reply:
+    def _commit_offsets(self, request: RpcRequest) -> Reply:
         offsets = {TopicPartition(o.topic, o.partition): o.offset for o in request.message.offsets}
         self.log.commit_offsets(request.message.group, offsets)
         return Reply(CommitOffsetsResponse(0))
 
-    def _create_topics(self, request: Request) -> Reply:
+    def _create_topics(self, request: RpcRequest) -> Reply:
         results = []
         for topic in request.message.topics:
             exists = topic.topic in self.log.topic_ids

@@ -15,7 +15,7 @@ from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
 from kafkalite.node.transaction_api import TransactionApi
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import Broker as BrokerEntry
 from kafkalite.rpc.messages.data import InitProducerIdRequest, MetadataRequest, MetadataResponse
@@ -59,7 +59,7 @@ class Listener:
         )
 
     def _noted(self, handler: Any) -> Any:
-        async def handle(request: Request) -> Reply:
+        async def handle(request: RpcRequest) -> Reply:
             self.asked.append(type(request.message))
             if self.refuse and isinstance(request.message, EndTxnGroupRequest):
                 return Reply(EndTxnGroupResponse(self.refuse.pop()))
@@ -68,7 +68,7 @@ class Listener:
 
         return handle
 
-    def _metadata(self, request: Request) -> Reply:
+    def _metadata(self, request: RpcRequest) -> Reply:
         broker = BrokerEntry(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self.port)
         return Reply(MetadataResponse("c", BrokerId(1), (broker,), ()))
 

@@ -16,9 +16,15 @@ import dataclasses
 from collections.abc import Mapping
 
 from kafkalite.controller.commands import announce_removal, delete_replicas
-from kafkalite.controller.effects import DropPartitionOrders, Effect, Note, ReadStates, RemovePartition, WriteTopics
-from kafkalite.controller.events import BeginDraining, PartitionOrders, PartitionRemoved, PartitionsDrained, TopicChange
-from kafkalite.controller.partition_notes import note_malformed
+from kafkalite.controller.effects import Effect, Note, ReadStates, RemovePartition, RemovePartitionRequests, WriteTopics
+from kafkalite.controller.events import (
+    BeginDraining,
+    PartitionRemoved,
+    PartitionRequests,
+    PartitionsDrained,
+    TopicChange,
+)
+from kafkalite.controller.malformed_znodes import record_malformed
 from kafkalite.controller.reassignments import MAX_PER_TOPIC
 from kafkalite.controller.state import ControllerState, Removal, Topic
 from kafkalite.coordination import paths
@@ -45,7 +51,7 @@ def under_way(
     return removals
 
 
-def on_partition_orders(state: ControllerState, event: PartitionOrders) -> Decision:
+def on_partition_requests(state: ControllerState, event: PartitionRequests) -> Decision:
     """All orders as they stand."""
     effects: list[Effect] = []
     known = {path for path in state.malformed if path.startswith((paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE))}
@@ -75,18 +81,18 @@ def on_partition_orders(state: ControllerState, event: PartitionOrders) -> Decis
     state, dropped_removals, bad, draining = _take_removals(state, event)
     reasons |= bad
     for path in sorted(known | reasons.keys()):
-        state, notes = note_malformed(state, path, reasons.get(path))
+        state, notes = record_malformed(state, path, reasons.get(path))
         effects += notes
     if dropped_adds or dropped_removals:
-        effects.append(DropPartitionOrders(tuple(dropped_adds), tuple(dropped_removals)))
+        effects.append(RemovePartitionRequests(tuple(dropped_adds), tuple(dropped_removals)))
     effects += [WriteTopics((changes[name],)) for name in sorted(changes) if changes[name].added]
     if draining:
         effects.append(ReadStates(tuple(draining), BeginDraining()))
-    return _go_on(state, effects, "partition.removal")
+    return _advance_removals(state, effects, "partition.removal")
 
 
 def _take_removals(
-    state: ControllerState, event: PartitionOrders
+    state: ControllerState, event: PartitionRequests
 ) -> tuple[ControllerState, list[TopicPartition], dict[str, str], list[TopicPartition]]:
     """The state with all removals; orders that ask for nothing; reasons against orders; what is to be drained now."""
     removals = {p: removal for p, removal in state.removals.items() if p in event.removals}
@@ -128,10 +134,10 @@ def on_drained(state: ControllerState, event: PartitionsDrained) -> Decision:
         removal = removals.get(partition)
         if removal is not None and removal.waiting is None and removal.drain:
             removals[partition] = dataclasses.replace(removal, drain=False)
-    return _go_on(dataclasses.replace(state, removals=removals), [], "partition.drained")
+    return _advance_removals(dataclasses.replace(state, removals=removals), [], "partition.drained")
 
 
-def _go_on(state: ControllerState, effects: list[Effect], cause: str) -> Decision:
+def _advance_removals(state: ControllerState, effects: list[Effect], cause: str) -> Decision:
     """Take out of the topics what may go now: the last ones first, nothing from behind one that still drains."""
     by_topic: dict[str, TopicChange] = {}
     blocked: set[str] = set()
@@ -227,4 +233,4 @@ def on_partition_removed(state: ControllerState, event: PartitionRemoved) -> Dec
 
 def on_tick(state: ControllerState) -> Decision:
     """Try again what has not succeeded."""
-    return _go_on(state, [], "partition.removal")
+    return _advance_removals(state, [], "partition.removal")
