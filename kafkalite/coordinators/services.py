@@ -13,18 +13,17 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.seams import Buffer, Clock, Network
+from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.rpc.messages.data import (
-    FetchedPartition,
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataResponse,
-    ProducedPartition,
 )
 from kafkalite.rpc.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -48,11 +47,6 @@ from kafkalite.security.quotas import Entity, Quotas
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
-
-ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
-FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
-#: How many bytes of records an answer may have, asked when they are read; 0: none, at least one batch otherwise.
-Room = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +126,7 @@ class Partitions(Protocol):
         """
         ...
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
         """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
         ...
 
