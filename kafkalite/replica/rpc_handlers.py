@@ -28,7 +28,6 @@ from kafkalite.rpc.messages.replication import (
     ReplicaFetchResponse,
     ReplicaFetchWake,
 )
-from kafkalite.rpc.messages.topics import DescribeReplicasRequest
 
 
 class Produce(Protocol):
@@ -126,10 +125,6 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
         assert isinstance(request.message, ListOffsetsRequest)
         return Reply(manager.list_offsets(request.message))
 
-    def describe(request: Request) -> Reply:
-        assert isinstance(request.message, DescribeReplicasRequest)
-        return Reply(manager.describe(request.message.topics, request.message.partitions))
-
     return {
         LeaderAndIsrRequest: leader_and_isr,
         StopReplicaRequest: stop_replica,
@@ -140,7 +135,6 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
         ReplicaFetchWake: replica_fetch_wake,
         LogEndsRequest: log_ends,
         ListOffsetsRequest: list_offsets,
-        DescribeReplicasRequest: describe,
     }
 
 
