@@ -11,10 +11,10 @@ from typing import Self, TypeVar
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.connections import Connections, join, now
 from kafkalite.client.retry import Backoff
-from kafkalite.env.seams import Buffer, Clock, Network
+from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
-from kafkalite.model import BrokerId, Endpoint, TopicPartition
+from kafkalite.model import BrokerId, Buffer, Endpoint, TopicPartition
 from kafkalite.rpc.client import Answer, RpcConnection, RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import (

@@ -10,6 +10,7 @@ from kafkalite.controller.commands import announce_brokers, announce_changes, in
 from kafkalite.controller.effects import (
     AdvanceReassignments,
     AskLogEnds,
+    Decision,
     DropPreferredElection,
     DropRestartRequests,
     Effect,
@@ -37,14 +38,12 @@ from kafkalite.controller.events import (
 )
 from kafkalite.controller.malformed_znodes import record_malformed
 from kafkalite.controller.reassignments import advance_on
-from kafkalite.controller.state import ControllerState, Replicas
+from kafkalite.controller.state import ControllerState
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, Replicas, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, PartitionError
-
-Decision = tuple[ControllerState, list[Effect]]
 
 
 @dataclass(frozen=True, slots=True)

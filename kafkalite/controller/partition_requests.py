@@ -16,7 +16,15 @@ import dataclasses
 from collections.abc import Mapping
 
 from kafkalite.controller.commands import announce_removal, delete_replicas
-from kafkalite.controller.effects import Effect, Note, ReadStates, RemovePartition, RemovePartitionRequests, WriteTopics
+from kafkalite.controller.effects import (
+    Decision,
+    Effect,
+    Note,
+    ReadStates,
+    RemovePartition,
+    RemovePartitionRequests,
+    WriteTopics,
+)
 from kafkalite.controller.events import (
     BeginDraining,
     PartitionRemoved,
@@ -30,8 +38,6 @@ from kafkalite.controller.state import ControllerState, Removal, Topic
 from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import BrokerId, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
 
 
 def under_way(

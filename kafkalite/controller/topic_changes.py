@@ -29,6 +29,7 @@ from kafkalite.controller.commands import (
 )
 from kafkalite.controller.effects import (
     AdvanceReassignments,
+    Decision,
     Effect,
     Note,
     ReadStates,
@@ -41,8 +42,6 @@ from kafkalite.controller.state import ControllerState, Deletion
 from kafkalite.controller.topic_writes import is_announced_again
 from kafkalite.coordination import paths
 from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
 
 #: Topics that have vanished at once and are named one by one in the log.
 MAX_NAMED = 20
