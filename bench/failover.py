@@ -24,10 +24,10 @@ from rich.table import Table
 
 from bench.waves import Counts, scrape
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.results import PartitionMetadata
 from kafkalite.coordination import paths
-from kafkalite.rpc.messages.data import PartitionMetadata
-from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import controller_of, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -37,7 +37,6 @@ CANARY = "canary"
 SETTINGS = {
     "zookeeper.session.timeout.ms": 6_000,
     "replica.lag.time.max.ms": 20_000,
-    "kafka.port": -1,
 }
 console = Console()
 

@@ -33,13 +33,13 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.coordination import paths, znodes
 from kafkalite.errors import KafkaliteError
-from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.reassignment import (
+from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     WantedReassignment,
 )
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -50,7 +50,6 @@ WAYS = {"batches": (1, 4, 2), "all at once": (0, 0, 0)}
 SETTINGS = {
     "zookeeper.session.timeout.ms": 18_000,
     "replica.lag.time.max.ms": 30_000,
-    "kafka.port": -1,
     "http.port": -1,
 }
 RECORD_BYTES = 1000

@@ -30,12 +30,12 @@ from rich.table import Table
 from bench.failover import phases
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import any_controller, wait_in_sync
 from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
 
-SETTINGS = {"zookeeper.session.timeout.ms": 18_000, "replica.lag.time.max.ms": 30_000, "kafka.port": -1}
+SETTINGS = {"zookeeper.session.timeout.ms": 18_000, "replica.lag.time.max.ms": 30_000}
 RATE_PER_S = 500
 console = Console()
 

@@ -9,13 +9,10 @@ from collections.abc import Mapping
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
+from kafkalite.client.results import PartitionMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import PartitionMetadata
-from kafkalite.rpc.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
-from kafkalite.rpc.messages.watching import (
+from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
+from kafkalite.extension.messages.watching import (
     HealthProblem,
     HealthRequest,
     HealthResponse,
@@ -23,6 +20,9 @@ from kafkalite.rpc.messages.watching import (
     HistoryRequest,
     HistoryResponse,
 )
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
+from kafkalite.rpc.messages.base import Message
 from kafkalite.telemetry.advice import advice
 
 #: Problems of brokers and disks that explain a partition's.
@@ -73,7 +73,7 @@ class Diagnosis:
 
 async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: float) -> Known:
     """Ask every node. Raises ApiError: there is no such partition; RpcError: nobody answers."""
-    answer = await client.metadata([partition.topic], timeout_s=timeout_s)
+    answer = await client.describe_topics([partition.topic], timeout_s=timeout_s)
     found = next(iter(answer.topics), None)
     if found is not None and found.error:
         code = error_code(found.error)

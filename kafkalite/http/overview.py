@@ -17,13 +17,10 @@ from kafkalite.client.moves import Tracker, part_of
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode, KafkaliteError
-from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition, is_under_replicated
-from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.messages.control import PartitionState
-from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse
-from kafkalite.rpc.messages.reassignment import ListReassignmentsRequest, Reassignment
-from kafkalite.rpc.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
-from kafkalite.rpc.messages.watching import (
+from kafkalite.extension.messages.disks import DescribeDisksRequest, DescribeDisksResponse
+from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, Reassignment
+from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
+from kafkalite.extension.messages.watching import (
     BrokerStatus,
     HealthRequest,
     HealthResponse,
@@ -33,6 +30,9 @@ from kafkalite.rpc.messages.watching import (
     StatusResponse,
     TopicStatus,
 )
+from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition, is_under_replicated
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.messages.control import PartitionState
 
 #: A page is never longer, whatever is asked for.
 MAX_ROWS = 200
@@ -148,10 +148,11 @@ class Overview:
             self._moves_at = self._clock.monotonic()
 
     async def _gather_brokers(self) -> None:
-        client, cache = self._peers(), self._host.metadata
+        cache = self._host.metadata
         health: dict[BrokerId, object] = {}
         disks: dict[BrokerId, object] = {}
         try:
+            client = self._peers()
             health |= await client.every_node(HealthRequest(), timeout_s=_PATIENCE_S)
             disks |= await client.every_node(DescribeDisksRequest(), timeout_s=_PATIENCE_S)
         except KafkaliteError:
@@ -211,7 +212,10 @@ class Overview:
             node: DescribeReplicasRequest(tuple(sorted({topic for topic, _ in partitions})), tuple(partitions))
             for node, partitions in sorted(wanted.items())
         }
-        answers = await self._peers().ask_nodes(questions, timeout_s=_PATIENCE_S)
+        try:
+            answers = await self._peers().ask_nodes(questions, timeout_s=_PATIENCE_S)
+        except KafkaliteError:  # this node has no listener of its own
+            return {}
         return {node: each for node, each in answers.items() if isinstance(each, DescribeReplicasResponse)}
 
     # --- moves -----------------------------------------------------------------------------------------------

@@ -25,8 +25,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.processes import ProcessCluster
 
 TOPIC = "chaos"
@@ -275,7 +275,6 @@ async def run(directory: Path, *, seconds: float, seed: int, rate: float, say: S
         "zookeeper.session.timeout.ms": 3_000,
         "replica.lag.time.max.ms": 4_000,
         "controlled.shutdown.max.wait.ms": 5_000,
-        "kafka.port": -1,
         "http.port": -1,
     }
     tally = Tally()

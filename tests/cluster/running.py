@@ -21,7 +21,7 @@ from kazoo.exceptions import NoNodeError
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import KafkaliteError
-from kafkalite.rpc.messages.topics import DescribeReplicasResponse, NewTopic, ReplicaDescription
+from kafkalite.extension.messages.topics import DescribeReplicasResponse, NewTopic, ReplicaDescription
 from kafkalite.testing.chaos import read_all, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -33,7 +33,6 @@ QUICK = {
     "zookeeper.session.timeout.ms": 3_000,
     "replica.lag.time.max.ms": 5_000,
     "controlled.shutdown.max.wait.ms": 5_000,
-    "kafka.port": -1,
     "http.port": -1,
 }
 

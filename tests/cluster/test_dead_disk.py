@@ -22,14 +22,14 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
-from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.disks import (
+from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskOnlineRequest,
     DiskOnlineResponse,
 )
-from kafkalite.rpc.messages.topics import NewTopic, RemovePartitionsRequest, RemovePartitionsResponse
+from kafkalite.extension.messages.topics import NewTopic, RemovePartitionsRequest, RemovePartitionsResponse
+from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -43,7 +43,6 @@ SETTINGS = {
     "replica.lag.time.max.ms": 10_000,
     "log.dir.probe.interval.ms": 500,
     "replica.high.watermark.checkpoint.interval.ms": 1_000,
-    "kafka.port": -1,
     "http.port": -1,
 }
 

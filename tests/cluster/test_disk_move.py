@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.extension.messages.disks import DescribeDisksRequest, DescribeDisksResponse
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 NODE = BrokerId(1)
-SETTINGS = {"kafka.port": -1, "http.port": -1, "file.delete.delay.ms": 100}
+SETTINGS = {"http.port": -1, "file.delete.delay.ms": 100}
 
 
 async def kafkalite(cluster: ProcessCluster, *arguments: str) -> tuple[int, str]:

@@ -11,8 +11,8 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, controller_of, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -38,7 +38,6 @@ async def test_failovers_do_not_wait_for_the_session(tmp_path: Path) -> None:
     settings = {
         "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
         "replica.lag.time.max.ms": 30_000,
-        "kafka.port": -1,
         "http.port": -1,
     }
     figures: dict[str, float] = {}

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(240)]
 
-SETTINGS = {"zookeeper.session.timeout.ms": 2_000, "replica.lag.time.max.ms": 5_000, "kafka.port": -1}
+SETTINGS = {"zookeeper.session.timeout.ms": 2_000, "replica.lag.time.max.ms": 5_000}
 ROWS = 60_000
 
 

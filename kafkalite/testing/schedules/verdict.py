@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, Census, Say, Tally, census, produce, wait_in_sync
 from kafkalite.testing.network import NetworkedCluster, VirtualNetwork, available
 from kafkalite.testing.processes import ProcessCluster
@@ -73,7 +73,6 @@ def _cluster(schedule: Schedule, directory: Path, stack: contextlib.ExitStack) -
     """What the schedule asks for, started; it ends with the stack."""
     settings = dict(SETTINGS)
     if schedule.transactions:
-        del settings["kafka.port"]  # over which nodes bring each other transaction markers
         settings["transaction.state.log.num.partitions"] = 5
     if schedule.clocks:
         settings["log.retention.check.interval.ms"] = 1_000  # what goes by the wall clock is to go wrong soon
