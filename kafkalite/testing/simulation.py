@@ -26,6 +26,7 @@ from kafkalite.record.reader import read_records
 from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.testing import sim_security
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.copies import Copies
 from kafkalite.testing.faults import FaultInjector
@@ -176,6 +177,7 @@ class Simulation:
                 "log.dirs": self.plan.log_dirs,
                 "zookeeper.connect": "zookeeper:2181",
                 "auto.create.topics.enable": False,
+                **(sim_security.settings(self.plan.reauth_ms) if self.plan.reauth_ms is not None else {}),
                 **self.plan.settings,
             }
         )
@@ -351,6 +353,8 @@ class Simulation:
 
     async def main(self) -> None:
         """The whole run. Raises Violation."""
+        if self.plan.reauth_ms is not None:
+            self.world.zookeeper.poke(*sim_security.znodes())
         for name in self.nodes:
             self.start_node(name)
         await self.until(self._not_ready, _START_S, "all nodes start")

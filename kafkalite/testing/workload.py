@@ -15,7 +15,9 @@ from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Endpoint, Offset, TopicPartition
 from kafkalite.record.reader import read_records
+from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcError
+from kafkalite.testing import sim_security
 from kafkalite.testing.checkers import History
 from kafkalite.testing.plan import Plan
 
@@ -33,9 +35,12 @@ def client_of(plan: Plan, env: Env, client_id: str) -> AsyncClient:
     """A client that knows all nodes, each process in an order of its own."""
     bootstrap = [Endpoint(name, RPC_PORT) for name in plan.node_names]
     env.random.shuffle(bootstrap)
+    network = env.network
+    if plan.reauth_ms is not None:
+        network = AuthenticatedNetwork(network, sim_security.dialling(), env.entropy)
     return AsyncClient(
         bootstrap,
-        network=env.network,
+        network=network,
         clock=env.clock,
         rng=env.random,
         client_id=client_id,
