@@ -24,9 +24,8 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, TopicPartition
-from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
+from kafkalite.extension.messages.topics import (
     AddPartitionsRequest,
     AddPartitionsResponse,
     NewPartitions,
@@ -34,11 +33,12 @@ from kafkalite.rpc.messages.topics import (
     RemovePartitionsResponse,
     TopicResult,
 )
+from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Orders of one transaction (F31).
+#: Orders of one transaction (invariant F31).
 MAX_PER_TRANSACTION = 400
 
 

@@ -1,6 +1,6 @@
 """Orders of administrators, on any node: validated, then written to ZooKeeper, where the controller finds them.
 
-So an order survives every crash, and is the same as one given with a ZooKeeper shell (DESIGN 4).
+So an order survives every crash, and is the same as one given with a ZooKeeper shell.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, TopicId
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -43,6 +41,8 @@ from kafkalite.rpc.messages.topics import (
     NewTopic,
     TopicResult,
 )
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, TopicId
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

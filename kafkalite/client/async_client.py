@@ -15,6 +15,22 @@ from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
+from kafkalite.extension.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    NewTopic,
+    TopicResult,
+)
+from kafkalite.extension.messages.watching import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    HealthRequest,
+    HealthResponse,
+)
 from kafkalite.model import BrokerId, Offset, ProducerId, TopicPartition
 from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages.base import Message
@@ -29,22 +45,6 @@ from kafkalite.rpc.messages.data import (
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
-)
-from kafkalite.rpc.messages.topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeReplicasRequest,
-    DescribeReplicasResponse,
-    NewTopic,
-    TopicResult,
-)
-from kafkalite.rpc.messages.watching import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    HealthRequest,
-    HealthResponse,
 )
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Commands to brokers: per broker one bounded queue and one sender, so that a hung broker delays no other (V3 Opt.1).
+"""Commands to brokers: per broker one bounded queue and one sender, so that a hung broker delays no other (controller design, optimization 1).
 
 A command is sent again and again, over a new connection each time, until the broker answers or its registration
 goes: the epochs in it make that safe. No answer within `controller.socket.timeout.ms` raises an alert.
@@ -18,6 +18,7 @@ from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, TopicPartition
 from kafkalite.rpc.client import RpcConnection, RpcError
@@ -31,7 +32,6 @@ from kafkalite.rpc.messages.control import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

@@ -1,7 +1,7 @@
 """The composition root: one node, from its configuration and its environment to a clean stop.
 
 Start: session, cluster id, logs, listeners, registration, candidacy. The node registers when its listeners are bound
-(V3 E.5), so that whoever reads of it can reach it; it never resumes a leadership by itself (docs/adr/0008). The stop
+(controller design E.5), so that whoever reads of it can reach it; it never resumes a leadership by itself (docs/adr/0008). The stop
 goes the other way round: leaders move away while everything still serves, the session ends last.
 """
 
@@ -46,6 +46,7 @@ from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
+from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.overview import Overview
 from kafkalite.http.server import HttpServer
@@ -63,6 +64,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.api import Api
+from kafkalite.node.extension_handlers import NodeExtension
 from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
@@ -72,7 +74,6 @@ from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
-from kafkalite.rpc.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.rpc.server import Identity, RpcServer
 from kafkalite.telemetry.logs import get_logger
 
@@ -243,6 +244,7 @@ class Node:
 
     def _build_listeners(self) -> None:
         env = self.env
+        self.extension = NodeExtension(self).handlers()
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,

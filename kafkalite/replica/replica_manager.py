@@ -14,6 +14,8 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Buffer, Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.extension.messages.topics import DescribeReplicasResponse
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.validation import Origin
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
 from kafkalite.replica import authority, strays
@@ -27,6 +29,7 @@ from kafkalite.replica.follower_fetch import FollowerFetch
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.isr_writer import IsrWriter
+from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
@@ -52,8 +55,6 @@ from kafkalite.rpc.messages.replication import (
     ReplicaFetchRequest,
     ReplicaFetchWake,
 )
-from kafkalite.rpc.messages.topics import DescribeReplicasResponse
-from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
@@ -112,7 +113,9 @@ class ReplicaManager:
             on_storage_error=on_storage_error,
             on_offline=self._replica_offline,
             on_synced=lambda partition: self._fetchers.list_again(partition.topic_partition),
+            save_start=lambda partition: log_starts.save(partition),
         )
+        log_starts = LogStarts(logs, supervisor, self.hosted.start_saved)
         self._doubts = Doubts(self.hosted, logs, metadata)
         following = FollowerFetch(self.hosted, self._doubts.copied)
         self._fetchers = Fetchers(

@@ -49,6 +49,8 @@ class FaultKind(Enum):
 KEYED, LEDGER = "keyed", "ledger"
 #: A topic of one replica: no other node has the records that its node loses.
 LONE = "lone"
+#: A topic whose records are deleted (DeleteRecords).
+TRIMMED = "trimmed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Plan:
     patience_ms: int = 600_000
     #: Both listeners ask for SASL, in sessions of this length (0: without an end); None: they do not.
     reauth_ms: int | None = None
+    #: Whether there is the topic TRIMMED.
+    trims: bool = False
 
     @property
     def own_topics(self) -> dict[str, int]:
@@ -110,7 +114,7 @@ class Plan:
     @property
     def all_topics(self) -> dict[str, int]:
         """Every topic that is there from the beginning, and its partitions."""
-        return {**self.topics, **self.own_topics}
+        return {**self.topics, **self.own_topics, **({TRIMMED: 1} if self.trims else {})}
 
     @property
     def node_names(self) -> list[str]:
@@ -137,6 +141,7 @@ class Plan:
                 + (f"; orders within {self.move_limits}" if self.orders else "")
                 + (f"; {self.transactions} with transactions" if self.transactions else "")
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
+                + (f"; records of {TRIMMED} are deleted" if self.trims else "")
                 + (f"; given up after {self.patience_ms} ms" if self.patience_ms < 600_000 else "")
                 + (f"; SASL, again after {self.reauth_ms} ms" if self.reauth_ms is not None else "")
             ),
@@ -237,6 +242,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         late_batches=only is None or FaultKind.LATE_BATCH in only,
         patience_ms=patience_ms,
         reauth_ms=reauth_ms,
+        trims=random.Random(f"{seed}/trims").random() < 0.5,
     )
 
 

@@ -13,6 +13,8 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
+from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse
 from kafkalite.model import BrokerEpoch, BrokerId, Offset, ProducerId, TopicPartition
 from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.control import Broker
@@ -31,12 +33,9 @@ from kafkalite.rpc.messages.data import (
     ProduceResponse,
 )
 from kafkalite.rpc.messages.groups import CommitOffsetsRequest, CommitOffsetsResponse
-from kafkalite.rpc.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
 from kafkalite.rpc.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    EndTxnGroupRequest,
-    EndTxnGroupResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from kafkalite.coordinators.transactions import state as rules
 from kafkalite.coordinators.transactions.state import Transaction, TransactionState
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import WireError, decode, encode
-from kafkalite.rpc.messages.transactions import TransactionMember
 
 #: The latest decisions of one partition, which are kept whatever their age.
 KEPT = 1_000
@@ -119,10 +119,10 @@ def value_of(decision: Decision) -> bytes:
 
 def parse(key: bytes, value: bytes | None) -> tuple[str, Decision | None]:
     """A decision's record; None for a tombstone. Raises WireError."""
-    group: str = decode("TransactionGroupKey", 0, key[2:]).group
+    group: str = decode(wire.TransactionGroupKey, 0, key[2:]).group
     if value is None:
         return group, None
     if value[:2] != _VALUE_VERSION.to_bytes(2):
         raise WireError("a decision of another version in __transaction_state")
-    stored = decode("TransactionGroupValue", _VALUE_VERSION, value[2:])
+    stored = decode(wire.TransactionGroupValue, _VALUE_VERSION, value[2:])
     return group, Decision(group, stored.owner, stored.version, stored.updated_ms)
