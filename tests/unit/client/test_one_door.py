@@ -97,5 +97,3 @@ async def test_a_port_that_is_no_kafka_listener_is_named(answer: bytes, text: st
         with pytest.raises(RpcError, match=text):
             await client.metadata(timeout_s=0.2)
     server.close()
-
-
