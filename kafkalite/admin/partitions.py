@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kafkalite.admin.placement import PlacementError, shifted
 from kafkalite.admin.reassignments import POLL_S, read_topics
-from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience_s
+from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.state import Replicas
 from kafkalite.coordination import admin_znodes, paths, znodes
@@ -22,6 +22,7 @@ from kafkalite.coordination.coordinator import (
     NoNodeError,
     Op,
 )
+from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
@@ -54,13 +55,13 @@ class PartitionAdmin:
 
     async def add(self, request: AddPartitionsRequest) -> AddPartitionsResponse:
         """One result per topic; an error is a result, never raised. Returns when the partitions are in the topic."""
-        return AddPartitionsResponse(
-            tuple([await self._add(wanted, request.timeout_ms, request.validate_only) for wanted in request.topics])
-        )
+        with waiting_at_most(request.timeout_ms):
+            results = [await self._add(each, request.timeout_ms, request.validate_only) for each in request.topics]
+        return AddPartitionsResponse(tuple(results))
 
     async def _add(self, wanted: NewPartitions, timeout_ms: int, validate_only: bool) -> TopicResult:
         try:
-            async with asyncio.timeout(patience_s(timeout_ms)):
+            async with patience(timeout_ms):
                 topic, new = await self._orders.repeating(lambda zk: self._new_partitions(zk, wanted))
                 if not validate_only:
                     await self._orders.repeating(lambda zk: self._order_add(zk, wanted.topic, new))
@@ -166,7 +167,7 @@ class PartitionAdmin:
         """NONE: the order stands. With drain it is not waited for."""
         gone: tuple[int, ...] = ()
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 gone = await self._orders.repeating(lambda zk: self._order_removal(zk, request))
                 if not request.drain:
                     await self._until(lambda zk: self._is_removed(zk, request.topic))
@@ -220,7 +221,7 @@ class PartitionAdmin:
     async def elect(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """Give the order, wait until it is carried out, and say who leads."""
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 wanted, results = await self._orders.repeating(lambda zk: self._due(zk, request))
                 if wanted:
                     await self._orders.repeating(lambda zk: self._order_election(zk, wanted, request.unclean))

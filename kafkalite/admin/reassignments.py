@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience_s
+from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
 from kafkalite.controller.reassignments import is_over
 from kafkalite.controller.state import Replicas
 from kafkalite.coordination import admin_znodes, paths, znodes
@@ -62,7 +62,7 @@ class ReassignmentAdmin:
     async def alter(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
         """One result per partition; an error is a result, never raised. NONE: the order stands."""
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 results, written = await self._orders.repeating(lambda zk: self._order(zk, request))
         except TimeoutError:
             reason = "ZooKeeper has not answered: whether the order stands is not known"
@@ -144,7 +144,7 @@ class ReassignmentAdmin:
     async def list(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse:
         """From the topics' znodes, where the truth is: any node answers the same."""
         try:
-            async with asyncio.timeout(patience_s(0)):
+            async with patience(None):
                 return await self._orders.repeating(lambda zk: self._list(zk, request))
         except TimeoutError:
             return ListReassignmentsResponse(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper has not answered")

@@ -9,7 +9,8 @@ import asyncio
 import base64
 import random
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from kafkalite.admin import placement
@@ -30,6 +31,7 @@ from kafkalite.coordination.coordinator import (
     SetData,
     TooBigError,
 )
+from kafkalite.coordination.patience import DEFAULT_S, waiting_at_most
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -90,7 +92,7 @@ class TopicAdmin:
     """Writes orders of administrators.
 
     Args:
-        session: the current ZooKeeper session, waiting for one if need be. May raise ApiError.
+        session: the current ZooKeeper session, waiting for one if need be (`patience`). May raise ApiError.
         config: defaults for what a request leaves open; given anew each time because it may change.
         rng: topic ids and where placement starts.
     """
@@ -123,7 +125,7 @@ class TopicAdmin:
         names = [topic.topic for topic in request.topics]
         results: list[TopicResult] = []
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 await self._create_each(request, names, results)
         except (TimeoutError, ApiError) as error:
             done = {result.topic for result in results}
@@ -306,7 +308,7 @@ class TopicAdmin:
             return DeleteTopicsResponse(tuple(TopicResult(name, code, reason) for name in names))
         there: list[str] = []
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 legal = [name for name in names if _NAME.fullmatch(name)]
                 found = await self.repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
                 there = [name for name, each in zip(legal, found, strict=True) if each is not None or request.vanished]
@@ -388,9 +390,17 @@ def check_assignment(assignment: Mapping[int, Sequence[BrokerId]], brokers: Mapp
         raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
-def patience_s(timeout_ms: int) -> float:
-    """How long ZooKeeper may take. An order of a client in a hurry is still placed (its work goes on anyway)."""
-    return max(timeout_ms / 1000, MIN_PATIENCE_S)
+@asynccontextmanager
+async def patience(timeout_ms: int | None) -> AsyncIterator[None]:
+    """The scope of one request: if ZooKeeper is away, its return is waited for within the request's own timeout.
+
+    Raises TimeoutError if ZooKeeper takes longer to carry it out. A request of a client in a hurry has MIN_PATIENCE_S for that,
+    since its work goes on anyway.
+    """
+    limit_s = DEFAULT_S if timeout_ms is None else timeout_ms / 1000
+    with waiting_at_most(timeout_ms):
+        async with asyncio.timeout(max(limit_s, MIN_PATIENCE_S)):
+            yield
 
 
 def _unanswered(name: str) -> TopicResult:

@@ -11,6 +11,7 @@ from kafkalite.errors import ConfigError
 from kafkalite.model import Endpoint, TopicPartition
 
 
+@pytest.mark.checklist("C1")
 @pytest.mark.checklist(5, 6, 7, 9)
 def test_the_layout_is_kafkas() -> None:
     partition = TopicPartition("t", 3)
