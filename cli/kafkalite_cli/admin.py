@@ -261,7 +261,7 @@ def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s:
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.metadata(topics or None, timeout_s=timeout_s)
+            answer = await client.describe_topics(topics or None, timeout_s=timeout_s)
             found = sorted(answer.topics, key=lambda topic: topic.topic)
             for topic in found:
                 raise_for_topic(topic)

@@ -73,7 +73,7 @@ class Diagnosis:
 
 async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: float) -> Known:
     """Ask every node. Raises ApiError: there is no such partition; RpcError: nobody answers."""
-    answer = await client.metadata([partition.topic], timeout_s=timeout_s)
+    answer = await client.describe_topics([partition.topic], timeout_s=timeout_s)
     found = next(iter(answer.topics), None)
     if found is not None and found.error:
         code = error_code(found.error)
