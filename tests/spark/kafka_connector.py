@@ -62,7 +62,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
 def ends(kafkalite_cluster) -> dict[str, tuple[str, str]]:
     """Format -> its bootstrap option."""
     return {
-        "kafka": ("kafka.bootstrap.servers", ",".join(kafkalite_cluster.kafka_bootstrap)),
+        "kafka": ("kafka.bootstrap.servers", ",".join(kafkalite_cluster.bootstrap)),
         "kafkalite": ("kafkalite.bootstrap.servers", ",".join(kafkalite_cluster.bootstrap)),
     }
 
