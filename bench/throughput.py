@@ -73,8 +73,8 @@ async def produce(
         while time.monotonic() < until or waiting:
             while len(waiting) < depth and time.monotonic() < until:
                 waiting.append(connection.send_nowait(request))
-            [entry] = produced(await waiting.popleft())
-            assert entry.error == 0, entry
+            (answer,) = produced(await waiting.popleft())
+            assert answer.error == 0, answer
             counts["requests"] += 1
 
     async with asyncio.TaskGroup() as tasks:
@@ -96,10 +96,8 @@ async def fetch(client: AsyncClient, topic: str, *, seconds: float, size: int = 
     key = TopicPartition(topic, 0)
     offset = 0
     while time.monotonic() - began < seconds:
-        request = fetch_request(
-            {TopicPartition(topic, 0): offset}, {}, max_wait_ms=0, max_bytes=size, partition_max_bytes=size, isolation=0
-        )
-        [(entry, body)] = fetched(await connection.call(request, timeout_s=30))
+        request = fetch_request({key: offset}, {}, max_wait_ms=0, max_bytes=size, partition_max_bytes=size, isolation=0)
+        ((entry, body),) = fetched(await connection.call(request, timeout_s=30))
         assert entry.error == 0, entry
         requests += 1
         total += len(body)
