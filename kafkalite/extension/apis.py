@@ -24,6 +24,8 @@ from kafkalite.extension.messages.disks import (
     StrayOrderResponse,
 )
 from kafkalite.extension.messages.open_transactions import (
+    AbortTransactionRequest,
+    AbortTransactionResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
     OpenTransactionsRequest,
@@ -188,6 +190,8 @@ _ROWS = (
         Node.EACH,
         hide=_visible_transactions,
     ),
+    # WriteTxnMarkers is for nodes alone where there is no authorizer.
+    ExtensionApi(AbortTransactionRequest, AbortTransactionResponse, _ALTER_CLUSTER, Node.EACH),
     # As with DescribeProducers.
     ExtensionApi(
         OpenTransactionsRequest,

@@ -19,7 +19,6 @@ _INTERNAL = {
     "AddPartitionsRequest",
     "ElectLeadersRequest",
     "DescribeTransactionRequest",
-    "AbortTransactionRequest",
 }
 REQUESTS = {
     name: cls
