@@ -6,6 +6,7 @@ Fields that only some versions have are all filled: a broker of any version find
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kafkalite.client.results import (
@@ -17,9 +18,9 @@ from kafkalite.client.results import (
     PartitionMetadata,
     ProducedPartition,
     TopicMetadata,
-    TopicResult,
 )
-from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.errors import ErrorCode, error_code
+from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import Buffer
@@ -68,6 +69,45 @@ def _topic(topic: Any) -> TopicMetadata:
         for each in topic.partitions
     )
     return TopicMetadata(topic.name or "", topic.error_code, from_wire(topic.topic_id), partitions)
+
+
+def describe_partitions_request(topics: Iterable[str], cursor: Any) -> Any:
+    """From the response's cursor on."""
+    request = wire.DescribeTopicPartitionsRequest
+    where = None if cursor is None else request.Cursor(cursor.topic_name, cursor.partition_index)
+    return request([request.TopicRequest(name) for name in sorted(topics)], cursor=where)
+
+
+#: Fields of a PartitionMetadata.
+_More = dict[TopicPartition, dict[str, Any]]
+
+
+def take_eligible(response: Any, more: _More) -> None:
+    for topic in response.topics:
+        for each in topic.partitions:
+            fields = more.setdefault(TopicPartition(topic.name or "", each.partition_index), {})
+            fields["elr"] = tuple(each.eligible_leader_replicas or ())
+            fields["last_known_elr"] = tuple(each.last_known_elr or ())
+
+
+def take_adding(response: Any, more: _More) -> None:
+    for topic in response.topics:
+        for each in topic.partitions:
+            fields = more.setdefault(TopicPartition(topic.name, each.partition_index), {})
+            fields["adding"] = tuple(each.adding_replicas)
+
+
+def completed(found: Metadata, more: _More) -> Metadata:
+    topics = tuple(
+        replace(
+            topic,
+            partitions=tuple(
+                replace(each, **more.get(TopicPartition(topic.topic, each.partition), {})) for each in topic.partitions
+            ),
+        )
+        for topic in found.topics
+    )
+    return replace(found, topics=topics)
 
 
 # --- offsets and records -------------------------------------------------------------------------
@@ -247,3 +287,58 @@ def coordinator_of(response: Any) -> tuple[int, str, Broker]:
     """(error, message, the node)."""
     found = response.coordinators[0] if response.coordinators else response
     return found.error_code, found.error_message or "", Broker(BrokerId(found.node_id), found.host, found.port)
+
+
+def commit_offsets_request(
+    group: str, offsets: Mapping[TopicPartition, int], *, member_id: str = "", generation: int = -1
+) -> Any:
+    """As a member of a generation, or with -1 of a group without members."""
+    request = wire.OffsetCommitRequest
+    topics = [
+        request.OffsetCommitRequestTopic(
+            name,
+            [
+                request.OffsetCommitRequestPartition(
+                    number, offsets[TopicPartition(name, number)], committed_metadata=""
+                )
+                for number in numbers
+            ],
+        )
+        for name, numbers in by_topic(sorted(offsets)).items()
+    ]
+    return request(group, generation, member_id, topics=topics)
+
+
+def first_commit_error(response: Any) -> tuple[int, str]:
+    """Of an OffsetCommit or OffsetDelete: (error, where)."""
+    if error := getattr(response, "error_code", 0):
+        return error, ""
+    for topic in response.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                return each.error_code, f"{topic.name}-{each.partition_index}: {error_code(each.error_code).name}"
+    return 0, ""
+
+
+def add_partitions_request(
+    transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+) -> Any:
+    request = wire.AddPartitionsToTxnRequest
+    topics = [request.AddPartitionsToTxnTopic(name, numbers) for name, numbers in by_topic(sorted(partitions)).items()]
+    return request(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=producer_epoch,
+        v3_and_below_topics=topics,
+    )
+
+
+def first_added_error(response: Any) -> tuple[int, str]:
+    """(error, where) of an AddPartitionsToTxn: the cause, not that others were left out because of it."""
+    found = (0, "")
+    for topic in response.results_by_topic_v3_and_below:
+        for each in topic.results_by_partition:
+            number = each.partition_error_code
+            if number and found[0] in (0, ErrorCode.OPERATION_NOT_ATTEMPTED):
+                found = number, f"{topic.name}-{each.partition_index}: {error_code(number).name}"
+    return found
