@@ -76,7 +76,7 @@ async def _run(nodes: int, directory: Path | None, kafka_port: int, settings: di
         else:
             click.echo(f"ready: {nodes} nodes in {took:.2f} s{'' if directory else ', in memory of this run only'}")
             click.echo(f"Kafka clients   bootstrap.servers={','.join(cluster.kafka_bootstrap)}")
-            click.echo(f"native, Spark   kafkalite.bootstrap.servers={','.join(cluster.bootstrap)}")
+            click.echo(f"native, Spark   kafka.bootstrap.servers={','.join(cluster.bootstrap)}")
             click.echo(f"status page     http://{cluster.nodes[1].endpoints['http']}/")
         await stop.wait()
     finally:

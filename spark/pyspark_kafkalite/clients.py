@@ -98,8 +98,8 @@ def told(options: ClientOptions, error: Exception) -> str:
     if isinstance(error, ApiError):
         return str(error) if error.code.name in str(error) else f"{error.code.name}, {error}"
     return (
-        f"{','.join(options.bootstrap)} cannot be reached: {error}. kafkalite.bootstrap.servers are RPC endpoints (port 9192 by "
-        "default), not Kafka listeners; kafkalite.security.protocol must be what they are set to"
+        f"{','.join(options.bootstrap)} cannot be reached: {error}. kafka.bootstrap.servers are Kafka listeners (port 9092 by "
+        "default; kafkalite's 9192 is for its nodes only); kafka.security.protocol must be what they are set to"
     )
 
 

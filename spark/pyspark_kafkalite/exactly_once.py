@@ -114,7 +114,7 @@ def write_prepared(
     except (KafkaliteError, OSError) as error:
         hint = ""
         if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
-            hint = " (kafkalite.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"
+            hint = " (kafka.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"
         raise WriteFailed(
             f"no transaction could be begun for {attempt.version}: {told(options.client, error)}{hint}"
         ) from error
@@ -149,7 +149,7 @@ def commit(client: LogClient, messages: Sequence[Any]) -> None:
         hint = ""
         if error.code in _FENCED:
             hint = (
-                ". From its first row to the commit of the batch a task has kafkalite.transaction.timeout.ms; another query "
+                ". From its first row to the commit of the batch a task has kafka.transaction.timeout.ms; another query "
                 "with the same txnAppId or checkpoint takes its transactions away"
             )
         raise CommitFailed(f"{version} was not committed, nothing of it is visible: {error}{hint}") from error

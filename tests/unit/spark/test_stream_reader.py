@@ -22,7 +22,7 @@ class Query:
     """What Spark does with a reader: plan a batch, read it, remember its end."""
 
     def __init__(self, fake, /, checkpoint: dict | None = None, **options: str) -> None:
-        given = {"kafkalite.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
+        given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
         self.now = 0.0
         self.reader = KafkaliteStreamReader(
             read_options(given, streaming=True), COLUMNS, lambda _: fake, lambda: self.now
@@ -276,7 +276,7 @@ def test_older_spark_asks_without_a_start(topic) -> None:
 
 def test_a_pattern_finds_new_topics(topic) -> None:
     query = Query.__new__(Query)
-    options = read_options({"kafkalite.bootstrap.servers": "a:1", "subscribePattern": "t.*"}, streaming=True)
+    options = read_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": "t.*"}, streaming=True)
     query.reader = KafkaliteStreamReader(options, COLUMNS, lambda _: topic)
     query.limit, query.start = ReadAllAvailable(), query.reader.initialOffset()
     query.batch()
