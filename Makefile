@@ -96,11 +96,12 @@ peer: $(VENV)/.complete ## the same load on kafkalite and on Apache Kafka, side 
 rewrite: $(VENV)/.complete ## write the present results into the scenario files; explain the diff in the commit
 	KAFKALITE_REWRITE=1 $(PY) -m pytest tests/unit tests/datadriven
 
-checklist: $(VENV)/.complete ## the checklist's statements and the tests that prove them
+checklist: $(VENV)/.complete ## the sentences of docs/invariants.md and the tests that hold them
 	$(PY) -m pytest tests -q --collect-only --checklist
 
-docs: $(VENV)/.complete ## regenerate the tables under docs/ that come from code
+docs: $(VENV)/.complete ## regenerate the tables under docs/ that come from code and tests
 	$(PY) -m kafkalite_cli.docs
+	$(PY) -m tests.invariants
 
 clean: ## remove what the targets made
 	rm -rf $(VENV) .sparks demo-data .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -37,7 +37,6 @@ CANARY = "canary"
 SETTINGS = {
     "zookeeper.session.timeout.ms": 6_000,
     "replica.lag.time.max.ms": 20_000,
-    "kafka.port": -1,
 }
 console = Console()
 

@@ -50,7 +50,6 @@ WAYS = {"batches": (1, 4, 2), "all at once": (0, 0, 0)}
 SETTINGS = {
     "zookeeper.session.timeout.ms": 18_000,
     "replica.lag.time.max.ms": 30_000,
-    "kafka.port": -1,
     "http.port": -1,
 }
 RECORD_BYTES = 1000

@@ -35,7 +35,7 @@ from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import any_controller, wait_in_sync
 from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
 
-SETTINGS = {"zookeeper.session.timeout.ms": 18_000, "replica.lag.time.max.ms": 30_000, "kafka.port": -1}
+SETTINGS = {"zookeeper.session.timeout.ms": 18_000, "replica.lag.time.max.ms": 30_000}
 RATE_PER_S = 500
 console = Console()
 

@@ -41,7 +41,7 @@ from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
-SETTINGS = {"kafka.port": -1, "log.segment.bytes": 256 * 2**20, "retention.bytes": 2 * 2**30}
+SETTINGS = {"log.segment.bytes": 256 * 2**20, "retention.bytes": 2 * 2**30}
 console = Console()
 
 

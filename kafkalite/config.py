@@ -92,7 +92,7 @@ class BrokerConfig:
     broker_id: int = _key(-1, "this node's id (serve --id)", low=-1, high=2**31 - 1)
     log_dirs: tuple[str, ...] = _key(("./kafkalite-data",), "directories of the log, one per disk")
     zookeeper_connect: str = _key("127.0.0.1:2181", "HOST:PORT,…/chroot")
-    zookeeper_session_timeout_ms: int = _key(18_000, "session timeout; below replica.lag.time.max.ms (F13)", low=200)
+    zookeeper_session_timeout_ms: int = _key(18_000, "session timeout; below replica.lag.time.max.ms", low=200)
     host: str = _key("127.0.0.1", "address that the listeners bind and tell others")
     kafka_port: int = _key(9092, "Kafka protocol listener; 0 any free port, -1 none", low=-1, high=65535)
     rpc_port: int = _key(9192, "msgpack RPC listener; 0 any free port", low=0, high=65535)
@@ -133,7 +133,7 @@ class BrokerConfig:
         low=0,
     )
     stray_max_fraction_percent: int = _key(
-        50, "refuse to set aside more than this share of local replicas at once (F19)", low=0, high=100
+        50, "refuse to set aside more than this share of local replicas at once", low=0, high=100
     )
 
     fetch_max_bytes: int = _key(57_671_680, "largest fetch answer", low=1024)
@@ -272,7 +272,7 @@ ALIASES = {
 
 FLUSH_BEFORE_ACK = "log.flush.before.ack"
 
-#: Keys of the article that no longer do anything; taken with a warning (C9).
+#: Keys of the article (docs/sources.md) that have no effect any more; accepted with a warning (invariant C9).
 OBSOLETE = frozenset({"replica.lag.max.messages", "replica.lag.max.bytes"})
 
 
@@ -496,7 +496,7 @@ def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConf
     return config
 
 
-#: The limits of reassignments (KIP-435, C13): cluster-wide dynamic settings, in both spellings of the KIP.
+#: The limits of reassignments (KIP-435, invariant C13): cluster-wide dynamic settings, in both spellings of the KIP.
 LIMIT_PREFIXES = ("reassignment.parallel.", "parallel.reassignment.", "parallel.")
 REPLICAS = "replica.count"
 PARTITIONS = "partition.count"

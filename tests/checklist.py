@@ -1,26 +1,16 @@
-"""`pytest --collect-only --checklist`: the checklist's statements and the tests that prove them (`make checklist`)."""
+"""`pytest --collect-only --checklist`: the sentences of docs/invariants.md and the tests that hold them (`make checklist`)."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 
 import pytest
 
-#: The statements of the areas that are finished: each needs at least one test.
-FINISHED: frozenset[str] = frozenset(
-    [str(line) for line in (*range(1, 8), *range(15, 31), *range(34, 41), *range(45, 59))]
-    + ["F1", "F3", "F4", "F5", "F6", "F8", "F12"]
-)
+from tests import invariants
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--checklist", action="store_true", help="print the statements and the tests that prove them")
-
-
-def _order(statement: str) -> tuple[str, int]:
-    match = re.fullmatch(r"([A-Z]*)(\d+)", statement)
-    return (match[1], int(match[2])) if match else (statement, 0)
+    parser.addoption("--checklist", action="store_true", help="print the invariants and the tests that hold them")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -29,14 +19,20 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     proofs: dict[str, list[str]] = defaultdict(list)
     for item in session.items:
         for marker in item.iter_markers("checklist"):
-            for statement in marker.args:
+            for number in marker.args:
                 name = item.nodeid.split("[")[0]
-                if name not in proofs[str(statement)]:
-                    proofs[str(statement)].append(name)
-    for statement in sorted(proofs, key=_order):
-        print(f"{statement:>4}  {'  '.join(proofs[statement])}")
-    missing = sorted(FINISHED - proofs.keys(), key=_order)
-    print(f"{len(proofs)} statements have tests; of the finished areas these have none: {' '.join(missing) or 'none'}")
-    if missing:
+                if name not in proofs[str(number)]:
+                    proofs[str(number)].append(name)
+    for number, paths in invariants.scenarios().items():
+        proofs[number] += [f"tests/{path}" for path in paths]
+    for number in sorted(proofs, key=invariants.order):
+        print(f"{number:>4}  {'  '.join(proofs[number])}")
+    known = invariants.numbers()
+    missing = [number for number in known if number not in proofs]
+    unknown = sorted(proofs.keys() - set(known), key=invariants.order)
+    print(
+        f"{len(known)} invariants; without a test: {' '.join(missing) or 'none'}; not in the document: {' '.join(unknown) or 'none'}"
+    )
+    if missing or unknown:
         session.exitstatus = 1
-        pytest.exit(f"statements without a test: {' '.join(missing)}", returncode=1)
+        pytest.exit("docs/invariants.md and the tests differ", returncode=1)

@@ -1,4 +1,6 @@
-"""`make docs`: writes the pages under docs/ that come from code. A test compares them with what is committed."""
+"""`make docs`: writes what comes from code: pages under docs/, and the types of the wire classes. A test compares them with what
+is committed.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from kafkalite.rpc.messages.base import Message, by_kind, response_kind
 from kafkalite_cli.docs_configuration import configuration_page
 from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
+from kafkalite_cli.docs_wire import wire_stub
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -177,6 +180,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/configuration.md": configuration_page,
     "docs/metrics.md": metrics_page,
     "docs/grafana/kafkalite.json": grafana_dashboard,
+    "kafkalite/protocol/wire.pyi": wire_stub,
     **{f"docs/man/{name}": partial(man_page, name) for name in man_names()},
 }
 

@@ -38,7 +38,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Orders of one transaction (F31).
+#: Orders of one transaction (invariant F31).
 MAX_PER_TRANSACTION = 400
 
 

@@ -1,7 +1,7 @@
 """Which brokers hold the replicas of a new topic's partitions. Pure; no randomness: the caller draws the start.
 
 `shifted` is Kafka's (AdminUtils 2.8): leaders go round the brokers, followers stand `shift` further on, and the shift
-grows with every round, so that a dead broker's load spreads over all others (C8). `mod` is the article's formula.
+grows with every round, so that a dead broker's load spreads over all others (invariant C8). `mod` is the high-availability article's formula (docs/sources.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class PlacementError(ValueError):
 
 
 def mod(brokers: Sequence[BrokerId], partitions: int, replication_factor: int) -> list[Replicas]:
-    """Replica j of partition i on broker (i + j) mod n, brokers sorted (HA). Raises PlacementError."""
+    """Replica j of partition i on broker (i + j) mod n, brokers sorted (the article's formula, docs/sources.md). Raises PlacementError."""
     order = _checked(brokers, replication_factor)
     count = len(order)
     return [tuple(order[(i + j) % count] for j in range(replication_factor)) for i in range(partitions)]

@@ -1,6 +1,6 @@
 """Orders of administrators, on any node: validated, then written to ZooKeeper, where the controller finds them.
 
-So an order survives every crash, and is the same as one given with a ZooKeeper shell (DESIGN 4).
+So an order survives every crash, and is the same as one given with a ZooKeeper shell.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Brokers come, go, bounce and leave in order; a controller takes office. Pure (V3 A, D, E)."""
+"""Brokers come, go, bounce and leave in order; a controller takes office. Pure (controller design A, D, E)."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Decision = tuple[ControllerState, list[Effect]]
 
 
 def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
-    """A term begins: whatever is to be repaired, then INIT commands with the outcome, then what is pending (V3 D.3-9).
+    """A term begins: whatever is to be repaired, then INIT commands with the outcome, then what is pending (controller design D.3-9).
 
     The states were read just now, hence what is to be repaired is decided on them without another read; only
-    partitions WITHOUT a state znode are initialised (F17). Repairs come first so that no broker is told to go on
+    partitions WITHOUT a state znode are initialised (invariant F17). Repairs come first so that no broker is told to go on
     leading in an epoch in which it led before it restarted (ADR 8).
     """
     state = dataclasses.replace(
@@ -85,7 +85,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
 def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decision:
     """Compare the live brokers with those known, by id and czxid (KAFKA-3085): first the dead, then the new.
 
-    A bounced broker, the same id with another czxid, is both (F5): it gives up its places in the ISR, if others are in
+    A bounced broker, the same id with another czxid, is both (invariant F5): it gives up its places in the ISR, if others are in
     sync, and leads only in a new epoch, before it is told what to do.
     """
     held = {

@@ -1,5 +1,5 @@
 """Who still answers: heartbeats over RPC from the controller to every broker, so that a failover need not wait for the
-ZooKeeper session of the dead to end (issue 4, failover in a blink).
+ZooKeeper session of the dead to end.
 
 A suspicion is never proof, and need not be: electing another in-sync replica is safe at any time, because every write
 is fenced by epoch and version and the old leader can commit nothing without its followers. What a wrong suspicion

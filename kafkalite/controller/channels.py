@@ -1,4 +1,4 @@
-"""Commands to brokers: per broker one bounded queue and one sender, so that a hung broker delays no other (V3 Opt.1).
+"""Commands to brokers: per broker one bounded queue and one sender, so that a hung broker delays no other (controller design, optimization 1).
 
 A command is sent again and again, over a new connection each time, until the broker answers or its registration
 goes: the epochs in it make that safe. No answer within `controller.socket.timeout.ms` raises an alert.

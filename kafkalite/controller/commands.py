@@ -1,4 +1,4 @@
-"""The commands that follow from a state: at most one per kind and broker for one decision (V3 A.4, B). Pure."""
+"""The commands that follow from a state: at most one per kind and broker for one decision (controller design A.4, B). Pure."""
 
 from __future__ import annotations
 
@@ -187,12 +187,12 @@ def announce_brokers(state: ControllerState, to: Collection[BrokerId], cause: st
 
 
 def initialise(state: ControllerState, brokers: Collection[BrokerId], cause: str) -> list[Effect]:
-    """Everything that brokers which have just come must know (V3 C.3, D.5).
+    """Everything that brokers which have just come must know (controller design C.3, D.5).
 
     First what they have to remove for a deletion under way (else the next command would make it stray), then INIT
     LeaderAndIsr with all that they host, then the full metadata. The INIT flag is left out where the controller
     does not know all that the broker hosts (a malformed znode, a partition without a state): a broker must
-    not set replicas aside because of what the controller cannot see (F19).
+    not set replicas aside because of what the controller cannot see (invariant F19).
     """
     hosted: dict[BrokerId, list[PartitionState]] = {broker: [] for broker in brokers}
     incomplete: set[BrokerId] = set(brokers) if state.malformed else set()
@@ -315,7 +315,7 @@ def _stop(state: ControllerState, broker: BrokerId, partitions: Iterable[StopPar
 
 
 def pause_replicas(state: ControllerState, broker: BrokerId, cause: str) -> list[Effect]:
-    """StopReplica without deletion for what a leaving broker follows, so that it does not fetch itself back in (F16)."""
+    """StopReplica without deletion for what a leaving broker follows, so that it does not fetch itself back in (invariant F16)."""
     stops = [
         StopPartition(partition.topic, partition.partition, _topic_id(state, partition), known.leader_epoch, False)
         for partition, replicas in state.assigned()

@@ -1,7 +1,7 @@
-"""The race for /controller. One winner; the losers hold one watch each and do nothing else (V3 D, checklist 37).
+"""The race for /controller. One winner; the losers hold one watch each and do nothing else (controller design D; invariant 37).
 
 Winning is one transaction: raise /controller_epoch, make /controller. Whether we are in office is never concluded
-from an answer to it, which can be lost, but read from the znode: it is ours if its owner is our session (F24). A
+from an answer to it, which can be lost, but read from the znode: it is ours if its owner is our session (invariant F24). A
 znode whose owner is an earlier session of this node is removed, for nobody else may be there to miss its owner.
 """
 

@@ -1,7 +1,7 @@
-"""Who leads a partition, and who is in sync, after something happened. Pure (V3 A.3.2, B; Kafka's Election.scala).
+"""Who leads a partition, and who is in sync, after something happened. Pure (controller design A.3.2, B; Kafka's Election.scala).
 
 Every function gets the AR in order and the current state, and returns the next state, or None where nothing is to
-change. A change always raises the leader epoch by one and stamps the controller's epoch (HA failover 3.3); the
+change. A change always raises the leader epoch by one and stamps the controller's epoch (invariant 20); the
 partition epoch stays that of the state it is based on: the conditional write fails if that is not the znode's any more.
 """
 
@@ -35,7 +35,7 @@ def with_epoch(state: LeaderAndIsr, leader: BrokerId, isr: Sequence[BrokerId], e
 def first_state(
     replicas: Sequence[BrokerId], live: Collection[BrokerId], epoch: ControllerEpoch
 ) -> LeaderAndIsr | None:
-    """A partition without a state znode: the first live replica leads, all live ones are in sync (V3 B init_leaders).
+    """A partition without a state znode: the first live replica leads, all live ones are in sync (controller design B init_leaders).
 
     Returns:
         None if no replica is live: the partition waits for one.
@@ -57,12 +57,12 @@ def repair(
     unclean: bool,
     log_ends: Mapping[BrokerId, LogEnd] | None = None,
 ) -> LeaderAndIsr | None:
-    """Bring a partition's state in line with who is alive (V3 A.3.2).
+    """Bring a partition's state in line with who is alive (controller design A.3.2).
 
     Args:
         leaving: live brokers in a controlled shutdown; they are chosen only where nobody else can be.
         restarted: live brokers that registered after the state was last written, hence may have come back with less
-            than they had when they joined the ISR. They count as dead, then new (F5), if others are in sync; if all
+            than they had when they joined the ISR. They count as dead, then new (invariant F5), if others are in sync; if all
             are such, the ISR stays, and whoever leads does so in a new epoch (ADR 8).
         unclean: may a replica outside the ISR and the ELR lead (unclean.leader.election.enable); records can be lost.
         log_ends: the log ends that live replicas have reported.
@@ -102,7 +102,7 @@ def _by_preference(
 def preferred(
     replicas: Sequence[BrokerId], state: LeaderAndIsr, live: Collection[BrokerId], epoch: ControllerEpoch
 ) -> LeaderAndIsr | None:
-    """Give leadership to the first replica if it is alive and in sync; else leave it (HA preferred election)."""
+    """Give leadership to the first replica if it is alive and in sync; else leave it (invariant 10)."""
     leader = replicas[0]
     if leader not in live or leader not in state.isr:
         return None

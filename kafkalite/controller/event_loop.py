@@ -1,7 +1,7 @@
-"""One term of office: one task, one inbox (C21). Reads news, decides, performs effects; contains no policy.
+"""One term of office: one task, one inbox (invariant C21). Reads news, decides, performs effects; contains no policy.
 
 Watches only mark what has to be read again: they fire once and coalesce, so the news is always a full snapshot, read
-when its turn comes. The outcomes of a decision's effects are handled before any other news (F23), and nothing is
+when its turn comes. The outcomes of a decision's effects are handled before any other news (invariant F23), and nothing is
 decided between the reading of a state and the effects of the decision about it.
 """
 
@@ -316,7 +316,7 @@ class ControllerEventLoop:
         return lambda: self.mark(source)
 
     async def _take_office(self) -> None:
-        """V3 D.3-9: read everything, then one event."""
+        """Controller design D.3-9: read everything, then one event."""
         # The order of reading is that of need: who is alive, what was ordered, what there is.
         brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
         deletions, order_error = await self._storage.read_deletions(self._watch(Source.DELETIONS))

@@ -2,7 +2,7 @@
 
 News from outside carries full snapshots, because watches fire once and coalesce. The end of an effect
 (kafkalite.controller.effects) is an event, too (`StatesRead`, `StatesWritten`, `TopicRemoved`); the shell handles those before any
-further news (F23).
+further news (invariant F23).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class ControllerElected:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """KIP-435's three, cluster-wide, meant by their names (C13): replicas added or dropped at once per partition,
+    """KIP-435's three, cluster-wide, meant by their names (invariant C13): replicas added or dropped at once per partition,
     partitions under way at once, and leader movements among these."""
 
     replicas: int = UNLIMITED
@@ -114,7 +114,7 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRead:
-    """The first event of a term of office: everything that is in ZooKeeper (V3 D.3-9).
+    """The first event of a term of office: everything that is in ZooKeeper (controller design D.3-9).
 
     `states` has the partitions that have a state znode; `deletions` what /admin/delete_topics asks for; `suspects` are
     registered, and nobody listens where they did.
@@ -262,7 +262,7 @@ class ReplicasDoubtful:
 
 @dataclass(frozen=True, slots=True)
 class IsrsChanged:
-    """Leaders say that they have changed these ISRs in ZooKeeper (F7)."""
+    """Leaders say that they have changed these ISRs in ZooKeeper (invariant F7)."""
 
     partitions: tuple[TopicPartition, ...]
 

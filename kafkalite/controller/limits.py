@@ -1,4 +1,4 @@
-"""The limits of reassignments from the cluster's dynamic settings (KIP-435, C13). Pure."""
+"""The limits of reassignments from the cluster's dynamic settings (KIP-435, invariant C13). Pure."""
 
 from __future__ import annotations
 

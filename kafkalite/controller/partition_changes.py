@@ -96,7 +96,7 @@ def on_preferred_election(state: ControllerState, event: PreferredElectionReques
 
 
 def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
-    """Decide about each partition on the grounds of its znode as just read (V3 A.3)."""
+    """Decide about each partition on the grounds of its znode as just read (controller design A.3)."""
     for partition in event.states:
         found = event.states[partition]
         if found is not None and found.controller_epoch > state.epoch:
@@ -334,7 +334,7 @@ def _skipped(replicas: Replicas, found: LeaderAndIsr, partition: TopicPartition)
 
 
 def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
-    """What is durable now is told; what could not be written is read and decided again (V3 A.3.3)."""
+    """What is durable now is told; what could not be written is read and decided again (controller design A.3.3)."""
     changes: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]] = {
         partition: (state.partitions.get(partition), now) for partition, now in event.written.items()
     }
@@ -344,7 +344,7 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
     if any(_is_moving(state, partition) for partition in event.written):
         effects.append(LookAtMoves())
     if event.conflicts:
-        # Halving makes sure of progress: in the end each partition has a transaction of its own (F31).
+        # Halving makes sure of progress: in the end each partition has a transaction of its own (invariant F31).
         return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
     return state, effects + _finished(state, event.purpose, told=bool(changes))
 

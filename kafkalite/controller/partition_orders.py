@@ -1,4 +1,4 @@
-"""Partitions are added to topics and removed from them. Pure (V3 H, C20).
+"""Partitions are added to topics and removed from them. Pure (controller design H, invariant C20).
 
 Adding: one transaction puts the partition into the topic's znode and takes the order away; a partition without a state
 is initialised, by this controller or by the next.

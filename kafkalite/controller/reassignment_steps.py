@@ -3,7 +3,7 @@
 Names as in the KIP: FTR final target replicas, CR current replicas, NR new, DR dropped, TR target of this step. The
 inputs are always FTR and what is in ZooKeeper now, so that a new controller goes on where the old one stopped.
 
-The KIP's own formula is repaired (CHECKLIST C14 to C16): it computes a number that it never uses, and taken literally
+The KIP's own formula is repaired (invariants C14 to C16): it computes a number that it never uses, and taken literally
 grows the replica list for good. Here a step never leaves fewer replicas than min(|CR|, |FTR|), and while the
 ISR is below min.insync.replicas it adds what is missing, even over the cap, and drops nothing.
 """
@@ -32,7 +32,7 @@ def next_step(
     Args:
         final: FTR, in the order that is to hold in the end; the first is the preferred leader.
         current: CR, in order.
-        isr: who is in sync now; to wait until the replicas added before are in it is the caller's part (C16).
+        isr: who is in sync now; to wait until the replicas added before are in it is the caller's part (invariant C16).
         live: brokers that can be added now.
         max_replicas: R, reassignment.parallel.replica.count >= 1: how many are added, and how many dropped, at once.
         most_replicas: where an order replaces another whose replicas are still there, these go before more come.

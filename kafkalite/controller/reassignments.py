@@ -1,4 +1,4 @@
-"""Reassignment of partitions in small steps (KIP-435 as repaired by CHECKLIST C12 to C16). Pure.
+"""Reassignment of partitions in small steps (KIP-435 as repaired by invariants C12 to C16). Pure.
 
 A move is ordered in /admin/reassign_partitions (or KIP-455's maps), then kept per partition in the topic's znode, each
 change of it in one transaction with the partition's state. One step has these phases, all of them durable:
@@ -6,7 +6,7 @@ change of it in one transaction with the partition's state. One step has these p
     start   AR := TR united with CR, new leader epoch: the new replicas begin to copy. Where a member of the final
             replicas is in sync already and the leader is none of them, leadership moves right here.
     finish  when the final members of TR are in sync: AR := TR, ISR cut down to it, new leader epoch, the leader one
-            of the final members. Who leads an older epoch cannot take an old replica back (F20).
+            of the final members. Who leads an older epoch cannot take an old replica back (invariant F20).
     drop    the replicas that left have removed their files; only then the next step begins.
 
 The inputs are always the target and what is in ZooKeeper, so that the next controller goes on wherever this one
@@ -33,7 +33,7 @@ from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
 
 Decision = tuple[ControllerState, list[Effect]]
 
-#: Partitions of one topic in one transaction: its operations and bytes are bounded (F31).
+#: Partitions of one topic in one transaction: its operations and bytes are bounded (invariant F31).
 MAX_PER_TOPIC = 200
 
 
@@ -220,7 +220,7 @@ class _Partition:
         """(AR, move, state or None if it stays); None while there is nothing to do but wait."""
         move = self.move
         if self.found.leader not in self.live:
-            return None  # offline: K435 step "wait while the ISR is empty"
+            return None  # offline; KIP-435 waits while the ISR is empty
         left = tuple(each for each in move.dropping if (self.partition, each) not in self.state.dropped)
         if any(broker in self.live for broker in left):
             return None

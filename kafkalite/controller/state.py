@@ -1,8 +1,8 @@
 """What a controller knows while it is in office. Frozen; every decision returns a new one. Pure.
 
-ZooKeeper is the truth (V3 Overview): `partitions` is what was last read or written there, and serves to find out which
+ZooKeeper is the truth (controller design, overview): `partitions` is what was last read or written there, and serves to find out which
 partitions an event concerns and what has been told to the brokers. Decisions about a partition use its state znode
-as read for that decision (V3 A.3.1).
+as read for that decision (controller design A.3.1).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the controller counts and measures; plain numbers, read by the metrics and the status page (V3 D1)."""
+"""What the controller counts and measures; plain numbers, read by the metrics and the status page (controller design, discussion 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics come and go. Pure (V3 B, HA delete_topics, C19).
+"""Topics come and go. Pure (controller design B; invariants 11 and C19).
 
 A deletion goes through these steps, each of which the next controller can take up again:
 1. the order stands in /admin/delete_topics: clients are told that the topic is gone, every live replica is told to

@@ -27,7 +27,7 @@ NO_LIMITS: OrderLimits = (0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class PartitionRemoval:
-    """/admin/partitions_remove/T/P. `replicas`: who had it, written when it has left the topic (C20)."""
+    """/admin/partitions_remove/T/P. `replicas`: who had it, written when it has left the topic (invariant C20)."""
 
     drain: bool = False
     replicas: Replicas = ()

@@ -1,4 +1,4 @@
-"""Where things are in ZooKeeper (Kafka's layout, DESIGN 4). Pure; all paths are without the chroot."""
+"""Where things are in ZooKeeper (Kafka's layout; invariants 3 to 11). Pure; all paths are without the chroot."""
 
 from __future__ import annotations
 

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Generic, TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.codec import WireError, WireStruct, decode, encode
 from kafkalite.protocol.schema import schemas
+
+_Response = TypeVar("_Response", bound=WireStruct)
 
 #: A connection is used for this share of its session.
 _USED_SHARE = 0.8
 _MAX_RESPONSE_BYTES = 16 * 2**20
 
 
-class NodeConnection:
-    """Opened with the first request, and again after a failure."""
+class NodeConnection(Generic[_Response]):
+    """Opened with the first request, and again after a failure. `response`: the class of the responses."""
 
-    def __init__(self, services: Services, address: tuple[str, int], api: str) -> None:
+    def __init__(self, services: Services, address: tuple[str, int], response: type[_Response]) -> None:
         self.address = address
         self._services = services
-        self._api = api
+        self._response = response
+        self._key = schemas()[response.__name__].api_key
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         #: When another connection is opened instead (monotonic seconds): the session ends a while later (KIP-368).
         self._used_until = float("inf")
@@ -33,7 +36,7 @@ class NodeConnection:
             self._streams[1].close()
             self._streams = None
 
-    async def ask(self, message: object, version: int) -> Any:
+    async def ask(self, message: object, version: int) -> _Response:
         """The response. After any error `close` the connection.
 
         Args:
@@ -50,8 +53,7 @@ class NodeConnection:
             self._used_until = now + lifetime_s * _USED_SHARE
         reader, writer = self._streams
         self._correlation_id += 1
-        key = schemas()[self._api + "Request"].api_key
-        head = wire.RequestHeader(key, version, self._correlation_id, "kafkalite")
+        head = wire.RequestHeader(self._key, version, self._correlation_id, "kafkalite")
         frame = encode(head, 2) + encode(message, version)
         writer.write(len(frame).to_bytes(4) + frame)
         await writer.drain()
@@ -61,4 +63,4 @@ class NodeConnection:
         answer = await reader.readexactly(size)
         if int.from_bytes(answer[:4], signed=True) != self._correlation_id or answer[4] != 0:
             raise WireError("an answer to something else")
-        return decode(self._api + "Response", version, answer[5:])
+        return decode(self._response, version, answer[5:])

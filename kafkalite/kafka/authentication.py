@@ -109,7 +109,7 @@ class Gate:
 
     # --- the exchange ----------------------------------------------------------------------------
 
-    def handshake(self, request: Request, message: Any) -> Any:
+    def handshake(self, request: Request, message: wire.SaslHandshakeRequest) -> wire.SaslHandshakeResponse | None:
         """SaslHandshake."""
         response = wire.SaslHandshakeResponse
         offered = self._security.mechanisms
@@ -128,7 +128,9 @@ class Gate:
         self._state = _State.EXCHANGE if request.version else _State.TOKENS
         return response(0, offered)
 
-    def authenticate(self, request: Request, message: Any) -> Any:
+    def authenticate(
+        self, request: Request, message: wire.SaslAuthenticateRequest
+    ) -> wire.SaslAuthenticateResponse | None:
         """SaslAuthenticate."""
         response = wire.SaslAuthenticateResponse
         if self._state is not _State.EXCHANGE:
@@ -186,13 +188,13 @@ class Gate:
         user = exchange.user if exchange is not None and exchange.is_known else ""
         self._security.refused(self._connection.peer, reason, mechanism=self._mechanism, user=user)
 
-    def _refuse(self, request: Request, answer: Any, reason: str) -> None:
+    def _refuse(self, request: Request, answer: object, reason: str) -> None:
         """Answer after a while, and close: guessing passwords shall take time."""
         self._tell(reason)
         self._state = _State.REFUSED
         self._spawn("kafka.refusal", self._answer_later(request, answer))
 
-    async def _answer_later(self, request: Request, answer: Any) -> None:
+    async def _answer_later(self, request: Request, answer: object) -> None:
         await asyncio.sleep(self._security.failed_delay_s)
         if not self._connection.is_closed:
             request.respond(answer)

@@ -6,7 +6,7 @@ connections of the listener share, which is safe because `get_buffer`, the read 
 in one step of the event loop. Only the rest of a half received frame is copied into a buffer of the connection's own,
 which grows with what has ARRIVED, not with what the length field promises.
 
-Sources: FACTS 1 (one send per read), Kafka's SocketServer (a connection's answers keep its requests' order).
+Source: Kafka's SocketServer (a connection's answers keep its requests' order).
 """
 
 from __future__ import annotations

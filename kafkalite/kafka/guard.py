@@ -8,14 +8,14 @@ A cluster without an authorizer has no guard at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import refusal
 from kafkalite.kafka.connection import Denied, Request
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.protocol import topic_ids
+from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.security.access import Access
 from kafkalite.security.acl import CLUSTER_NAME, ResourceType
@@ -23,6 +23,9 @@ from kafkalite.security.requirements import KAFKA, REFUSALS, Need, Scope
 
 #: (services, message, version) -> the names of the resources of one type that the request is about.
 Names = Callable[[Services, Any, int], Iterable[str]]
+
+if TYPE_CHECKING:  # the classes are made when a request of their kind comes
+    _ConfigRequest = wire.DescribeConfigsRequest | wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest
 
 _TOPIC, _GROUP = ResourceType.TOPIC, ResourceType.GROUP
 _CLUSTER, _TRANSACTION = ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
@@ -72,27 +75,28 @@ def _known_names(services: Services, topics: Iterable[Any], attribute: str) -> l
     return names
 
 
-def _produced_transaction(services: Services, message: Any, version: int) -> Iterable[str]:
+def _produced_transaction(services: Services, message: wire.ProduceRequest, version: int) -> Iterable[str]:
     """The transactional id, if there is any batch of a transaction; without an id such a batch is nobody's ("")."""
     for topic in message.topic_data:
         for partition in topic.partition_data:
-            attributes = bytes(partition.records[_ATTRIBUTES]) if partition.records else b""
+            records = partition.records
+            attributes = bytes(records[_ATTRIBUTES]) if records else b""
             if len(attributes) == 2 and int.from_bytes(attributes) & _IS_TRANSACTIONAL:
                 return (message.transactional_id or "",)
     return ()
 
 
-def _offset_fetch_groups(services: Services, message: Any, version: int) -> Iterable[str]:
+def _offset_fetch_groups(services: Services, message: wire.OffsetFetchRequest, version: int) -> Iterable[str]:
     return [group.group_id for group in message.groups] if version >= 8 else (message.group_id,)
 
 
-def _offset_fetch_topics(services: Services, message: Any, version: int) -> Iterable[str]:
+def _offset_fetch_topics(services: Services, message: wire.OffsetFetchRequest, version: int) -> Iterable[str]:
     asked = [group.topics for group in message.groups] if version >= 8 else [message.topics]
     return [topic.name for topics in asked for topic in topics or ()]
 
 
 def _coordinator_keys(key_type: int) -> Names:
-    def names(services: Services, message: Any, version: int) -> Iterable[str]:
+    def names(services: Services, message: wire.FindCoordinatorRequest, version: int) -> Iterable[str]:
         if message.key_type != key_type:
             return ()
         keys: Iterable[str] = message.coordinator_keys if version >= 4 else (message.key,)
@@ -101,19 +105,19 @@ def _coordinator_keys(key_type: int) -> Names:
     return names
 
 
-def _deleted_topics(services: Services, message: Any, version: int) -> Iterable[str]:
+def _deleted_topics(services: Services, message: wire.DeleteTopicsRequest, version: int) -> Iterable[str]:
     return _known_names(services, message.topics, "name") if version >= 6 else message.topic_names
 
 
-def _idempotence(services: Services, message: Any, version: int) -> Iterable[str]:
+def _idempotence(services: Services, message: wire.InitProducerIdRequest, version: int) -> Iterable[str]:
     return (CLUSTER_NAME,) if message.transactional_id is None else ()
 
 
-def _config_topics(services: Services, message: Any, version: int) -> Iterable[str]:
+def _config_topics(services: Services, message: _ConfigRequest, version: int) -> Iterable[str]:
     return [each.resource_name for each in message.resources if each.resource_type == _TOPIC_RESOURCE]
 
 
-def _config_cluster(services: Services, message: Any, version: int) -> Iterable[str]:
+def _config_cluster(services: Services, message: _ConfigRequest, version: int) -> Iterable[str]:
     return [CLUSTER_NAME for each in message.resources if each.resource_type != _TOPIC_RESOURCE]
 
 

@@ -21,7 +21,7 @@ PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
-#: Ours: logs that this node had may be missing: the directory was empty when it came, or a log in it was given up (F28).
+#: Ours: logs that this node had may be missing: the directory was empty when it came, or a log in it was given up (invariant F28).
 INCOMPLETE = ".kafkalite-incomplete"
 #: Ours: the boot id of the host that used the directory last; logs that may lack committed records (as offsets, all 0).
 BOOT = ".kafkalite-boot"
@@ -91,7 +91,7 @@ def decode_partition_metadata(data: bytes) -> TopicId:
     """Raises MalformedCheckpoint."""
     fields = dict(line.split(": ", 1) for line in data.decode("utf-8", "replace").splitlines() if ": " in line)
     topic_id = fields.get("topic_id", "")
-    # A torn file can hold a part of the id, which would be another topic's (F18): ids are 16 bytes in base64.
+    # A torn file can hold a part of the id, which would be another topic's (invariant F18): ids are 16 bytes in base64.
     if fields.get("version") != "0" or len(topic_id) != 22:
         raise MalformedCheckpoint(f"{data[:80]!r}")
     return TopicId(topic_id)

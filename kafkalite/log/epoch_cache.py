@@ -54,7 +54,7 @@ class LeaderEpochCache:
         return self._epochs[found] if found >= 0 else -1
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[LeaderEpoch, Offset]:
-        """The largest known epoch <= `epoch`, and where it ends; (-1, -1) if there is none (F2)."""
+        """The largest known epoch <= `epoch`, and where it ends; (-1, -1) if there is none (invariant F2)."""
         found = bisect_right(self._epochs, epoch) - 1
         if found < 0:
             return NO_LEADER_EPOCH, NO_OFFSET

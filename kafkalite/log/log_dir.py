@@ -59,6 +59,7 @@ class LogDir:
         self.clean = False
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.recovery_points: dict[TopicPartition, int] = {}
+        #: As in the file.
         self.log_starts: dict[TopicPartition, int] = {}
         #: First offset that compaction has not been over yet.
         self.cleaned_to: dict[TopicPartition, int] = {}
@@ -85,8 +86,8 @@ class LogDir:
         #: Logs may be missing: it was empty when it came, or a log was given up. Until all that the node should have is
         #: there (again).
         self.is_incomplete = False
-        #: Grows when the loop itself writes the recovery points.
-        self.recovery_points_version = 0
+        #: Grows when the loop itself writes recovery points or log starts.
+        self.checkpoints_version = 0
         #: One save of offsets at a time; the number of saves requested, and the number of these that are done.
         self.saving = asyncio.Lock()
         self.saves_wanted = self.saves_done = 0

@@ -217,7 +217,7 @@ class LogManager:
 
     @property
     def unclean_start(self) -> bool:
-        """Whether any log was opened after an unclean shutdown (F14)."""
+        """Whether any log was opened after an unclean shutdown (invariant F14)."""
         return any(not log.clean_start for log in self._pool.logs.values())
 
     def dirs(self) -> list[LogDir]:
@@ -327,7 +327,7 @@ class LogManager:
             self._failures.set_leftover_aside(after, tp)  # an earlier replica's
         except OSError as error:
             raise new.storage_error("making room for the log", error) from error
-        for known in (after.high_watermarks, after.recovery_points, after.log_starts, after.cleaned_to):
+        for known in (after.high_watermarks, after.recovery_points, after.cleaned_to):
             known.pop(tp, None)
         if tp in before.high_watermarks:
             after.high_watermarks[tp] = before.high_watermarks[tp]
@@ -335,6 +335,10 @@ class LogManager:
             after.doubts.logs.add(tp)
         # While `old` is in service: what fails here may take the disk of `new` offline, and nothing must have changed then.
         self._offsets.write(after, checkpoints.HIGH_WATERMARKS, after.high_watermarks, durable=False)
+        start = old.log_start_offset
+        if start > new.first_offset or after.log_starts.get(tp, 0) > start:
+            self._offsets.set_log_start(after, tp, start)
+            new.start_saved(start)
         if not after.online:
             raise StorageError(f"{after.path}: {after.offline_reason}", directory=after.path, path=new.path)
         new.take_over(old)
@@ -412,6 +416,14 @@ class LogManager:
     async def checkpoint_offsets(self) -> None:
         """Save recovery points and log starts, off the loop."""
         await self._offsets.save_offsets()
+
+    async def save_log_start(self, log: PartitionLog) -> bool:
+        """Make the start of a log durable, off the loop; all logs of a directory that wait share one save.
+
+        Returns:
+            Whether it is durable; False if the file cannot be written, or the log went out of service.
+        """
+        return await self._offsets.save_log_start(log)
 
     # --- housekeeping (kafkalite.log.housekeeping) ---------------------------------------------------
 

@@ -74,7 +74,7 @@ class OffsetCheckpoints:
         log_dir = self._pool.dirs[log.directory]
         logs = self._pool.logs_in(log_dir)
         # A save under way in a thread has older points: it must not replace these.
-        log_dir.recovery_points_version += 1
+        log_dir.checkpoints_version += 1
         points: dict[TopicPartition, int] = {log.topic_partition: log.recovery_point for log in logs}
         try:
             log_dir.write_offsets(checkpoints.RECOVERY_POINTS, points, durable=True)
@@ -93,25 +93,100 @@ class OffsetCheckpoints:
             async with log_dir.saving:
                 if log_dir.saves_done < wanted and log_dir.online:
                     number = log_dir.saves_wanted
-                    try:
-                        for _ in range(_ATTEMPTS):
-                            if await self._save(log_dir):
-                                break
+                    if await self._save_or_fail(log_dir, with_points=True):
                         log_dir.saves_done = number
-                    except OSError as error:
-                        self._file_failed(log_dir, "saving offsets", error)
 
-    async def _save(self, log_dir: LogDir) -> bool:
+    async def save_log_start(self, log: PartitionLog) -> bool:
+        """Make the start of a log durable, off the loop; all logs of a directory that wait share one save.
+
+        Returns:
+            Whether it is durable; False if the file cannot be written, or the log went out of service.
+        """
+        log_dir = self._pool.dirs[log.directory]
+        target = log.log_start_offset
+        for _ in range(_ATTEMPTS):
+            if log.durable_start_offset >= target:
+                return True
+            async with log_dir.saving:
+                if log.durable_start_offset >= target:
+                    return True
+                if not log_dir.online or not self._pool.holds(log):
+                    return False
+                if not await self._save_or_fail(log_dir, with_points=False):
+                    return False
+        return log.durable_start_offset >= min(target, log.log_start_offset)
+
+    def save_lowered_log_start(self, log: PartitionLog) -> None:
+        """A log was cut below its start, or took the place of another one: the file must not know a higher start.
+
+        It would cost the records that come below that. On the loop, since they may come at once. Does nothing in most cases.
+        """
+        log_dir, tp = self._pool.dirs[log.directory], log.topic_partition
+        if log_dir.log_starts.get(tp, 0) > log.log_start_offset:
+            self.set_log_start(log_dir, tp, log.log_start_offset)
+
+    def set_log_start(self, log_dir: LogDir, topic_partition: TopicPartition, offset: int) -> None:
+        """Write one log start to the disk, on the loop; 0 removes it."""
+        log_dir.checkpoints_version += 1  # a save under way has the old one
+        starts = {**log_dir.log_starts, topic_partition: offset}
+        if not offset:
+            del starts[topic_partition]
+        log_dir.log_starts = starts
+        self.write(log_dir, checkpoints.LOG_STARTS, starts, durable=True)
+
+    async def _save_or_fail(self, log_dir: LogDir, *, with_points: bool) -> bool:
+        """Save until no other writer interferes; whether it was done. The caller holds `log_dir.saving`."""
+        try:
+            for _ in range(_ATTEMPTS):
+                if await self._save(log_dir, with_points=with_points):
+                    break
+        except OSError as error:
+            self._file_failed(log_dir, "saving offsets", error)
+            return False
+        return True
+
+    async def _save(self, log_dir: LogDir, *, with_points: bool) -> bool:
         """One directory, one save at a time. Raises OSError.
 
-        The recovery points are written beside their file. They take its place within a turn of the loop, and only if the
-        loop has not written lower ones meanwhile, and no log has begun under the name of another one (False).
+        The offsets are written beside their files. They take their place within a turn of the loop, and only if the loop has
+        not written lower ones meanwhile, and no log has begun under the name of another one (False).
         """
         logs = self._pool.logs_in(log_dir)
-        version = log_dir.recovery_points_version
+        version = log_dir.checkpoints_version
+        starts = self._log_starts(log_dir, logs)
         points: dict[TopicPartition, int] = {log.topic_partition: log.recovery_point for log in logs}
+        lowered = [log for log in logs if log.needs_checkpoint]
+
+        def save() -> None:
+            if with_points:
+                log_dir.write_offsets(checkpoints.RECOVERY_POINTS + _NEXT, points, durable=True)
+            log_dir.write_offsets(checkpoints.LOG_STARTS + _NEXT, starts, durable=True)
+
+        await log_dir.off_loop(save)
+        if log_dir.checkpoints_version != version:
+            return False
+        if with_points:
+            log_dir.publish(checkpoints.RECOVERY_POINTS + _NEXT, checkpoints.RECOVERY_POINTS)
+            log_dir.recovery_points = dict(points)
+        log_dir.publish(checkpoints.LOG_STARTS + _NEXT, checkpoints.LOG_STARTS)
+        log_dir.log_starts = starts
+        await log_dir.off_loop(log_dir.sync)
+        if log_dir.log_starts is starts:
+            for log in logs:
+                log.start_saved(starts.get(log.topic_partition, 0))
+        if with_points:
+            for log in lowered:
+                if log.recovery_point >= points[log.topic_partition]:
+                    log.needs_checkpoint = False
+        return True
+
+    def _log_starts(self, log_dir: LogDir, logs: list[PartitionLog]) -> dict[TopicPartition, int]:
+        """Of every log in the directory that does not begin at 0.
+
+        Also where the first segment begins there: the names of older segments may be back after a loss of power.
+        """
         starts: dict[TopicPartition, int] = {
-            log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset > log.first_offset
+            log.topic_partition: log.log_start_offset for log in logs if log.log_start_offset
         }
         for failed in log_dir.failed.values():
             # No recovery point: all of it is checked when it is opened. Deleted records stay deleted.
@@ -119,19 +194,4 @@ class OffsetCheckpoints:
             start: int = log_dir.log_starts.get(tp, 0) if failed.log is None else failed.log.log_start_offset
             if start and tp not in self._pool.logs:
                 starts[tp] = start
-        lowered = [log for log in logs if log.needs_checkpoint]
-
-        def save() -> None:
-            log_dir.write_offsets(checkpoints.RECOVERY_POINTS + _NEXT, points, durable=True)
-            log_dir.write_offsets(checkpoints.LOG_STARTS, starts, durable=True)
-
-        await log_dir.off_loop(save)
-        if log_dir.recovery_points_version != version:
-            return False
-        log_dir.publish(checkpoints.RECOVERY_POINTS + _NEXT, checkpoints.RECOVERY_POINTS)
-        log_dir.recovery_points = dict(points)
-        await log_dir.off_loop(log_dir.sync)
-        for log in lowered:
-            if log.recovery_point >= points[log.topic_partition]:
-                log.needs_checkpoint = False
-        return True
+        return starts

@@ -48,7 +48,7 @@ class PartitionLog:
 
     __slots__ = (
         "_epochs", "_flusher", "_local", "_now_ms", "_producers", "_snapshots", "clean_start", "config", "damaged_at",
-        "directory", "disk", "log_end_offset", "log_start_offset", "lowest_cut", "on_cut", "on_recovery_point_lowered",
+        "directory", "disk", "durable_start_offset", "log_end_offset", "log_start_offset", "lowest_cut", "on_cut", "on_recovery_point_lowered",
         "topic_partition", "was_cut",
     )  # fmt: skip
 
@@ -84,6 +84,8 @@ class PartitionLog:
             self._local, parts.snapshots, dirty=list(parts.snapshots) if unclean else []
         )
         self.log_start_offset = Offset(parts.log_start_offset)
+        #: Where the log begins after a crash: as in the checkpoint file, or before it.
+        self.durable_start_offset = self.log_start_offset
         #: `LocalLog.next_offset`, for those who ask at every request: set again after whatever moves it.
         self.log_end_offset = Offset(self._local.next_offset)
         self._flusher = Flusher(
@@ -93,7 +95,7 @@ class PartitionLog:
             recovery_point=Offset(min(parts.recovery_point, self.log_end_offset)),
             needs_checkpoint=parts.recovery_point_lowered,
         )
-        #: Whether the last shutdown was clean: nothing that was written can have been lost (F14).
+        #: Whether the last shutdown was clean: nothing that was written can have been lost (invariant F14).
         self.clean_start = parts.clean
         #: Whether opening it found bytes that were no records.
         self.was_cut = parts.was_cut
@@ -410,7 +412,7 @@ class PartitionLog:
     # --- epochs -----------------------------------------------------------------------------------
 
     def epoch_and_end_offset_for(self, requested_epoch: int) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch <= `requested_epoch` in this log, and where it ends (F2); (-1, -1) if there is none."""
+        """The largest epoch <= `requested_epoch` in this log, and where it ends (invariant F2); (-1, -1) if there is none."""
         return self._epochs.cache.end_offset_for(requested_epoch, self.log_end_offset)
 
     def assign_epoch_start(self, leader_epoch: int, start_offset: int) -> None:
@@ -450,6 +452,7 @@ class PartitionLog:
                 self._epochs.save()
             self._reload_producers()
         self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
+        self.durable_start_offset = min(self.durable_start_offset, self.log_start_offset)
         if self.on_cut is not None:
             self.on_cut(self)
 
@@ -478,6 +481,7 @@ class PartitionLog:
             flusher.lower(Offset(start), recovery_point=start)
             local.start_at(offset)
             self.log_start_offset = self.log_end_offset = Offset(offset)
+            self.durable_start_offset = min(self.durable_start_offset, self.log_start_offset)
             flusher.synced_offset = Offset(min(flusher.synced_offset, offset))
             flusher.recovery_point = Offset(min(flusher.recovery_point, offset))
             if self._epochs.cache.clear():
@@ -583,7 +587,10 @@ class PartitionLog:
     # --- retention --------------------------------------------------------------------------------
 
     def advance_log_start_offset(self, offset: int) -> bool:
-        """Records below `offset` are not to be served any more (DeleteRecords). Returns whether it moved."""
+        """Records below `offset` are not to be served any more (DeleteRecords). Returns whether it moved.
+
+        A crash brings them back until the checkpoint file has it, see `LogManager.save_log_start`.
+        """
         self._local.check_usable()
         if offset > self.log_end_offset:
             raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is beyond the end {self.log_end_offset}")
@@ -594,6 +601,10 @@ class PartitionLog:
             with self._local.io("writing the leader epochs"):
                 self._epochs.save()
         return True
+
+    def start_saved(self, offset: int) -> None:
+        """The checkpoint file has this log start."""
+        self.durable_start_offset = min(self.log_start_offset, Offset(offset))
 
     def delete_old_segments(self, high_watermark: int, now_ms: int) -> list[str]:
         """Retention by time, size and log start; never beyond the high watermark.

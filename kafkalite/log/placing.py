@@ -85,11 +85,11 @@ class Placing:
         if topic_partition in log_dir.recovery_points:
             # It is an earlier replica's. The first roll writes this one's before anything relies on it.
             log.needs_checkpoint = True
-            log_dir.recovery_points_version += 1
+            log_dir.checkpoints_version += 1
         elif log_dir.saving.locked():
-            log_dir.recovery_points_version += 1
+            log_dir.checkpoints_version += 1
         self._pool.put(log)
         self._pool.forget_offline(topic_partition)
-        for known in (log_dir.high_watermarks, log_dir.recovery_points, log_dir.log_starts, log_dir.cleaned_to):
+        for known in (log_dir.high_watermarks, log_dir.recovery_points, log_dir.cleaned_to):
             known.pop(topic_partition, None)
         return log

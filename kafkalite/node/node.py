@@ -1,7 +1,7 @@
 """The composition root: one node, from its configuration and its environment to a clean stop.
 
 Start: session, cluster id, logs, listeners, registration, candidacy. The node registers when its listeners are bound
-(V3 E.5), so that whoever reads of it can reach it; it never resumes a leadership by itself (docs/adr/0008). The stop
+(controller design E.5), so that whoever reads of it can reach it; it never resumes a leadership by itself (docs/adr/0008). The stop
 goes the other way round: leaders move away while everything still serves, the session ends last.
 """
 

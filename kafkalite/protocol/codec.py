@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, overload
 
 from kafkalite.errors import ProtocolError
 from kafkalite.protocol.schema import Field, Schema, Struct, schemas
@@ -38,6 +38,9 @@ Encoder = Callable[[Any, bytearray, list[Buffer]], bytearray]
 
 class WireError(ProtocolError):
     """The bytes are no message of that version."""
+
+
+_Struct = TypeVar("_Struct", bound="WireStruct")
 
 
 class WireStruct:
@@ -484,8 +487,17 @@ def encode(message: Any, version: int) -> bytes:
     return b"".join(chunks)
 
 
-def decode(name: str, version: int, data: Buffer) -> Any:
-    """A whole message from bytes. Raises WireError, also when bytes are left over."""
+@overload
+def decode(kind: type[_Struct], version: int, data: Buffer) -> _Struct: ...
+
+
+@overload
+def decode(kind: str, version: int, data: Buffer) -> Any: ...
+
+
+def decode(kind: type[WireStruct] | str, version: int, data: Buffer) -> Any:
+    """A whole message, given by its class or name, from bytes. Raises WireError, also when bytes are left over."""
+    name = kind if isinstance(kind, str) else kind.__name__
     message, used = decoder(name, version)(memoryview(data))
     if used != len(data):
         raise WireError(f"{name} v{version}: {len(data) - used} bytes are left over")

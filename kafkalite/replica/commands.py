@@ -1,8 +1,8 @@
 """The controller's commands: become leader or follower, stop, delete.
 
 One lane: commands are carried out in the order in which they came, each partition's transition in one go, with a
-pause for others after every slice. Fences: the controller's epoch (F4), this broker's epoch (F5), the partition's
-leader epoch (F3), the topic's id (F18).
+pause for others after every slice. Fences: the controller's epoch (invariant F4), this broker's epoch (invariant F5), the partition's
+leader epoch (invariant F3), the topic's id (invariant F18).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Commands:
     def take_snapshot(
         self, brokers: tuple[Broker, ...], partitions: Sequence[PartitionState], *, is_complete: bool, since: int
     ) -> Awaitable[tuple[PartitionError, ...]]:
-        """Roles as ZooKeeper has them, read by this node itself (V3 section E): no controller is needed for them.
+        """Roles as ZooKeeper has them, read by this node itself (controller design E): no controller is needed for them.
 
         `since` is `count` from before the reading: after a command in between, nothing is started or judged stray
         by what was read (it may have been stopped since).
@@ -236,7 +236,7 @@ class Commands:
 
     def _may_lead_unasked(self, state: PartitionState) -> bool:
         """After an unclean stop this replica may lack what it had acknowledged: if others are in sync, the controller
-        has to choose (F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole."""
+        has to choose (invariant F14). Alone in the ISR, nobody has more; and who had a role in this process already is whole."""
         key = TopicPartition(state.topic, state.partition)
         partition = self._hosted.get(key)
         if self._logs.is_doubtful(key):
@@ -260,7 +260,7 @@ class Commands:
         return refusals
 
     def _apply(self, state: PartitionState, cause: str) -> ErrorCode:
-        """One partition; never fails the others (statement 13)."""
+        """One partition; never fails the others (invariant 13)."""
         key = TopicPartition(state.topic, state.partition)
         broker_id = self._identity()[0]
         if broker_id not in state.replicas:
@@ -283,7 +283,7 @@ class Commands:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
                 self._take_move(partition, state)
-                return ErrorCode.NONE  # said before: nothing is truncated, no fetcher starts anew (statement 30)
+                return ErrorCode.NONE  # said before: nothing is truncated, no fetcher starts anew (invariant 30)
             if state.leader == broker_id:
                 error = self._become_leader(partition, state)
                 if error is ErrorCode.NONE:

@@ -39,7 +39,7 @@ Room = Callable[[], int]
 
 
 class ConsumerFetchHandler:
-    """Reads below the high watermark (or the last stable offset), from the leader only (statement 53)."""
+    """Reads below the high watermark (or the last stable offset), from the leader only (invariant 53)."""
 
     def __init__(self, hosted: HostedPartitions, metadata: MetadataCache, *, fetch_max_bytes: int) -> None:
         self._hosted = hosted
@@ -130,7 +130,7 @@ class ConsumerFetchHandler:
         try:
             stable = min(log.last_stable_offset(high_watermark), high_watermark)
             limit = stable if isolation == 1 else high_watermark
-            # Between the high watermark and the log's end: nothing yet, and no error (statement 32).
+            # Between the high watermark and the log's end: nothing yet, and no error (invariant 32).
             if offset < limit and (left > 0 or is_first):
                 info = log.read(offset, min(wanted.max_bytes, max(left, 0)), max_offset=limit, min_one_batch=is_first)
                 records.extend(info.records)
@@ -173,7 +173,7 @@ class ConsumerFetchHandler:
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
         """Offsets by time. What is not committed is not there; OFFSET_NOT_AVAILABLE while a new leader's high
-        watermark has not reached the start of its epoch: the true one may be higher than what it knows (F10)."""
+        watermark has not reached the start of its epoch: the true one may be higher than what it knows (invariant F10)."""
         listed: list[ListedOffset] = []
         for wanted in request.partitions:
             try:

@@ -59,7 +59,7 @@ class Describing:
         self._since: dict[tuple[str, str], int] = {}
 
     def describe(self, topics: Sequence[str], partitions: Sequence[tuple[str, int]] = ()) -> DescribeReplicasResponse:
-        """Every replica hosted here, those of `topics`, or of them only `partitions` (statement 12)."""
+        """Every replica hosted here, those of `topics`, or of them only `partitions` (invariant 12)."""
         broker_id, broker_epoch = self._identity()
         if partitions:
             found = [self._hosted.get(TopicPartition(topic, number)) for topic, number in sorted(set(partitions))]

@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227) as the leader keeps them: what each follower listed, and what is new for it.
 
 A session costs nothing for partitions on which nothing happens: an append or a move of the high watermark marks
-the entries of that partition dirty, and an answer looks at dirty entries only (F29).
+the entries of that partition dirty, and an answer looks at dirty entries only (invariant F29).
 
 The protocol: after an answer with records, a divergence or an error for a partition, the leader says nothing more
 about it until the follower lists it again (it does when it has appended, truncated or waited).

@@ -1,7 +1,7 @@
 """Followers' side of replication: one task per leader broker and fetcher index, one fetch in flight each.
 
 What a command changes takes effect at once: a partition that was removed or given another epoch meanwhile has
-another `FetchedPartition` object, or none, and whatever still comes for the old one is dropped (F3, statement 28).
+another `FetchedPartition` object, or none, and whatever still comes for the old one is dropped (invariants F3 and 28).
 """
 
 from __future__ import annotations
@@ -244,7 +244,7 @@ class ReplicaFetcher:
                     fetched.leader_epoch,
                     log.log_end_offset,
                     log.latest_epoch,
-                    log.log_start_offset,
+                    log.durable_start_offset,
                     config.replica_fetch_max_bytes,
                 )
             )

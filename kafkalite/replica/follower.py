@@ -36,7 +36,7 @@ def find_divergence(
     """The leader's side: does a follower's log, ending at `fetch_offset` in `last_fetched_epoch`, continue ours?
 
     Returns None if it does. Source: KIP-320, KIP-595; Kafka 3.7 Partition.readRecords. The largest epoch that is
-    not above the asked one is answered, so that the follower can walk down epoch by epoch (F2).
+    not above the asked one is answered, so that the follower can walk down epoch by epoch (invariant F2).
     """
     if fetch_offset < log_start_offset:
         return OutOfRange()
@@ -59,7 +59,7 @@ def truncation_offset(
 
     If our log knows the leader's epoch, the logs agree up to the nearer of the two ends. If it does not, our
     records of later epochs than our largest one below it have no counterpart: cut at the end of that one.
-    Never the high watermark (F1). Source: Kafka 3.7 AbstractFetcherThread.getOffsetTruncationState.
+    Never the high watermark (invariant F1). Source: Kafka 3.7 AbstractFetcherThread.getOffsetTruncationState.
     """
     own_epoch, own_end = epoch_end(divergence.epoch)
     if own_epoch == NO_LEADER_EPOCH:  # nothing of ours is as old as what the leader has: all of it is foreign
@@ -72,7 +72,7 @@ def truncation_offset(
 def follower_high_watermark(current: Offset, *, leader_high_watermark: Offset, log_end_offset: Offset) -> Offset:
     """The follower's HW after an answer: the leader's, as far as the own log goes.
 
-    It does not go back when a new leader is behind in announcing (F10): what was committed stays committed.
+    It does not go back when a new leader is behind in announcing (invariant F10): what was committed stays committed.
     Only a truncation lowers it.
     """
     return max(min(current, log_end_offset), min(leader_high_watermark, log_end_offset))

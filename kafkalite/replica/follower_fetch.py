@@ -73,11 +73,12 @@ class FollowerFetch:
             log.append_as_follower(records)
             self._hosted.counters.replication_bytes_in += len(records)
         partition.fetch_lag = max(answer.high_watermark - log.log_end_offset, 0)
-        has_moved = self._advance(partition, answer)
+        if self._advance(partition, answer):
+            self._hosted.save_start(partition)
         if partition.is_doubtful:
             self._on_copied(partition)
-        if records or has_moved:
-            go_on()  # also to report the log start
+        if records:
+            go_on()
         return ErrorCode.NONE
 
     def _advance(self, partition: Partition, answer: ReplicaFetchedPartition) -> bool:
@@ -113,6 +114,7 @@ class FollowerFetch:
         self._lower(partition, start, "out of the leader's range")
         partition.log.truncate_fully_and_start_at(start)
         partition.follower_high_watermark = start
+        self._hosted.save_start(partition)
 
     def _lower(self, partition: Partition, offset: Offset, reason: str) -> None:
         log = partition.log

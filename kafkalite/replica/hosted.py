@@ -62,6 +62,7 @@ class HostedPartitions:
         on_storage_error: told once for each replica that goes offline.
         on_offline: takes the replica from the fetchers.
         on_synced: a follower's log is on the disk as far as it goes.
+        save_start: makes the log start of a replica durable, then calls `start_saved`.
     """
 
     def __init__(
@@ -74,12 +75,14 @@ class HostedPartitions:
         on_storage_error: Callable[[StorageError], None],
         on_offline: Callable[[Partition], None],
         on_synced: Callable[[Partition], None],
+        save_start: Callable[[Partition], None],
     ) -> None:
         self._clock = clock
         self._supervisor = supervisor
         self._on_storage_error = on_storage_error
         self._on_offline = on_offline
         self._on_synced = on_synced
+        self.save_start = save_start
         self.usable = usable
         self.trust_ms = trust_ms
         #: For lines that come for every partition, or with every request.
@@ -265,7 +268,8 @@ class HostedPartitions:
     # --- deleting records ------------------------------------------------------------------------
 
     def delete_records(self, partition: Partition, before: Offset) -> asyncio.Future[Offset]:
-        """Begin the log at `before` or behind it. `done` gets the log start when no failover can bring the records back.
+        """Begin the log at `before` or behind it. `done` gets the log start when neither a failover nor the death of every
+        replica can bring the records back.
 
         Raises StorageError, after the replica went offline.
         """
@@ -278,6 +282,7 @@ class HostedPartitions:
         waiter: asyncio.Future[Offset] = asyncio.get_running_loop().create_future()
         partition.start_waiters = [each for each in partition.start_waiters if not each[1].done()]
         partition.start_waiters.append((before, waiter))
+        self.save_start(partition)
         for entry in partition.entries.values():
             if not entry.is_sent:
                 entry.session.with_news[entry] = None
@@ -285,11 +290,20 @@ class HostedPartitions:
         self.settle_starts(partition)
         return waiter
 
+    def start_saved(self, partition: Partition) -> None:
+        """The log start of a replica is durable."""
+        if self.get(partition.topic_partition) is not partition or partition.storage_error is not None:
+            return
+        if partition.leader is not None:
+            self.settle_starts(partition)
+        else:
+            self._on_synced(partition)
+
     def settle_starts(self, partition: Partition) -> None:
-        """A follower has reported its log start, or the ISR has changed."""
+        """The own log start is durable, a follower has reported its own, or the ISR has changed."""
         if not partition.start_waiters or partition.leader is None:
             return
-        mark = low_watermark(partition.leader, partition.log.log_start_offset)
+        mark = low_watermark(partition.leader, partition.log.durable_start_offset)
         waiting = partition.start_waiters
         partition.start_waiters = [each for each in waiting if each[0] > mark]
         for before, waiter in waiting:
@@ -305,7 +319,7 @@ class HostedPartitions:
     # --- losing a role -------------------------------------------------------------------------
 
     def fail_produce_waiters(self, partition: Partition, error: ErrorCode) -> None:
-        """All who wait for acks on this partition are told at once (F30)."""
+        """All who wait for acks on this partition are told at once (invariant F30)."""
         waiters = list(partition.produce_waiters)
         partition.produce_waiters.clear()
         for waiter in waiters:
@@ -352,6 +366,7 @@ class HostedPartitions:
         partition = self._partitions.get(old.topic_partition)
         if partition is not None and partition.log is old:
             partition.log = new
+            self.save_start(partition)
 
     def fail_storage(self, partition: Partition, error: StorageError, *, is_certain: bool = False) -> None:
         """The replica goes offline (KIP-18); the node decides what else that means.

@@ -1,6 +1,6 @@
 """When a follower leaves the in-sync replicas, when it joins, and what the outcome of a write to ZooKeeper means.
 
-Pure. Lag is measured in time only (F11); a follower leaves also without any traffic (F12).
+Pure. Lag is measured in time only (invariant F11); a follower leaves also without any traffic (invariant F12).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def may_join(
 ) -> bool:
     """Whether a follower outside the ISR may join it.
 
-    Its log must reach the high watermark and the start of the leader's epoch (C10, F9: below that start it may
+    Its log must reach the high watermark and the start of the leader's epoch (invariants C10 and F9: below that start it may
     lack records which an earlier leader committed), it must be fetching, and its fetches must come from the
-    life of the broker that is registered now (F15, F16).
+    life of the broker that is registered now (invariants F15 and F16).
     """
     follower = leader.followers.get(replica_id)
     if follower is None or replica_id in leader.maximal_isr:
@@ -85,7 +85,7 @@ def must_clear(leader: PartitionLeader) -> bool:
 
 
 def begin_proposal(leader: PartitionLeader, isr: tuple[BrokerId, ...]) -> None:
-    """From now on the high watermark waits for the proposed members too (F8)."""
+    """From now on the high watermark waits for the proposed members too (invariant F8)."""
     assert leader.proposed_isr is None, "one proposal at a time"
     assert leader.broker_id in isr
     leader.proposed_isr = isr
@@ -171,7 +171,7 @@ def still_joining(proposal: Proposal, live_epochs: Mapping[BrokerId, BrokerEpoch
 
 
 def judge(proposal: Proposal, current: LeaderAndIsr | None) -> Verdict:
-    """What the znode's present state (None: it is gone) says about a write that failed or was not answered (F6).
+    """What the znode's present state (None: it is gone) says about a write that failed or was not answered (invariant F6).
 
     A proposal whose outcome is unknown is never dropped while the znode still has the old version: the write
     could be applied later, and the high watermark would have passed a member of the ISR. Writing the same again

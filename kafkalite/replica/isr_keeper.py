@@ -26,10 +26,10 @@ SLICE = 500
 
 
 class IsrKeeper:
-    """`run` judges every led partition at half the lag time, traffic or none (F12).
+    """`run` judges every led partition at half the lag time, traffic or none (invariant F12).
 
     Args:
-        notify: told all changes of one round at once (F7).
+        notify: told all changes of one round at once (invariant F7).
         expire_sessions: called at each tick with the age at which a silent fetch session is forgotten.
     """
 
@@ -122,7 +122,7 @@ class IsrKeeper:
                 return
         coordinator = self._session.current
         if coordinator is None or coordinator.state is not SessionState.CONNECTED or not self._session.usable():
-            return  # isolated: whom we do not hear may be well (F13)
+            return  # isolated: whom we do not hear may be well (invariant F13)
         self._note_proposal(partition, leader, proposed)
         rules.begin_proposal(leader, proposed)
         _log.info(
@@ -236,7 +236,7 @@ class IsrKeeper:
         topic, number = partition.topic_partition
         changes.append(IsrChange(topic, number, leader.leader_epoch, leader.committed_isr, leader.partition_epoch))
         if leader.is_under_min_isr:
-            # Nothing more is committed now; who waits is told so instead of being left to time out (F26).
+            # Nothing more is committed now; who waits is told so instead of being left to time out (invariant F26).
             self._hosted.fail_produce_waiters(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         else:
             self._hosted.advance(partition)

@@ -1,7 +1,7 @@
 """Writes ISR changes to the state znodes: conditional, many in one go, and never in doubt about the outcome.
 
 A proposal handed in is settled by exactly one call of `on_settled`, unless its leadership ends first. Between,
-the leader counts the proposed members too (F8). What an error means (F6) is decided in `isr.judge`.
+the leader counts the proposed members too (invariant F8). What an error means (invariant F6) is decided in `isr.judge`.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class FollowerProgress:
 
     #: NO_OFFSET until its first fetch in this epoch.
     log_end_offset: Offset = NO_OFFSET
-    #: czxid of the follower's registration when it fetched last: a new one is a new life (F15).
+    #: czxid of the follower's registration when it fetched last: a new one is a new life (invariant F15).
     broker_epoch: BrokerEpoch = NO_BROKER_EPOCH
     #: The last time at which the follower had all that the leader had.
     last_caught_up_ms: int = NEVER_MS
@@ -117,7 +117,7 @@ def next_high_watermark(leader: PartitionLeader) -> Offset:
     Args:
         leader: state after the latest append, fetch or ISR change. Offsets are exclusive ends, in records.
     Returns:
-        The minimum LEO over the maximal ISR (committed plus proposed members, F8), never below the
+        The minimum LEO over the maximal ISR (committed plus proposed members, invariant F8), never below the
         current high watermark; unchanged while |committed ISR| < effective min.insync.replicas, and
         while the state znode has eligible replicas (KIP-966).
     Raises:
@@ -153,8 +153,9 @@ def on_flushed(leader: PartitionLeader, synced_offset: Offset) -> None:
 
 
 def low_watermark(leader: PartitionLeader, log_start_offset: Offset) -> Offset:
-    """Records below it are gone from every replica that may lead next; `log_start_offset` is the leader's own."""
-    members = (leader.followers[member] for member in leader.maximal_isr if member != leader.broker_id)
+    """Records below it are gone from every replica that may lead next, also after a crash; `log_start_offset` is the leader's own."""
+    candidates = {*leader.maximal_isr, *leader.elr} - {leader.broker_id}
+    members = (leader.followers[member] for member in sorted(candidates) if member in leader.followers)
     return min([log_start_offset, *(follower.log_start_offset for follower in members)])
 
 
@@ -174,7 +175,7 @@ def on_follower_fetch(
     """
     follower = leader.followers[replica_id]
     if follower.broker_epoch != broker_epoch:
-        if follower.broker_epoch != NO_BROKER_EPOCH:  # a new life: what the old one had says nothing (F15)
+        if follower.broker_epoch != NO_BROKER_EPOCH:  # a new life: what the old one had says nothing (invariant F15)
             follower.last_caught_up_ms = NEVER_MS
         follower.last_fetch_ms = NEVER_MS
         follower.last_fetch_leader_end_offset = NO_OFFSET

@@ -67,7 +67,7 @@ class ProduceHandler:
         It is called at once for acks 0 and 1, or when all is refused; else when it is committed.
 
         Waiting ends also with the deadline (REQUEST_TIMED_OUT), with the leadership (NOT_LEADER_OR_FOLLOWER) and
-        when the ISR becomes too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND, F26): then the records may exist.
+        when the ISR becomes too small (NOT_ENOUGH_REPLICAS_AFTER_APPEND, invariant F26): then the records may exist.
         """
         delayed = DelayedProduce(self._hosted.wheel, len(partitions), done)
         # Held until all is appended: no partition settled meanwhile may answer for the request.

@@ -27,6 +27,7 @@ from kafkalite.replica.follower_fetch import FollowerFetch
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.isr_writer import IsrWriter
+from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
@@ -112,7 +113,9 @@ class ReplicaManager:
             on_storage_error=on_storage_error,
             on_offline=self._replica_offline,
             on_synced=lambda partition: self._fetchers.list_again(partition.topic_partition),
+            save_start=lambda partition: log_starts.save(partition),
         )
+        log_starts = LogStarts(logs, supervisor, self.hosted.start_saved)
         self._doubts = Doubts(self.hosted, logs, metadata)
         following = FollowerFetch(self.hosted, self._doubts.copied)
         self._fetchers = Fetchers(

@@ -1,4 +1,4 @@
-"""Reads from ZooKeeper what a controller would tell: brokers, assignments, leaders (V3 section E.1-3).
+"""Reads from ZooKeeper what a controller would tell: brokers, assignments, leaders (controller design E.1-3).
 
 So a node that starts takes its roles, and can tell clients who leads, with no controller alive.
 """
@@ -101,7 +101,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
 
 async def read_topics(coordinator: Coordinator, cluster_id: str, names: Sequence[str]) -> dict[str, TopicZnode | None]:
     """The topics' znodes, None where there is none; what cannot be decoded is left out, and all of it if this is not our
-    cluster's ZooKeeper (F19). Raises the Coordinator's errors."""
+    cluster's ZooKeeper (invariant F19). Raises the Coordinator's errors."""
     own, *nodes = await coordinator.get_many([paths.CLUSTER_ID, *(paths.topic(name) for name in names)])
     topics: dict[str, TopicZnode | None] = {}
     try:

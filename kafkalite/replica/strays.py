@@ -51,7 +51,7 @@ def judge(
 
 
 def refusal(strays: int, local: int, max_percent: int) -> str:
-    """Why so many of the node's `local` logs are not set aside at once; "" if they are (F19)."""
+    """Why so many of the node's `local` logs are not set aside at once; "" if they are (invariant F19)."""
     if 100 * strays <= max_percent * local:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""How fast replicas that a reassignment adds may copy (KIP-73, F22). Pure: times are passed in.
+"""How fast replicas that a reassignment adds may copy (KIP-73, invariant F22). Pure: times are passed in.
 
 Only replicas that are not in sync are held back, only while their move asks for it. A rate at which a replica falls
 behind for good, because producers are faster, is raised until it gains.

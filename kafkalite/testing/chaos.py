@@ -275,7 +275,6 @@ async def run(directory: Path, *, seconds: float, seed: int, rate: float, say: S
         "zookeeper.session.timeout.ms": 3_000,
         "replica.lag.time.max.ms": 4_000,
         "controlled.shutdown.max.wait.ms": 5_000,
-        "kafka.port": -1,
         "http.port": -1,
     }
     tally = Tally()

@@ -89,7 +89,7 @@ class ZkChecker:
             self._assigned(topic, before, f"by {host or 'a shell'} in zxid {zxid}")
 
     def _assigned(self, topic: str, before: dict[Partition, State], where: str) -> None:
-        """A topic's znode was written: a step of a move lets nobody go for whom nobody has come (CHECKLIST C14 to C16)."""
+        """A topic's znode was written: a step of a move lets nobody go for whom nobody has come (invariants C14 to C16)."""
         old = self._topics.pop(topic, None)
         data = self._read(f"/brokers/topics/{topic}")
         if data is None:
@@ -159,7 +159,7 @@ class ZkChecker:
             _demand(set(new.elr) <= known_to_have, "only who was in sync or eligible is eligible", detail)
         # (A person with a shell puts back what was there.)
         if (old is None and "by a shell" not in where) or (old is not None and new.leader_epoch != old.leader_epoch):
-            # F4: whoever moves leaders has checked, in the same transaction, that it is still the controller.
+            # Invariant F4: whoever moves leaders has checked, in the same transaction, that it is still the controller.
             _demand(new.controller_epoch == self.controller_epoch, "only the present controller moves leaders", detail)
         if new.leader != -1:
             known = self._leaders.setdefault((partition, new.leader_epoch), new.leader)
@@ -253,7 +253,7 @@ class ReplicaChecker:
             if current is None or view.broker in self.excused:
                 continue
             end = self.committed_end(view.partition)
-            # Whatever it has been told: a node that came back with an empty disk is none, either (F28).
+            # Whatever it has been told: a node that came back with an empty disk is none, either (invariant F28).
             _demand(
                 view.broker not in current.isr or view.log_end_offset > 0 or not end or view.gives_way,
                 "an empty replica is not counted in the ISR",
@@ -269,7 +269,7 @@ class ReplicaChecker:
             )
 
     def _under_minimum(self, view: ReplicaView) -> None:
-        """F14: a leader that knows its ISR to be below min.insync.replicas commits nothing, however long it is so."""
+        """Invariant F14: a leader that knows its ISR to be below min.insync.replicas commits nothing, however long it is so."""
         key = (view.broker, view.partition)
         before = self._frozen.pop(key, None)
         if not view.is_leader or len(view.isr) >= self._min_insync_replicas or view.partition[0] in self._lone:

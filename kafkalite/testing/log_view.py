@@ -1,6 +1,6 @@
 """Reads a replica's log straight from a simulated disk, with eyes of its own: nothing here is the product's code.
 
-Layout: Kafka's RecordBatch v2 (KIP-98), segments named by base offset (DESIGN 6).
+Layout: Kafka's RecordBatch v2 (KIP-98), segments named by base offset.
 """
 
 from __future__ import annotations

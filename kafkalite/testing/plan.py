@@ -49,6 +49,8 @@ class FaultKind(Enum):
 KEYED, LEDGER = "keyed", "ledger"
 #: A topic of one replica: no other node has the records that its node loses.
 LONE = "lone"
+#: A topic whose records are deleted (DeleteRecords).
+TRIMMED = "trimmed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +93,14 @@ class Plan:
     faults: tuple[Fault, ...] = field(repr=False)
     #: Policy of the topic KEYED, which is compacted; "" there is none. Only transactions write to it.
     keyed: str = ""
-    #: Transactional producers; 0: no Kafka listener. They write to LEDGER, too.
+    #: Transactional producers. They write to LEDGER, too.
     transactions: int = 0
     ledger_partitions: int = 2
     late_batches: bool = False
     #: A producer gives a record up after this time.
     patience_ms: int = 600_000
+    #: Whether there is the topic TRIMMED; needs the Kafka listener.
+    trims: bool = False
 
     @property
     def own_topics(self) -> dict[str, int]:
@@ -108,7 +112,7 @@ class Plan:
     @property
     def all_topics(self) -> dict[str, int]:
         """Every topic that is there from the beginning, and its partitions."""
-        return {**self.topics, **self.own_topics}
+        return {**self.topics, **self.own_topics, **({TRIMMED: 1} if self.trims else {})}
 
     @property
     def node_names(self) -> list[str]:
@@ -135,6 +139,7 @@ class Plan:
                 + (f"; orders within {self.move_limits}" if self.orders else "")
                 + (f"; {self.transactions} with transactions" if self.transactions else "")
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
+                + (f"; records of {TRIMMED} are deleted" if self.trims else "")
                 + (f"; given up after {self.patience_ms} ms" if self.patience_ms < 600_000 else "")
             ),
             *(f"  fault      {fault}" for fault in self.faults),
@@ -231,6 +236,7 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         transactions=transactions,
         late_batches=only is None or FaultKind.LATE_BATCH in only,
         patience_ms=patience_ms,
+        trims=bool(transactions) and random.Random(f"{seed}/trims").random() < 0.5,
     )
 
 
@@ -241,11 +247,7 @@ def _more_settings(more: random.Random, *, transactions: bool) -> dict[str, int 
         "stray.delete.delay.ms": more.choice((2_000, 5_000)),
     }
     if transactions:
-        settings |= {
-            "kafka.port": 9092,
-            "transaction.state.log.num.partitions": 2,
-            "offsets.topic.num.partitions": 1,
-        }
+        settings |= {"transaction.state.log.num.partitions": 2, "offsets.topic.num.partitions": 1}
     return settings
 
 

@@ -1,6 +1,6 @@
 """Classic errors of a replicated log, put into the running program on purpose: a simulation that never fails proves nothing.
 
-Each has been an error of Kafka's (CHECKLIST part 3). `python -m kafkalite.testing.simulate --plant F8` runs seed after seed
+Each has been an error of Kafka's (docs/invariants.md, known flaws). `python -m kafkalite.testing.simulate --plant F8` runs seed after seed
 until one finds it.
 """
 
@@ -19,12 +19,14 @@ from kafkalite.coordination.coordinator import Check
 from kafkalite.errors import ErrorCode
 from kafkalite.log import producer_state
 from kafkalite.log.flushing import Flusher
+from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import BrokerId, Offset
 from kafkalite.replica import doubts, hosted, leader
 from kafkalite.replica import isr as isr_rules
 from kafkalite.replica.commands import Commands
+from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState
 
@@ -33,7 +35,7 @@ Patch = Callable[[Any, str, Any], None]
 
 
 def truncate_to_the_high_watermark(patch: Patch) -> None:
-    """F1: a follower cuts its log at its high watermark, which lags behind what is committed."""
+    """Invariant F1: a follower cuts its log at its high watermark, which lags behind what is committed."""
     become_follower = Commands._become_follower
 
     def planted(self: Commands, partition: Any, state: Any) -> None:
@@ -45,7 +47,7 @@ def truncate_to_the_high_watermark(patch: Patch) -> None:
 
 
 def commit_over_the_proposed_isr(patch: Patch) -> None:
-    """F8: the high watermark looks at the ISR that the leader has asked for, before it is granted."""
+    """Invariant F8: the high watermark looks at the ISR that the leader has asked for, before it is granted."""
 
     def planted(state: leader.PartitionLeader) -> None:
         state.maximal_isr = state.proposed_isr or state.committed_isr
@@ -55,7 +57,7 @@ def commit_over_the_proposed_isr(patch: Patch) -> None:
 
 
 def controllers_of_the_past(patch: Patch) -> None:
-    """F4: nothing asks whether it is still the present controller: no transaction, no broker, no lease."""
+    """Invariant F4: nothing asks whether it is still the present controller: no transaction, no broker, no lease."""
     make = storage.Storage.__init__
 
     def without_fence(self: storage.Storage, *arguments: Any) -> None:
@@ -92,18 +94,18 @@ def no_fsync(patch: Patch) -> None:
 
 
 def no_deduplication(patch: Patch) -> None:
-    """A producer's retry is appended again (F25)."""
+    """A producer's retry is appended again (invariant F25)."""
     patch(ProducerStates, "find_duplicate", lambda self, header: None)
     patch(producer_state, "_check_sequence", lambda entry, header: None)
 
 
 def joins_at_once(patch: Patch) -> None:
-    """A follower enters the ISR whatever it has (C10)."""
+    """A follower enters the ISR whatever it has (invariant C10)."""
     patch(isr_rules, "may_join", lambda *_, **__: True)
 
 
 def anew_in_the_isr(patch: Patch) -> None:
-    """F28: a replica whose disk has died is made anew at once, empty, before the controller has taken it out of the ISR."""
+    """Invariant F28: a replica whose disk has died is made anew at once, empty, before the controller has taken it out of the ISR."""
 
     async def retry_offline(self: Commands) -> None:
         for partition in self._hosted.all():
@@ -198,6 +200,12 @@ def takes_commands_of_its_earlier_life(patch: Patch) -> None:
     patch(Commands, "fence", planted)
 
 
+def deleted_for_a_minute(patch: Patch) -> None:
+    """DeleteRecords is answered before the log start is saved, as in Kafka: it survives no crash of all replicas."""
+    patch(LogStarts, "save", lambda self, partition: self._on_saved(partition))
+    patch(PartitionLog, "durable_start_offset", property(lambda self: self.log_start_offset, lambda self, offset: None))
+
+
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
@@ -211,6 +219,7 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "ack": ack_before_replication,
     "ELR": leads_whatever_it_lost,
     "ELR-min": eligible_too_easily,
+    "deleted": deleted_for_a_minute,
     "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
     "unregistered": takes_commands_of_its_earlier_life,

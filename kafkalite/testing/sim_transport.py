@@ -199,28 +199,31 @@ class SimTransport(asyncio.Transport):
         if self._reading_paused:
             return
         if self._received:
-            data = b"".join(self._received)
-            self._received.clear()
-            self.peer.consumed(len(data))
-            self._feed(data)
+            self._read()
         if self._end is _FIN and not self._lost and not self._reading_paused and not self._received:
             self._end = ""
             assert isinstance(self._protocol, asyncio.Protocol | asyncio.BufferedProtocol)
             if not self._protocol.eof_received():
                 self.close()
 
-    def _feed(self, data: bytes) -> None:
-        if isinstance(self._protocol, asyncio.BufferedProtocol):
-            view = memoryview(data)
-            while view and not self._lost:
-                buffer = memoryview(self._protocol.get_buffer(len(view))).cast("B")
-                size = min(len(buffer), len(view))
-                buffer[:size] = view[:size]
-                self._protocol.buffer_updated(size)
-                view = view[size:]
-        else:
+    def _read(self) -> None:
+        """One read from the socket: all that has come, or as much as the program's own buffer takes."""
+        data = b"".join(self._received)
+        self._received.clear()
+        if not isinstance(self._protocol, asyncio.BufferedProtocol):
             assert isinstance(self._protocol, asyncio.Protocol)
+            self.peer.consumed(len(data))
             self._protocol.data_received(data)
+            return
+        buffer = memoryview(self._protocol.get_buffer(len(data))).cast("B")
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        if size < len(data):
+            # The next read is another turn of the loop; it does not happen if the program pauses now.
+            self._received.append(data[size:])
+            self._wake_reader()
+        self.peer.consumed(size)
+        self._protocol.buffer_updated(size)
 
     def consumed(self, size: int) -> None:
         """The peer's program took `size` of our bytes. With its way to us blocked, its acknowledgement waits."""

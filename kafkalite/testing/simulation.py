@@ -32,10 +32,12 @@ from kafkalite.testing.faults import FaultInjector
 from kafkalite.testing.index_checker import check_aborted, check_indexes
 from kafkalite.testing.log_view import BatchView, read_batches
 from kafkalite.testing.operator_workload import CHURN, REPLICAS, THROTTLE, OperatorWorkload, OrdersChecker
-from kafkalite.testing.plan import KEYED, LEDGER, LONE, FaultKind, Plan, draw
+from kafkalite.testing.plan import KEYED, LEDGER, LONE, TRIMMED, FaultKind, Plan, draw
 from kafkalite.testing.sim_env import SimWorld, render
+from kafkalite.testing.sim_kafka import KAFKA_PORT
 from kafkalite.testing.sim_loop import Process, SimulationError
 from kafkalite.testing.transactions import TransactionalClients
+from kafkalite.testing.trimming import Trimming
 from kafkalite.testing.workload import RPC_PORT, ConsumerWorkload, ProducerWorkload, client_of, record_name
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
@@ -146,6 +148,7 @@ class Simulation:
         self._operator: OperatorWorkload | None = None
         self._producers: list[ProducerWorkload] = []
         self.transactions = TransactionalClients(self)
+        self._trimming = Trimming(plan)
         self.copies = Copies(
             lambda: ((name, self.world.host(name).disk) for name in self.nodes),
             plan.log_dirs,
@@ -170,7 +173,7 @@ class Simulation:
                 "broker.id": number,
                 "host": name,
                 "rpc.port": RPC_PORT,
-                "kafka.port": -1,
+                "kafka.port": KAFKA_PORT,
                 "http.port": -1,
                 "log.dirs": self.plan.log_dirs,
                 "zookeeper.connect": "zookeeper:2181",
@@ -204,7 +207,7 @@ class Simulation:
         # In the server's midst: an exception here would end up somewhere in the product.
         try:
             if self.zk.touches_states(ops):
-                # Until now the ISR was the old one: each of its members had to have what is committed (F8).
+                # Until now the ISR was the old one: each of its members had to have what is committed (invariant F8).
                 self.replicas.observe(self.views(), self.zk.states)
             self.zk.committed(zxid, host, ops)
             for op in ops:
@@ -287,7 +290,9 @@ class Simulation:
             context = self.world.loop.unhandled[0]
             error = context.get("exception")
             raise Violation(f"an error that nobody sees: {context['message']}: {error!r}{_where(error)}")
-        self.replicas.observe(self.views(), self.zk.states)
+        views = self.views()
+        self.replicas.observe(views, self.zk.states)
+        self._trimming.check(views, self.zk.states)
 
     # --- nodes -----------------------------------------------------------------------------------
 
@@ -357,6 +362,7 @@ class Simulation:
         await self.until(self._not_converged, CONVERGE_S, "new topics come up")
         self._start_clients()
         self.transactions.start()
+        self._trimming.start(self)
         faults = self.faults.start()
         end = self.world.loop.time() + self.plan.fault_time_s
         while self.world.loop.time() < end:
@@ -366,6 +372,7 @@ class Simulation:
         for producer in self._producers:
             producer.stopping.set()
         self.transactions.stop()
+        self._trimming.stopping.set()
         if self._operator is not None:
             self._operator.stopping.set()
             # Records are half as large as they may be, on average; a throttled order may have to copy all of them to all.
@@ -517,8 +524,8 @@ class Simulation:
         return None
 
     def begin(self, view: ReplicaView) -> int:
-        """Where a log must begin at the end of the run: nothing is ever removed here."""
-        return 0
+        """Where a log must begin at the end of the run."""
+        return view.log_start_offset if view.partition[0] == TRIMMED else 0
 
     def _judge(self) -> None:
         """The whole log of every replica, and what clients were told."""
@@ -528,7 +535,7 @@ class Simulation:
                 continue
             if view.log_end_offset > 0:
                 self.replicas.compare(view, self.begin(view), view.log_end_offset)
-            if view.is_leader and view.partition[0] != LEDGER:
+            if view.is_leader and view.partition[0] not in (LEDGER, TRIMMED):
                 finals[view.partition] = self._records(view)
         self.history.final(finals)
         for node in self.nodes.values():
@@ -577,6 +584,7 @@ class Simulation:
                 "faults": self.faults.applied,
                 "orders": self._operator.orders if self._operator is not None else 0,
                 **self.transactions.stats(),
+                **({"deletions": self._trimming.answers} if self.plan.trims else {}),
                 "lives": sum(node.lives for node in self.nodes.values()),
                 "state_changes": self.zk.changes,
                 "controller_epoch": self.zk.controller_epoch,

@@ -30,7 +30,7 @@ Bools = npt.NDArray[np.bool_]
 
 #: Decoded at once: bounds memory when a small fetch decompresses to a lot.
 CHUNK_BYTES = 32 << 20
-#: What Spark is handed at once (FACTS 5: 1 to 8 MiB are best).
+#: What Spark is handed at once (measured: 1 to 8 MiB are best).
 ARROW_BATCH_BYTES = 4 << 20
 #: A batch may not grow beyond this when it is decompressed; a chunk with it still fits Arrow's 32-bit offsets.
 MAX_BATCH_BYTES = 1 << 30

@@ -74,7 +74,7 @@ class _PushFilters:
     """Takes filters whatever spark.sql.python.filterPushdown.enabled says.
 
     It is off by default, and Spark then refuses a reader whose class overrides pushFilters: it compares the method's
-    `__func__` with the base class's. So ours shows that one, and is called when pushdown is on (FACTS-spark 1).
+    `__func__` with the base class's. So ours shows that one, and is called when pushdown is on.
 
     Up to 4.3 Spark keeps the plan that a filter led to with the DataFrame, for whatever is asked of that next: after
     `df.where("offset < 5").count()` a narrowed `df.count()` is 5, too. The version that has `pushLimit` (SPARK-58551) keeps it

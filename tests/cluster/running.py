@@ -33,7 +33,6 @@ QUICK = {
     "zookeeper.session.timeout.ms": 3_000,
     "replica.lag.time.max.ms": 5_000,
     "controlled.shutdown.max.wait.ms": 5_000,
-    "kafka.port": -1,
     "http.port": -1,
 }
 

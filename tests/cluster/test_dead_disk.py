@@ -43,7 +43,6 @@ SETTINGS = {
     "replica.lag.time.max.ms": 10_000,
     "log.dir.probe.interval.ms": 500,
     "replica.high.watermark.checkpoint.interval.ms": 1_000,
-    "kafka.port": -1,
     "http.port": -1,
 }
 

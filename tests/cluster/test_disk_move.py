@@ -19,7 +19,7 @@ from kafkalite.testing.processes import ProcessCluster
 pytestmark = [pytest.mark.cluster, pytest.mark.zookeeper]
 
 NODE = BrokerId(1)
-SETTINGS = {"kafka.port": -1, "http.port": -1, "file.delete.delay.ms": 100}
+SETTINGS = {"http.port": -1, "file.delete.delay.ms": 100}
 
 
 async def kafkalite(cluster: ProcessCluster, *arguments: str) -> tuple[int, str]:

@@ -38,7 +38,6 @@ async def test_failovers_do_not_wait_for_the_session(tmp_path: Path) -> None:
     settings = {
         "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
         "replica.lag.time.max.ms": 30_000,
-        "kafka.port": -1,
         "http.port": -1,
     }
     figures: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Hostile bytes on every port of a live node, while a producer works (DESIGN 11, row 1).
+"""Hostile bytes on every port of a live node, while a producer works.
 
 The node lives, its memory stays bounded, the hostile connection ends with one log line, and nobody else notices.
 """

@@ -33,7 +33,6 @@ SETTINGS = {
     "segment.bytes": 1_024,
     # Nothing is to be kept by the delay.
     "stray.delete.delay.ms": 0,
-    "kafka.port": -1,
     "http.port": -1,
 }
 

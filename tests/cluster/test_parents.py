@@ -73,7 +73,7 @@ CLUSTER = """
 import sys, time
 from pathlib import Path
 from kafkalite.testing.processes import ProcessCluster
-with ProcessCluster(Path(sys.argv[1]), nodes=2, settings={"kafka.port": -1, "http.port": -1}):
+with ProcessCluster(Path(sys.argv[1]), nodes=2, settings={"http.port": -1}):
     print("started", flush=True)
     time.sleep(1000)
 """

@@ -77,7 +77,6 @@ async def test_disjoint_move_under_load_with_the_controller_killed_twice(tmp_pat
     settings = {
         "zookeeper.session.timeout.ms": 3_000,
         "replica.lag.time.max.ms": 4_000,
-        "kafka.port": -1,
         "http.port": -1,
     }
     tally = Tally()
@@ -181,7 +180,6 @@ async def test_every_verb(tmp_path: Path) -> None:
     settings = {
         "zookeeper.session.timeout.ms": 3_000,
         "replica.lag.time.max.ms": 4_000,
-        "kafka.port": -1,
         "http.port": -1,
         "stray.delete.delay.ms": 1_000,
     }

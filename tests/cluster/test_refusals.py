@@ -30,7 +30,7 @@ def serve(
 ) -> Outcome:
     """Run a node that is expected to refuse."""
     arguments = ["serve", "--id", str(broker_id), "--zookeeper", zookeeper, "--log-dir", str(log_dir)]
-    arguments += ["--rpc", "127.0.0.1:0", "--set", "kafka.port=-1", "--set", "http.port=-1"]
+    arguments += ["--rpc", "127.0.0.1:0", "--kafka", "127.0.0.1:0", "--set", "http.port=-1"]
     done = subprocess.run(
         [sys.executable, "-m", "kafkalite_cli", *arguments, *more],
         stdin=subprocess.DEVNULL,

@@ -21,7 +21,7 @@ SLOW = 3
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
     """Nodes 1 and 2 are quick to judge; the session of node 3 outlasts their patience by far."""
-    obsolete = {"replica.lag.max.messages": 4_000}  # the article's key: taken, without effect (C9)
+    obsolete = {"replica.lag.max.messages": 4_000}  # the article's key: taken, without effect (invariant C9)
     settings = QUICK | obsolete | {"zookeeper.session.timeout.ms": 2_000, "replica.lag.time.max.ms": 3_000}
     # The controller, which asks after silent nodes as well, is kept out of it: the leader is to see it by itself.
     settings |= {"broker.heartbeat.timeout.ms": 0}
@@ -48,7 +48,7 @@ async def test_it_leaves_the_isr_by_its_leaders_hand_and_returns(cluster: Proces
             assert zk.stat(path).version == version + 1
             async with Load(cluster, "slow") as load:
                 await load.more()  # and now without the third
-                # Somebody else's write makes the version unexpected: the leader looks, and goes on with it (F6).
+                # Somebody else's write makes the version unexpected: the leader looks, and goes on with it (invariant F6).
                 zk.client.set(path, (zk.text(path) or "").encode())
                 cluster.nodes[SLOW].signal(signal.SIGCONT)
                 await wait_in_sync(cluster, "slow", 3)

@@ -1,6 +1,6 @@
 """The simulation is worth believing only if it finds bugs: classic ones are planted in the product, and must be caught.
 
-Each is an error that a replicated log of this design has had (CHECKLIST part 3), under a plan that brings it out;
+Each is an error that a replicated log of this design has had (docs/invariants.md, known flaws), under a plan that brings it out;
 without the bug the same plan passes.
 """
 
@@ -62,6 +62,12 @@ def with_session(session_ms: int, drawn: Plan) -> Plan:
     return dataclasses.replace(drawn, settings={**drawn.settings, **times})
 
 
+def with_kafka(drawn: Plan) -> Plan:
+    """The same plan with a Kafka listener, and the topic whose records are deleted."""
+    settings = {**drawn.settings, "kafka.port": 9092, "log.flush.offset.checkpoint.interval.ms": 60_000}
+    return dataclasses.replace(drawn, settings=settings, trims=True)
+
+
 BUGS: dict[str, Plan] = {
     # A link so slow that followers learn of a commit long after it.
     "F1": dataclasses.replace(
@@ -83,6 +89,10 @@ BUGS: dict[str, Plan] = {
             *(Fault(1.0, FaultKind.ZK_SLOW, node, 18.0) for node in NODES),
             *each_node(FaultKind.PARTITION, 2.6, 2.9),
         ),
+    ),
+    # Every process is killed soon after records were deleted.
+    "deleted": with_kafka(
+        plan(1, False, *(Fault(at_s, FaultKind.CRASH_ALL, "all", 1.0) for at_s in (6.0, 14.0))),
     ),
     "ack": plan(1, False, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
     # Some followers are silent for a while; nobody can say so in ZooKeeper.

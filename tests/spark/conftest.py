@@ -1,4 +1,4 @@
-"""One Spark session for the whole suite (FACTS-spark section 6): starting one takes longer than all tests together."""
+"""One Spark session for the whole suite: starting one takes longer than all tests together."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from kafkalite.testing.processes import ProcessCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.timeout(240)]
 
-SETTINGS = {"zookeeper.session.timeout.ms": 2_000, "replica.lag.time.max.ms": 5_000, "kafka.port": -1}
+SETTINGS = {"zookeeper.session.timeout.ms": 2_000, "replica.lag.time.max.ms": 5_000}
 ROWS = 60_000
 
 

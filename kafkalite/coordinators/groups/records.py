@@ -87,9 +87,9 @@ def parse(key: bytes | None, value: bytes | None, record_offset: int) -> OffsetR
         raise WireError("a record without a key in __consumer_offsets")
     version = int.from_bytes(key[:2])
     if version in (0, 1):
-        return _parse_offset(decode("OffsetCommitKey", version, key[2:]), value, record_offset)
+        return _parse_offset(decode(wire.OffsetCommitKey, version, key[2:]), value, record_offset)
     if version == _GROUP_KEY_VERSION:
-        return _parse_group(decode("GroupMetadataKey", version, key[2:]).group, value)
+        return _parse_group(decode(wire.GroupMetadataKey, version, key[2:]).group, value)
     return None
 
 
@@ -97,7 +97,7 @@ def _parse_offset(key: wire.OffsetCommitKey, value: bytes | None, record_offset:
     partition = TopicPartition(key.topic, key.partition)
     if value is None:
         return OffsetRecord(key.group, partition, None)
-    stored = decode("OffsetCommitValue", _version(value, 4), value[2:])
+    stored = decode(wire.OffsetCommitValue, _version(value, 4), value[2:])
     return OffsetRecord(
         key.group,
         partition,
@@ -115,7 +115,7 @@ def _parse_offset(key: wire.OffsetCommitKey, value: bytes | None, record_offset:
 def _parse_group(group_id: str, value: bytes | None) -> GroupRecord:
     if value is None:
         return GroupRecord(group_id, is_tombstone=True)
-    stored = decode("GroupMetadataValue", _version(value, 4), value[2:])
+    stored = decode(wire.GroupMetadataValue, _version(value, 4), value[2:])
     members = tuple(
         Member(
             member.member_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkalite.protocol import wire
 from kafkalite.protocol.codec import WireError, decode
 
 CONSUMER = "consumer"
@@ -12,7 +13,7 @@ def topics_in(metadata: bytes) -> frozenset[str] | None:
     """The topics that a consumer subscribes to; None if that cannot be read."""
     try:
         version = min(int.from_bytes(metadata[:2]), _NEWEST)
-        return frozenset(decode("ConsumerProtocolSubscription", version, metadata[2:]).topics)
+        return frozenset(decode(wire.ConsumerProtocolSubscription, version, metadata[2:]).topics)
     except WireError:
         return None
 

@@ -119,10 +119,10 @@ def value_of(decision: Decision) -> bytes:
 
 def parse(key: bytes, value: bytes | None) -> tuple[str, Decision | None]:
     """A decision's record; None for a tombstone. Raises WireError."""
-    group: str = decode("TransactionGroupKey", 0, key[2:]).group
+    group: str = decode(wire.TransactionGroupKey, 0, key[2:]).group
     if value is None:
         return group, None
     if value[:2] != _VALUE_VERSION.to_bytes(2):
         raise WireError("a decision of another version in __transaction_state")
-    stored = decode("TransactionGroupValue", _VALUE_VERSION, value[2:])
+    stored = decode(wire.TransactionGroupValue, _VALUE_VERSION, value[2:])
     return group, Decision(group, stored.owner, stored.version, stored.updated_ms)

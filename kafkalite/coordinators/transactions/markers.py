@@ -117,7 +117,7 @@ class _Channel:
     def __init__(self, services: Services, address: tuple[str, int]) -> None:
         self.address = address
         self._services = services
-        self._connection = NodeConnection(services, address, "WriteTxnMarkers")
+        self._connection = NodeConnection(services, address, wire.WriteTxnMarkersResponse)
         self._queue: list[tuple[Marker, asyncio.Future[Errors]]] = []
         self._is_running = False
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 from kafkalite.coordinators.node_connection import NodeConnection
 from kafkalite.coordinators.services import Services
@@ -72,7 +71,7 @@ class _Channel:
     def __init__(self, services: Services, address: tuple[str, int]) -> None:
         self.address = address
         self._services = services
-        self._connection = NodeConnection(services, address, "AddPartitionsToTxn")
+        self._connection = NodeConnection(services, address, wire.AddPartitionsToTxnResponse)
         self._queue: list[tuple[Question, asyncio.Future[Answers]]] = []
         self._is_running = False
 
@@ -135,7 +134,7 @@ def request_of(questions: Sequence[Question]) -> object:
     return request(transactions=entries)
 
 
-def answers_of(response: Any, questions: Sequence[Question]) -> list[Answers]:
+def answers_of(response: wire.AddPartitionsToTxnResponse, questions: Sequence[Question]) -> list[Answers]:
     """By question. Raises WireError, ValueError (an error code that is not known here)."""
     if response.error_code:
         refusal = ErrorCode(response.error_code)

@@ -338,13 +338,13 @@ def parse(key: bytes | None, value: bytes | None) -> tuple[str, Transaction | No
     """A record of `__transaction_state`; None for a tombstone. Raises WireError."""
     if key is None or key[:2] != _KEY_VERSION.to_bytes(2):
         raise WireError("a key of another version in __transaction_state")
-    transactional_id: str = decode("TransactionLogKey", _KEY_VERSION, key[2:]).transactional_id
+    transactional_id: str = decode(wire.TransactionLogKey, _KEY_VERSION, key[2:]).transactional_id
     if value is None:
         return transactional_id, None
     version = int.from_bytes(value[:2])
     if len(value) < 2 or version > 1:
         raise WireError(f"a value of version {version} in __transaction_state")
-    stored = decode("TransactionLogValue", version, value[2:])
+    stored = decode(wire.TransactionLogValue, version, value[2:])
     try:
         state = TransactionState(stored.transaction_status)
     except ValueError as error:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Coroutine, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, TRANSACTION_FEATURE, TRANSACTION_VERSION
+from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, TRANSACTION_FEATURE, TRANSACTION_VERSION, BrokerId
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.protocol.schema import schemas
@@ -53,6 +53,10 @@ def finalized_transaction_version(brokers: Iterable[Broker]) -> tuple[int, int]:
     return max(epoch for epoch, _ in known), min(TRANSACTION_VERSION, *(version for _, version in known))
 
 
+if TYPE_CHECKING:  # the classes are made when a request of their kind comes
+    _MetadataAnswer = wire.MetadataResponse | Coroutine[Any, Any, wire.MetadataResponse]
+
+
 class ClusterHandlers:
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -66,7 +70,7 @@ class ClusterHandlers:
             "DescribeTopicPartitions": self.describe_topic_partitions,
         }
 
-    def api_versions(self, request: Request, message: Any) -> Any:
+    def api_versions(self, request: Request, message: wire.ApiVersionsRequest) -> wire.ApiVersionsResponse:
         response = wire.ApiVersionsResponse
         if request.version >= 3 and not (
             _SOFTWARE_NAME.fullmatch(message.client_software_name)
@@ -88,12 +92,12 @@ class ClusterHandlers:
             answer.finalized_features = [response.FinalizedFeatureKey(TRANSACTION_FEATURE, level, level)]
         return answer
 
-    def metadata(self, request: Request, message: Any) -> Any:
+    def metadata(self, request: Request, message: wire.MetadataRequest) -> _MetadataAnswer:
         if self._services.metadata([]).controller_id < 0:
             return self._when_known(request, message)
         return self._known(request, message)
 
-    async def _when_known(self, request: Request, message: Any) -> Any:
+    async def _when_known(self, request: Request, message: wire.MetadataRequest) -> wire.MetadataResponse:
         """A node that has just started has not been told of the cluster yet: a moment's wait beats an empty answer.
 
         (sarama takes an answer without a controller for good: "controller is not available".)
@@ -105,7 +109,7 @@ class ClusterHandlers:
         answer = self._known(request, message)
         return await answer if isinstance(answer, Coroutine) else answer
 
-    def _known(self, request: Request, message: Any) -> Any:
+    def _known(self, request: Request, message: wire.MetadataRequest) -> _MetadataAnswer:
         asked = message.topics
         if asked is None or (request.version == 0 and not asked):
             return self._metadata(request, message, None, [])
@@ -113,7 +117,7 @@ class ClusterHandlers:
             raise api_error(ErrorCode.INVALID_REQUEST, "topics are asked for by id from version 12 on")
         names: list[str] = []
         denied = request.denied.topics
-        refused: list[Any] = []
+        refused: list[wire.MetadataResponse.MetadataResponseTopic] = []
         unknown_ids: list[bytes] = []
         for topic in asked:
             name = topic.name or ""
@@ -147,12 +151,12 @@ class ClusterHandlers:
     async def _create_and_tell(
         self,
         request: Request,
-        message: Any,
+        message: wire.MetadataRequest,
         names: list[str],
         missing: list[str],
         unknown_ids: list[bytes],
-        refused: list[Any],
-    ) -> Any:
+        refused: list[wire.MetadataResponse.MetadataResponseTopic],
+    ) -> wire.MetadataResponse:
         config = self._services.config
         brokers = broker_count(self._services.metadata(None)) if INTERNAL_TOPICS.intersection(missing) else 0
         wanted = tuple(
@@ -171,13 +175,13 @@ class ClusterHandlers:
     def _metadata(
         self,
         request: Request,
-        message: Any,
+        message: wire.MetadataRequest,
         names: list[str] | None,
         unknown_ids: list[bytes],
-        refused: Iterable[Any] = (),
+        refused: Iterable[wire.MetadataResponse.MetadataResponseTopic] = (),
         errors: dict[str, int] | None = None,
         created: set[str] | None = None,
-    ) -> Any:
+    ) -> wire.MetadataResponse:
         response = wire.MetadataResponse
         known = self._services.metadata(names)
         alive = {broker.broker_id for broker in known.brokers}
@@ -186,19 +190,19 @@ class ClusterHandlers:
         for topic in known.topics:
             if names is None and not is_visible(topic.topic):
                 continue
-            answer = _topic(topic, alive)
+            entry = _topic(topic, alive)
             if request.version >= 8 and message.include_topic_authorized_operations:
-                answer.topic_authorized_operations = self._access.authorized_operations(
+                entry.topic_authorized_operations = self._access.authorized_operations(
                     request, ResourceType.TOPIC, topic.topic
                 )
             if not is_topic_name(topic.topic):
-                answer.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                entry.error_code = int(ErrorCode.INVALID_TOPIC_EXCEPTION)
             elif errors and topic.topic in errors:
-                answer.error_code = errors[topic.topic]
-            elif created and topic.topic in created and answer.error_code:
+                entry.error_code = errors[topic.topic]
+            elif created and topic.topic in created and entry.error_code:
                 # It exists, but nobody has told us its leader yet: the client asks again.
-                answer.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
-            topics.append(answer)
+                entry.error_code = int(ErrorCode.LEADER_NOT_AVAILABLE)
+            topics.append(entry)
         for topic_id in unknown_ids:
             topics.append(response.MetadataResponseTopic(int(ErrorCode.UNKNOWN_TOPIC_ID), None, topic_id))
         topics += refused
@@ -217,7 +221,7 @@ class ClusterHandlers:
             return 0
         return self._access.authorized_operations(request, ResourceType.CLUSTER)
 
-    def describe_cluster(self, request: Request, message: Any) -> Any:
+    def describe_cluster(self, request: Request, message: wire.DescribeClusterRequest) -> wire.DescribeClusterResponse:
         response = wire.DescribeClusterResponse
         if message.endpoint_type != 1:
             return response(
@@ -237,7 +241,9 @@ class ClusterHandlers:
             ],
         )
 
-    def describe_topic_partitions(self, request: Request, message: Any) -> Any:
+    def describe_topic_partitions(
+        self, request: Request, message: wire.DescribeTopicPartitionsRequest
+    ) -> wire.DescribeTopicPartitionsResponse:
         """Metadata in pages (KIP-966): topics by name, from the cursor on, at most so many partitions."""
         response = wire.DescribeTopicPartitionsResponse
         cursor = message.cursor
@@ -251,7 +257,7 @@ class ClusterHandlers:
         refused = [response.DescribeTopicPartitionsResponseTopic(code, name) for name in sorted(asked & denied)]
         alive = {broker.broker_id for broker in known.brokers}
         room = max(1, min(message.response_partition_limit, _MAX_PARTITIONS_PER_PAGE))
-        topics: list[Any] = []
+        topics: list[wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = []
         for topic in known.topics:
             if (cursor is not None and topic.topic < cursor.topic_name) or not (asked or is_visible(topic.topic)):
                 continue
@@ -265,24 +271,24 @@ class ClusterHandlers:
             )
             topics.append(page)
             if len(partitions) > room:
-                cursor = response.Cursor(topic.topic, partitions[room].partition)
-                return response(topics=[*topics, *refused], next_cursor=cursor)
+                next_cursor = response.Cursor(topic.topic, partitions[room].partition)
+                return response(topics=[*topics, *refused], next_cursor=next_cursor)
             room -= len(partitions)
         return response(topics=[*topics, *refused])
 
 
-def _refused_topic(name: str | None, topic_id: bytes) -> Any:
+def _refused_topic(name: str | None, topic_id: bytes) -> wire.MetadataResponse.MetadataResponseTopic:
     code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return wire.MetadataResponse.MetadataResponseTopic(code, name, topic_id, name in INTERNAL_TOPICS)
 
 
-def _broker(broker: Broker) -> Any:
+def _broker(broker: Broker) -> wire.MetadataResponse.MetadataResponseBroker:
     return wire.MetadataResponse.MetadataResponseBroker(
         broker.broker_id, broker.kafka_host, broker.kafka_port, broker.rack
     )
 
 
-def _topic(topic: TopicMetadata, alive: set[Any]) -> Any:
+def _topic(topic: TopicMetadata, alive: set[BrokerId]) -> wire.MetadataResponse.MetadataResponseTopic:
     response = wire.MetadataResponse
     partitions = []
     for partition in topic.partitions:
@@ -303,7 +309,9 @@ def _topic(topic: TopicMetadata, alive: set[Any]) -> Any:
     )
 
 
-def topic_page(topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[Any]) -> Any:
+def topic_page(
+    topic: TopicMetadata, partitions: Sequence[PartitionMetadata], alive: set[BrokerId]
+) -> wire.DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic:
     """Some partitions of a topic, for DescribeTopicPartitions."""
     response = wire.DescribeTopicPartitionsResponse
     whole = _topic(dataclasses.replace(topic, partitions=tuple(partitions)), alive)

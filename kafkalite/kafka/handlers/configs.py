@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.config import (
     ALIASES,
@@ -30,7 +30,14 @@ _SOURCE_TOPIC, _SOURCE_DYNAMIC_BROKER, _SOURCE_DYNAMIC_DEFAULT, _SOURCE_STATIC, 
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
 #: Keys that are lists, of which IncrementalAlterConfigs can add and take away members.
 _LISTS = frozenset({"cleanup.policy"})
+#: (settings before, what the request says, the values that hold where nothing is set) -> settings after.
+_Change = Callable[[Mapping[str, str], Sequence[Any], TopicConfig], dict[str, str]]
 _KINDS = {bool: 1, str: 2, int: 5, float: 6, tuple: 7}
+
+if TYPE_CHECKING:  # the classes are made when a request of their kind comes
+    _Entry = wire.DescribeConfigsResponse.DescribeConfigsResourceResult
+    _Altered = wire.AlterConfigsRequest.AlterConfigsResource | wire.IncrementalAlterConfigsRequest.AlterConfigsResource
+    _Setting = wire.AlterConfigsRequest.AlterableConfig | wire.IncrementalAlterConfigsRequest.AlterableConfig
 
 
 def as_text(value: object) -> str:
@@ -53,7 +60,7 @@ class ConfigHandlers:
             "IncrementalAlterConfigs": self.alter_incrementally,
         }
 
-    async def describe(self, request: Request, message: Any) -> Any:
+    async def describe(self, request: Request, message: wire.DescribeConfigsRequest) -> wire.DescribeConfigsResponse:
         result = wire.DescribeConfigsResponse.DescribeConfigsResult
         results = []
         for resource in message.resources:
@@ -66,7 +73,9 @@ class ConfigHandlers:
                 results.append(result(0, None, resource.resource_type, resource.resource_name, entries))
         return wire.DescribeConfigsResponse(results=results)
 
-    async def _entries(self, resource: Any, message: Any) -> list[Any]:
+    async def _entries(
+        self, resource: wire.DescribeConfigsRequest.DescribeConfigsResource, message: wire.DescribeConfigsRequest
+    ) -> list[_Entry]:
         # Nothing named is everything, as with Kafka: clients send either.
         wanted = set(resource.configuration_keys or ()) or None
         entries = []
@@ -119,7 +128,9 @@ class ConfigHandlers:
         dynamic = [(source, settings[key]) for source, settings in layers if key in settings]
         return [*dynamic, *_defaults(getattr(owner, spec.name), spec.default)]
 
-    def _cluster_entries(self, settings: Mapping[str, str], wanted: set[str] | None, message: Any) -> list[Any]:
+    def _cluster_entries(
+        self, settings: Mapping[str, str], wanted: set[str] | None, message: wire.DescribeConfigsRequest
+    ) -> list[_Entry]:
         """What is set for all brokers, and nothing else, as Kafka does."""
         entries = []
         config = with_dynamic(self._services.static_config, settings)
@@ -137,7 +148,7 @@ class ConfigHandlers:
             raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is no broker id")
         return None if name == "" else BrokerId(int(name))
 
-    def _listeners(self, wanted: set[str] | None) -> list[Any]:
+    def _listeners(self, wanted: set[str] | None) -> list[_Entry]:
         """Where this broker listens, under the keys by which Kafka's tools look for it."""
         known = self._services.metadata([]).brokers
         protocol = self._services.config.listener_security_protocol
@@ -153,16 +164,25 @@ class ConfigHandlers:
 
     # --- changes ---
 
-    async def alter(self, request: Request, message: Any) -> Any:
+    async def alter(self, request: Request, message: wire.AlterConfigsRequest) -> wire.AlterConfigsResponse:
         response = wire.AlterConfigsResponse
-        return await self._alter_all(request, message, response, _replace)
+        results = await self._alter_all(request, message, _replace)
+        return response(responses=[response.AlterConfigsResourceResponse(*result) for result in results])
 
-    async def alter_incrementally(self, request: Request, message: Any) -> Any:
+    async def alter_incrementally(
+        self, request: Request, message: wire.IncrementalAlterConfigsRequest
+    ) -> wire.IncrementalAlterConfigsResponse:
         response = wire.IncrementalAlterConfigsResponse
-        return await self._alter_all(request, message, response, _increment)
+        results = await self._alter_all(request, message, _increment)
+        return response(responses=[response.AlterConfigsResourceResponse(*result) for result in results])
 
-    async def _alter_all(self, request: Request, message: Any, response: Any, change: Any) -> Any:
-        result = response.AlterConfigsResourceResponse
+    async def _alter_all(
+        self,
+        request: Request,
+        message: wire.AlterConfigsRequest | wire.IncrementalAlterConfigsRequest,
+        change: _Change,
+    ) -> list[tuple[int, str | None, int, str]]:
+        """Error code, its text, type and name of each resource."""
         results = []
         for resource in message.resources:
             code, text = 0, None
@@ -171,10 +191,10 @@ class ConfigHandlers:
                 await self._alter(resource, change, message.validate_only)
             except ApiError as error:
                 code, text = int(error.code), str(error)
-            results.append(result(code, text, resource.resource_type, resource.resource_name))
-        return response(responses=results)
+            results.append((code, text, resource.resource_type, resource.resource_name))
+        return results
 
-    async def _alter(self, resource: Any, change: Any, validate_only: bool) -> None:
+    async def _alter(self, resource: _Altered, change: _Change, validate_only: bool) -> None:
         names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
         if len(set(names)) != len(names):
             raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
@@ -188,7 +208,7 @@ class ConfigHandlers:
         except ConfigError as error:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
 
-    async def _alter_topic(self, resource: Any, change: Any, validate_only: bool) -> None:
+    async def _alter_topic(self, resource: _Altered, change: _Change, validate_only: bool) -> None:
         before = dict(await self._services.topic_overrides(resource.resource_name))
         base = self._services.config.topic
         for entry in resource.configs:
@@ -199,7 +219,7 @@ class ConfigHandlers:
         if not validate_only and after != before:
             await self._services.set_topic_overrides(resource.resource_name, after)
 
-    async def _alter_broker(self, resource: Any, change: Any, validate_only: bool) -> None:
+    async def _alter_broker(self, resource: _Altered, change: _Change, validate_only: bool) -> None:
         """Of one broker, or with an empty name of all of them (KIP-226)."""
         broker_id = self._broker(resource.resource_name)
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]
@@ -226,12 +246,12 @@ class ConfigHandlers:
             await self._services.set_broker_overrides(broker_id, {**others, **after})
 
 
-def _is_delete(entry: Any) -> bool:
+def _is_delete(entry: _Setting) -> bool:
     """Kafka's tools delete what they have never set; that changes nothing, whatever its name."""
     return getattr(entry, "config_operation", _SET) == _DELETE
 
 
-def _limits(settings: Mapping[str, str], wanted: set[str] | None, message: Any) -> list[Any]:
+def _limits(settings: Mapping[str, str], wanted: set[str] | None, message: wire.DescribeConfigsRequest) -> list[_Entry]:
     """The limits of reassignments (KIP-435), which are no keys of a configuration file."""
     response = wire.DescribeConfigsResponse
     return [
@@ -250,7 +270,7 @@ def _limits(settings: Mapping[str, str], wanted: set[str] | None, message: Any) 
     ]
 
 
-def _check_resource(request: Request, resource: Any) -> None:
+def _check_resource(request: Request, resource: _Altered | wire.DescribeConfigsRequest.DescribeConfigsResource) -> None:
     """Raises ApiError."""
     if resource.resource_type == _TOPIC:
         if resource.resource_name in request.denied.topics:
@@ -259,7 +279,7 @@ def _check_resource(request: Request, resource: Any) -> None:
         raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def _replace(before: Mapping[str, str], changes: list[Any], base: TopicConfig) -> dict[str, str]:
+def _replace(before: Mapping[str, str], changes: Sequence[_Setting], base: TopicConfig) -> dict[str, str]:
     """AlterConfigs: what is not named goes back to its default."""
     return {ALIASES.get(entry.name, entry.name): _value(entry) for entry in changes}
 
@@ -269,7 +289,11 @@ def _canonical(settings: Mapping[str, str]) -> dict[str, str]:
     return {ALIASES.get(key, key): value for key, value in settings.items()}
 
 
-def _increment(before: Mapping[str, str], changes: list[Any], base: TopicConfig) -> dict[str, str]:
+def _increment(
+    before: Mapping[str, str],
+    changes: Sequence[wire.IncrementalAlterConfigsRequest.AlterableConfig],
+    base: TopicConfig,
+) -> dict[str, str]:
     """IncrementalAlterConfigs (KIP-339)."""
     after = dict(before)
     for entry in changes:
@@ -293,7 +317,7 @@ def _increment(before: Mapping[str, str], changes: list[Any], base: TopicConfig)
     return after
 
 
-def _value(entry: Any) -> str:
+def _value(entry: _Setting) -> str:
     if entry.value is None:
         raise api_error(ErrorCode.INVALID_REQUEST, f"{entry.name}: there is no value")
     return str(entry.value)
@@ -310,10 +334,10 @@ def _entry(
     value: object,
     spec: dataclasses.Field[Any],
     values: list[tuple[int, str]],
-    message: Any,
+    message: wire.DescribeConfigsRequest,
     *,
     is_read_only: bool,
-) -> Any:
+) -> _Entry:
     response = wire.DescribeConfigsResponse
     source = values[0][0]
     is_secret = spec.metadata["secret"]

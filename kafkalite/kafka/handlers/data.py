@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
@@ -27,6 +27,8 @@ from kafkalite.rpc.messages.data import (
 )
 from kafkalite.security.quotas import Kind
 
+_S = TypeVar("_S")
+_T = TypeVar("_T")
 _LENGTH_AND_MAGIC = struct.Struct(">8xi4xb").unpack_from
 _ATTRIBUTES = struct.Struct(">21xh").unpack_from
 _BATCH_BYTES = 61
@@ -64,12 +66,16 @@ def records_error(records: Buffer | None, version: int) -> ErrorCode:
     return ErrorCode.NONE
 
 
+#: A topic of a Fetch request, and its name; None: nobody knows its id.
+_NamedTopic = tuple["wire.FetchRequest.FetchTopic", str | None]
+
+
 class _Fetch(NamedTuple):
     """A fetch that waits for memory: the topics as they were asked for, with their names; what is to be read of them."""
 
     request: Request
-    message: Any
-    topics: list[tuple[Any, str | None]]
+    message: wire.FetchRequest
+    topics: list[_NamedTopic]
     asked: tuple[FetchPartition, ...]
 
 
@@ -92,17 +98,19 @@ class DataHandlers:
 
     # --- Produce ---
 
-    def produce(self, request: Request, message: Any) -> None:
+    def produce(self, request: Request, message: wire.ProduceRequest) -> None:
         acks: int = message.acks
         accepted: list[tuple[TopicPartition, Buffer]] = []
         refused: dict[tuple[str, int], ProducedPartition] = {}
         denied = request.denied.topics
-        is_plain = message.transactional_id is None
+        transactional_id = message.transactional_id
+        is_plain = transactional_id is None
         size = 0
         for topic in message.topic_data:
             name = topic.name
             for partition in topic.partition_data:
-                size += len(partition.records or b"")
+                records = partition.records
+                size += len(records or b"")
                 if acks not in (-1, 0, 1):
                     error = ErrorCode.INVALID_REQUIRED_ACKS
                 elif name in denied:
@@ -110,15 +118,15 @@ class DataHandlers:
                 elif name in INTERNAL_TOPICS:
                     error = ErrorCode.INVALID_TOPIC_EXCEPTION
                 else:
-                    error = records_error(partition.records, request.version)
-                    if not error and is_plain and _ATTRIBUTES(partition.records)[0] & _TRANSACTIONAL:
+                    error = records_error(records, request.version)
+                    if not error and records and is_plain and _ATTRIBUTES(records)[0] & _TRANSACTIONAL:
                         # Nobody would ever end that transaction.
                         error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
                 key = TopicPartition(name, partition.index)
-                if error:
+                if error or records is None:
                     refused[key] = ProducedPartition(name, partition.index, int(error), Offset(-1))
                 else:
-                    accepted.append((key, partition.records))
+                    accepted.append((key, records))
 
         if request.bill is not None:
             request.bill.count(Kind.PRODUCE, size)
@@ -128,11 +136,11 @@ class DataHandlers:
 
         if not accepted:
             done(())
-        elif is_plain:
+        elif transactional_id is None:
             self._partitions.produce(acks, message.timeout_ms, accepted, done)
         else:
             self._verifier.produce(
-                message.transactional_id,
+                transactional_id,
                 acks,
                 message.timeout_ms,
                 accepted,
@@ -144,7 +152,7 @@ class DataHandlers:
     def _produced(
         self,
         request: Request,
-        message: Any,
+        message: wire.ProduceRequest,
         acks: int,
         refused: dict[tuple[str, int], ProducedPartition],
         results: tuple[ProducedPartition, ...],
@@ -200,14 +208,14 @@ class DataHandlers:
 
     # --- Fetch ---
 
-    def fetch(self, request: Request, message: Any) -> Any:
+    def fetch(self, request: Request, message: wire.FetchRequest) -> wire.FetchResponse | None:
         if message.session_id and message.session_epoch > 0:
             # We open no sessions (the answer's session id is 0): this one is not ours.
             return wire.FetchResponse(error_code=int(ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
         uses_ids = request.version >= 13
         # Who names a partition twice gets it once, as from Kafka: a small request could ask for gigabytes.
         asked: dict[tuple[str, int], FetchPartition] = {}
-        topics: list[tuple[Any, str | None]] = []
+        topics: list[_NamedTopic] = []
         for topic in message.topics:
             name = self._services.topic_name(topic_ids.from_wire(topic.topic_id)) if uses_ids else topic.topic
             topics.append((topic, name))
@@ -239,8 +247,8 @@ class DataHandlers:
     def _fetch(
         self,
         request: Request,
-        message: Any,
-        topics: list[tuple[Any, str | None]],
+        message: wire.FetchRequest,
+        topics: list[_NamedTopic],
         asked: tuple[FetchPartition, ...],
     ) -> None:
         isolation = message.isolation_level
@@ -265,7 +273,7 @@ class DataHandlers:
 
         self._partitions.fetch(
             FetchRequest(
-                max_wait_ms=max(0, message.max_wait_ms) if len(topics) == len(message.topics) else 0,
+                max_wait_ms=max(0, message.max_wait_ms),
                 min_bytes=message.min_bytes,
                 max_bytes=max_bytes,
                 partitions=asked,
@@ -277,7 +285,7 @@ class DataHandlers:
 
     # --- offsets ---
 
-    def list_offsets(self, request: Request, message: Any) -> Any:
+    def list_offsets(self, request: Request, message: wire.ListOffsetsRequest) -> wire.ListOffsetsResponse:
         asked: list[ListOffsetsPartition] = []
         seen: set[tuple[str, int]] = set()
         duplicates: set[tuple[str, int]] = set()
@@ -328,10 +336,14 @@ class DataHandlers:
             topics.append(response.ListOffsetsTopicResponse(topic.name, partitions))
         return response(topics=topics)
 
-    def offset_for_leader_epoch(self, request: Request, message: Any) -> Any:
+    def offset_for_leader_epoch(
+        self, request: Request, message: wire.OffsetForLeaderEpochRequest
+    ) -> wire.OffsetForLeaderEpochResponse:
         response = wire.OffsetForLeaderEpochResponse
 
-        def answer(topic: str, partition: Any) -> Any:
+        def answer(
+            topic: str, partition: wire.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+        ) -> wire.OffsetForLeaderEpochResponse.EpochEndOffset:
             _check_topic(request, topic)
             epoch, end = self._partitions.end_offset_for_epoch(
                 TopicPartition(topic, partition.partition), partition.current_leader_epoch, partition.leader_epoch
@@ -354,12 +366,12 @@ class DataHandlers:
             ]
         )
 
-    async def delete_records(self, request: Request, message: Any) -> Any:
+    async def delete_records(self, request: Request, message: wire.DeleteRecordsRequest) -> wire.DeleteRecordsResponse:
         """Begin all at once. The response follows when the followers know it too, or with REQUEST_TIMED_OUT."""
         response = wire.DeleteRecordsResponse
         result = response.DeleteRecordsPartitionResult
 
-        def begin(topic: str, partition: Any) -> Awaitable[Offset]:
+        def begin(topic: str, partition: wire.DeleteRecordsRequest.DeleteRecordsPartition) -> Awaitable[Offset]:
             _check_topic(request, topic)
             return self._partitions.delete_records(TopicPartition(topic, partition.partition_index), partition.offset)
 
@@ -381,7 +393,9 @@ class DataHandlers:
         ]
         deadline = asyncio.get_running_loop().time() + max(0, message.timeout_ms) / 1000
 
-        async def outcome(number: int, waiting: Awaitable[Offset] | int) -> Any:
+        async def outcome(
+            number: int, waiting: Awaitable[Offset] | int
+        ) -> wire.DeleteRecordsResponse.DeleteRecordsPartitionResult:
             if isinstance(waiting, int):
                 return result(number, -1, waiting)
             try:
@@ -415,7 +429,7 @@ def _check_topic(request: Request, topic: str) -> None:
         raise api_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def _or_error(attempt: Callable[[], Any], refusal: Callable[[int], Any]) -> Any:
+def _or_error(attempt: Callable[[], _T], refusal: Callable[[int], _S]) -> _T | _S:
     try:
         return attempt()
     except ApiError as error:
@@ -442,12 +456,12 @@ def split_buffers(sizes: Iterable[int], buffers: list[Buffer]) -> list[list[Buff
 
 
 def _fetched(
-    topics: list[tuple[Any, str | None]],
+    topics: list[_NamedTopic],
     denied: frozenset[str],
     isolation: int,
     results: tuple[FetchedPartition, ...],
     buffers: list[Buffer],
-) -> Any:
+) -> wire.FetchResponse:
     response = wire.FetchResponse
     partition_class = response.PartitionData
     pieces = split_buffers((result.records_size for result in results), buffers)

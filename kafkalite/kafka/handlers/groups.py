@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from kafkalite.coordinators.groups.coordinator import CommitResults, GroupCoordinator
 from kafkalite.coordinators.groups.group import Group, GroupState
@@ -26,6 +26,21 @@ _ABORTABLE_FROM = 4
 _ADDS_FROM = 5
 _DESCRIBE_TOPIC = Need(ResourceType.TOPIC, Operation.DESCRIBE, Scope.HIDE)
 [_LIST_GROUP] = KAFKA["ListGroups"]
+
+
+if TYPE_CHECKING:  # the classes are made when a request of their kind comes
+    _Topic = (
+        wire.OffsetCommitRequest.OffsetCommitRequestTopic
+        | wire.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+        | wire.OffsetDeleteRequest.OffsetDeleteRequestTopic
+    )
+    _FetchedTopics = (
+        Sequence[wire.OffsetFetchRequest.OffsetFetchRequestTopic]
+        | Sequence[wire.OffsetFetchRequest.OffsetFetchRequestTopics]
+        | None
+    )
+#: Number, offset, leader epoch, metadata, error code.
+_CommittedPartition = tuple[int, int, int, str, int]
 
 
 class GroupHandlers:
@@ -52,7 +67,7 @@ class GroupHandlers:
 
     # --- membership ---
 
-    def join(self, request: Request, message: Any) -> Any:
+    def join(self, request: Request, message: wire.JoinGroupRequest) -> wire.JoinGroupResponse | None:
         def answered(answer: JoinAnswer) -> None:
             if not request.connection.is_closed:
                 request.respond(_joined(answer, request.version))
@@ -81,7 +96,7 @@ class GroupHandlers:
             return _joined(JoinAnswer(answered, error.code, message.member_id), request.version)
         return None
 
-    def sync(self, request: Request, message: Any) -> Any:
+    def sync(self, request: Request, message: wire.SyncGroupRequest) -> None:
         def answered(answer: SyncAnswer) -> None:
             if not request.connection.is_closed:
                 request.respond(
@@ -102,15 +117,14 @@ class GroupHandlers:
             message.protocol_name,
             {entry.member_id: entry.assignment for entry in message.assignments},
         )
-        return None
 
-    def heartbeat(self, request: Request, message: Any) -> Any:
+    def heartbeat(self, request: Request, message: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
         error = self._groups.heartbeat(
             message.group_id, message.member_id, message.group_instance_id, message.generation_id
         )
         return wire.HeartbeatResponse(0, int(error))
 
-    def leave(self, request: Request, message: Any) -> Any:
+    def leave(self, request: Request, message: wire.LeaveGroupRequest) -> wire.LeaveGroupResponse:
         if request.version < 3:
             return wire.LeaveGroupResponse(0, int(self._leave(message.group_id, message.member_id, None)))
         response = wire.LeaveGroupResponse.MemberResponse
@@ -130,7 +144,7 @@ class GroupHandlers:
 
     # --- offsets ---
 
-    def _unknown_partitions(self, topics: Iterable[Any]) -> set[TopicPartition]:
+    def _unknown_partitions(self, topics: Sequence[_Topic]) -> set[TopicPartition]:
         """Which of the partitions named do not exist."""
         names = list(dict.fromkeys(topic.name for topic in topics))
         counts = {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
@@ -141,7 +155,7 @@ class GroupHandlers:
             if not 0 <= partition.partition_index < counts.get(topic.name, 0)
         }
 
-    def offset_commit(self, request: Request, message: Any) -> None:
+    def offset_commit(self, request: Request, message: wire.OffsetCommitRequest) -> None:
         retention_ms = message.retention_time_ms if 2 <= request.version <= 4 else -1
         now = self._services.clock.wall_ms()
 
@@ -152,7 +166,7 @@ class GroupHandlers:
 
         self._commit(request, message, message.generation_id_or_member_epoch, expiry())
 
-    def txn_offset_commit(self, request: Request, message: Any) -> None:
+    def txn_offset_commit(self, request: Request, message: wire.TxnOffsetCommitRequest) -> None:
         """The group's partition of `__consumer_offsets` must be part of the transaction (KIP-890), as any other."""
         offsets, refused = self._sorted_out(request, message, -1)
         producer = (ProducerId(message.producer_id), message.producer_epoch)
@@ -160,7 +174,7 @@ class GroupHandlers:
         def done(results: CommitResults) -> None:
             if not request.connection.is_closed:
                 results = {**results, **refused}
-                request.respond(_committed(wire.TxnOffsetCommitResponse, "TxnOffsetCommit", message, results))
+                request.respond(_txn_committed(message, results))
 
         def commit(guard: int | None) -> None:
             member = (message.group_id, message.member_id, message.group_instance_id, message.generation_id)
@@ -190,13 +204,13 @@ class GroupHandlers:
                 asker = Asker(message.transactional_id, *producer, adds)
                 self._verifier.ask(asker, [Waiter(owner, -1, guard, verified)])
 
-    def _commit(self, request: Request, message: Any, generation: int, expire_ms: int) -> None:
+    def _commit(self, request: Request, message: wire.OffsetCommitRequest, generation: int, expire_ms: int) -> None:
         offsets, refused = self._sorted_out(request, message, expire_ms)
 
         def done(results: CommitResults) -> None:
             if not request.connection.is_closed:
                 results = {**results, **refused}
-                request.respond(_committed(wire.OffsetCommitResponse, "OffsetCommit", message, results))
+                request.respond(_committed(message, results))
 
         if not offsets:
             done({})
@@ -204,7 +218,7 @@ class GroupHandlers:
         self._groups.commit(message.group_id, message.member_id, message.group_instance_id, generation, offsets, done)
 
     def _sorted_out(
-        self, request: Request, message: Any, expire_ms: int
+        self, request: Request, message: wire.OffsetCommitRequest | wire.TxnOffsetCommitRequest, expire_ms: int
     ) -> tuple[dict[TopicPartition, CommittedOffset], CommitResults]:
         """The offsets to commit, and the refused ones."""
         refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -224,7 +238,7 @@ class GroupHandlers:
                     )
         return offsets, refused
 
-    def offset_fetch(self, request: Request, message: Any) -> Any:
+    def offset_fetch(self, request: Request, message: wire.OffsetFetchRequest) -> wire.OffsetFetchResponse:
         response = wire.OffsetFetchResponse
         denied = request.denied
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
@@ -235,11 +249,16 @@ class GroupHandlers:
                 message.topics,
                 denied.topics,
                 is_visible,
-                message.require_stable,
-                response.OffsetFetchResponseTopic,
-                response.OffsetFetchResponsePartition,
+                require_stable=message.require_stable,
             )
-            return response(topics=topics)
+            return response(
+                topics=[
+                    response.OffsetFetchResponseTopic(
+                        name, [response.OffsetFetchResponsePartition(*partition) for partition in partitions]
+                    )
+                    for name, partitions in topics
+                ]
+            )
         groups = []
         for group in message.groups:
             if group.group_id in denied.keys:
@@ -256,14 +275,18 @@ class GroupHandlers:
                 group.topics,
                 denied.topics,
                 is_visible,
-                message.require_stable,
-                response.OffsetFetchResponseTopics,
-                response.OffsetFetchResponsePartitions,
+                require_stable=message.require_stable,
             )
-            groups.append(response.OffsetFetchResponseGroup(group.group_id, topics, 0))
+            found = [
+                response.OffsetFetchResponseTopics(
+                    name, [response.OffsetFetchResponsePartitions(*partition) for partition in partitions]
+                )
+                for name, partitions in topics
+            ]
+            groups.append(response.OffsetFetchResponseGroup(group.group_id, found, 0))
         return response(groups=groups)
 
-    async def offset_delete(self, request: Request, message: Any) -> Any:
+    async def offset_delete(self, request: Request, message: wire.OffsetDeleteRequest) -> wire.OffsetDeleteResponse:
         response = wire.OffsetDeleteResponse
         refused = dict.fromkeys(self._unknown_partitions(message.topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         refused |= _denied_partitions(request, message.topics)
@@ -292,7 +315,7 @@ class GroupHandlers:
 
     # --- administration ---
 
-    def list_groups(self, request: Request, message: Any) -> Any:
+    def list_groups(self, request: Request, message: wire.ListGroupsRequest) -> wire.ListGroupsResponse:
         response = wire.ListGroupsResponse
         states = {state.lower() for state in message.states_filter}
         types = {kind.lower() for kind in message.types_filter}
@@ -307,7 +330,7 @@ class GroupHandlers:
             ]
         )
 
-    def describe_groups(self, request: Request, message: Any) -> Any:
+    def describe_groups(self, request: Request, message: wire.DescribeGroupsRequest) -> wire.DescribeGroupsResponse:
         response = wire.DescribeGroupsResponse.DescribedGroup
         groups = []
         for group_id in message.groups:
@@ -327,7 +350,7 @@ class GroupHandlers:
             groups.append(described)
         return wire.DescribeGroupsResponse(groups=groups)
 
-    async def delete_groups(self, request: Request, message: Any) -> Any:
+    async def delete_groups(self, request: Request, message: wire.DeleteGroupsRequest) -> wire.DeleteGroupsResponse:
         result = wire.DeleteGroupsResponse.DeletableGroupResult
         results = []
         for group_id in message.groups_names:
@@ -342,7 +365,7 @@ class GroupHandlers:
         return wire.DeleteGroupsResponse(results=results)
 
 
-def _denied_partitions(request: Request, topics: Iterable[Any]) -> dict[TopicPartition, ErrorCode]:
+def _denied_partitions(request: Request, topics: Sequence[_Topic]) -> dict[TopicPartition, ErrorCode]:
     denied = request.denied.topics
     return {
         TopicPartition(topic.name, partition.partition_index): ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -352,7 +375,7 @@ def _denied_partitions(request: Request, topics: Iterable[Any]) -> dict[TopicPar
     }
 
 
-def _joined(answer: JoinAnswer, version: int) -> Any:
+def _joined(answer: JoinAnswer, version: int) -> wire.JoinGroupResponse:
     response = wire.JoinGroupResponse
     # Before version 7 the protocol's name may not be null.
     protocol = answer.protocol if answer.protocol is not None or version >= 7 else ""
@@ -369,19 +392,32 @@ def _joined(answer: JoinAnswer, version: int) -> Any:
     )
 
 
-def _committed(response: Any, kind: str, message: Any, results: CommitResults) -> Any:
-    topic_class = getattr(response, kind + "ResponseTopic")
-    partition_class = getattr(response, kind + "ResponsePartition")
+def _codes(topic: _Topic, results: CommitResults) -> list[tuple[int, int]]:
+    """The number and the error code of each partition that was asked for."""
+    return [
+        (partition.partition_index, int(results[TopicPartition(topic.name, partition.partition_index)]))
+        for partition in topic.partitions
+    ]
+
+
+def _committed(message: wire.OffsetCommitRequest, results: CommitResults) -> wire.OffsetCommitResponse:
+    response = wire.OffsetCommitResponse
     return response(
         topics=[
-            topic_class(
-                topic.name,
-                [
-                    partition_class(
-                        partition.partition_index, int(results[TopicPartition(topic.name, partition.partition_index)])
-                    )
-                    for partition in topic.partitions
-                ],
+            response.OffsetCommitResponseTopic(
+                topic.name, [response.OffsetCommitResponsePartition(*code) for code in _codes(topic, results)]
+            )
+            for topic in message.topics
+        ]
+    )
+
+
+def _txn_committed(message: wire.TxnOffsetCommitRequest, results: CommitResults) -> wire.TxnOffsetCommitResponse:
+    response = wire.TxnOffsetCommitResponse
+    return response(
+        topics=[
+            response.TxnOffsetCommitResponseTopic(
+                topic.name, [response.TxnOffsetCommitResponsePartition(*code) for code in _codes(topic, results)]
             )
             for topic in message.topics
         ]
@@ -390,13 +426,12 @@ def _committed(response: Any, kind: str, message: Any, results: CommitResults) -
 
 def _offset_topics(
     offsets: GroupOffsets,
-    asked: Any,
+    asked: _FetchedTopics,
     denied: frozenset[str],
     is_visible: Callable[[str], bool],
+    *,
     require_stable: bool,
-    topic_class: Any,
-    partition_class: Any,
-) -> list[Any]:
+) -> list[tuple[str, list[_CommittedPartition]]]:
     """What is committed for the topics asked for (None: for everything that the client may see)."""
     wanted: dict[str, list[int]] = {}
     if asked is None:
@@ -409,26 +444,26 @@ def _offset_topics(
             wanted.setdefault(topic.name, []).extend(topic.partition_indexes)
     topics = []
     for name, indexes in wanted.items():
-        partitions = []
+        partitions: list[_CommittedPartition] = []
         for index in indexes:
             key = TopicPartition(name, index)
             if name in denied:
                 code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                partitions.append(partition_class(index, -1, -1, "", code))
+                partitions.append((index, -1, -1, "", code))
                 continue
             if require_stable and offsets.is_unstable(key):
-                partitions.append(partition_class(index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
+                partitions.append((index, -1, -1, "", int(ErrorCode.UNSTABLE_OFFSET_COMMIT)))
                 continue
             known = offsets.committed.get(key)
             if known is None:
-                partitions.append(partition_class(index, -1, -1, "", 0))
+                partitions.append((index, -1, -1, "", 0))
             else:
-                partitions.append(partition_class(index, known.offset, known.leader_epoch, known.metadata, 0))
-        topics.append(topic_class(name, partitions))
+                partitions.append((index, known.offset, known.leader_epoch, known.metadata, 0))
+        topics.append((name, partitions))
     return topics
 
 
-def _described(group: Group | None, group_id: str) -> Any:
+def _described(group: Group | None, group_id: str) -> wire.DescribeGroupsResponse.DescribedGroup:
     response = wire.DescribeGroupsResponse
     if group is None:
         return response.DescribedGroup(0, group_id, GroupState.DEAD.value)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import Handler
@@ -19,7 +17,7 @@ class LogDirHandlers:
     def table(self) -> dict[str, Handler]:
         return {"DescribeLogDirs": self.describe, "AlterReplicaLogDirs": self.alter}
 
-    def describe(self, request: Request, message: Any) -> Any:
+    def describe(self, request: Request, message: wire.DescribeLogDirsRequest) -> wire.DescribeLogDirsResponse:
         response = wire.DescribeLogDirsResponse
         wanted = (
             None
@@ -28,7 +26,7 @@ class LogDirHandlers:
         )
         results = []
         for directory in self._services.log_dirs():
-            topics: dict[str, list[Any]] = {}
+            topics: dict[str, list[wire.DescribeLogDirsResponse.DescribeLogDirsPartition]] = {}
             for replica in directory.replicas:
                 key = replica.partition
                 if wanted is None or key in wanted:
@@ -47,7 +45,9 @@ class LogDirHandlers:
             )
         return response(results=results)
 
-    async def alter(self, request: Request, message: Any) -> Any:
+    async def alter(
+        self, request: Request, message: wire.AlterReplicaLogDirsRequest
+    ) -> wire.AlterReplicaLogDirsResponse:
         """Each replica's answer: NONE means that its move has begun (DescribeLogDirs shows how far it is)."""
         response = wire.AlterReplicaLogDirsResponse
         assignments: dict[TopicPartition, str] = {}
@@ -60,7 +60,7 @@ class LogDirHandlers:
                         codes[key] = int(ErrorCode.INVALID_REQUEST)  # it cannot be in two places
         orders = {key: path for key, path in assignments.items() if key not in codes}
         codes |= {key: int(code) for key, code in (await self._services.alter_replica_log_dirs(orders)).items()}
-        topics: dict[str, list[Any]] = {}
+        topics: dict[str, list[wire.AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]] = {}
         for key in assignments:
             entry = response.AlterReplicaLogDirPartitionResult(key.partition, codes[key])
             topics.setdefault(key.topic, []).append(entry)

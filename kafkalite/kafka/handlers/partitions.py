@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -37,7 +36,7 @@ class PartitionHandlers:
 
     # --- ElectLeaders ---
 
-    async def elect_leaders(self, request: Request, message: Any) -> Any:
+    async def elect_leaders(self, request: Request, message: wire.ElectLeadersRequest) -> wire.ElectLeadersResponse:
         response = wire.ElectLeadersResponse
         kind = message.election_type if request.version >= 1 else _PREFERRED
         if kind not in (_PREFERRED, _UNCLEAN):
@@ -59,7 +58,9 @@ class PartitionHandlers:
 
     # --- reassignments ---
 
-    async def alter_reassignments(self, request: Request, message: Any) -> Any:
+    async def alter_reassignments(
+        self, request: Request, message: wire.AlterPartitionReassignmentsRequest
+    ) -> wire.AlterPartitionReassignmentsResponse:
         response = wire.AlterPartitionReassignmentsResponse
         wanted = tuple(
             WantedReassignment(
@@ -86,7 +87,9 @@ class PartitionHandlers:
             ],
         )
 
-    async def list_reassignments(self, request: Request, message: Any) -> Any:
+    async def list_reassignments(
+        self, request: Request, message: wire.ListPartitionReassignmentsRequest
+    ) -> wire.ListPartitionReassignmentsResponse:
         """The whole plan, and in `current_batch` the steps that are under way now (KIP-435)."""
         response = wire.ListPartitionReassignmentsResponse
         asked = message.topics
@@ -98,8 +101,8 @@ class PartitionHandlers:
         answer = await self._services.list_reassignments(ListReassignmentsRequest(wanted))
         if answer.error:
             raise api_error(ErrorCode(answer.error), answer.message)
-        plan: dict[str, list[Any]] = {}
-        batch: dict[str, list[Any]] = {}
+        plan: dict[str, list[wire.ListPartitionReassignmentsResponse.OngoingPartitionReassignment]] = {}
+        batch: dict[str, list[wire.ListPartitionReassignmentsResponse.CurrentBatchPartition]] = {}
         for move in answer.reassignments:
             plan.setdefault(move.topic, []).append(_ongoing(move))
             if move.step or move.dropping:
@@ -113,7 +116,9 @@ class PartitionHandlers:
 
     # --- DescribeProducers ---
 
-    def describe_producers(self, request: Request, message: Any) -> Any:
+    def describe_producers(
+        self, request: Request, message: wire.DescribeProducersRequest
+    ) -> wire.DescribeProducersResponse:
         response = wire.DescribeProducersResponse
         return response(
             topics=[
@@ -130,7 +135,7 @@ class PartitionHandlers:
             ]
         )
 
-    def _producers(self, partition: TopicPartition) -> Any:
+    def _producers(self, partition: TopicPartition) -> wire.DescribeProducersResponse.PartitionResponse:
         response = wire.DescribeProducersResponse
         try:
             active = self._services.partitions.active_producers(partition)
@@ -159,7 +164,7 @@ def _by_topic(results: Sequence[PartitionResult]) -> dict[str, list[PartitionRes
     return topics
 
 
-def _ongoing(move: Reassignment) -> Any:
+def _ongoing(move: Reassignment) -> wire.ListPartitionReassignmentsResponse.OngoingPartitionReassignment:
     """As Kafka tells it: all replicas there are or will be, of which some are being added and some removed.
 
     Its tools take `replicas` without `removing` for the target, and without `adding` for what was before, so both are

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
@@ -14,6 +14,10 @@ from kafkalite.protocol import wire
 _MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _NUMBERS = {name: number for number, name in _MECHANISMS.items()}
 _SALTED_BYTES = {1: 32, 2: 64}
+
+if TYPE_CHECKING:  # the classes are made when a request of their kind comes
+    _Deletion = wire.AlterUserScramCredentialsRequest.ScramCredentialDeletion
+    _Upsertion = wire.AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 
 
 class SaslHandlers:
@@ -28,19 +32,23 @@ class SaslHandlers:
             "AlterUserScramCredentials": self.alter_users,
         }
 
-    def handshake(self, request: Request, message: Any) -> Any:
+    def handshake(self, request: Request, message: wire.SaslHandshakeRequest) -> wire.SaslHandshakeResponse | None:
         gate = request.connection.gate
         if gate is None:
             return wire.SaslHandshakeResponse(int(ErrorCode.ILLEGAL_SASL_STATE), ())
         return gate.handshake(request, message)
 
-    def authenticate(self, request: Request, message: Any) -> Any:
+    def authenticate(
+        self, request: Request, message: wire.SaslAuthenticateRequest
+    ) -> wire.SaslAuthenticateResponse | None:
         gate = request.connection.gate
         if gate is None:
             return wire.SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "not now, or not here", b"")
         return gate.authenticate(request, message)
 
-    async def describe_users(self, request: Request, message: Any) -> Any:
+    async def describe_users(
+        self, request: Request, message: wire.DescribeUserScramCredentialsRequest
+    ) -> wire.DescribeUserScramCredentialsResponse:
         response = wire.DescribeUserScramCredentialsResponse
         result = response.DescribeUserScramCredentialsResult
         names = [user.name for user in message.users or ()]
@@ -61,12 +69,15 @@ class SaslHandlers:
                 results.append(result(name, 0, None, infos))
         return response(results=results)
 
-    async def alter_users(self, request: Request, message: Any) -> Any:
+    async def alter_users(
+        self, request: Request, message: wire.AlterUserScramCredentialsRequest
+    ) -> wire.AlterUserScramCredentialsResponse:
         """All that is asked of one user, or nothing of it."""
         response = wire.AlterUserScramCredentialsResponse
         result = response.AlterUserScramCredentialsResult
         results = []
-        for name in dict.fromkeys(entry.name for entry in (*message.deletions, *message.upsertions)):
+        names = [entry.name for entry in message.deletions] + [entry.name for entry in message.upsertions]
+        for name in dict.fromkeys(names):
             deletions = [entry for entry in message.deletions if entry.name == name]
             upsertions = [entry for entry in message.upsertions if entry.name == name]
             code, text = self._judge(name, deletions, upsertions)
@@ -75,10 +86,10 @@ class SaslHandlers:
             results.append(result(name, int(code), text or None))
         return response(results=results)
 
-    def _judge(self, name: str, deletions: list[Any], upsertions: list[Any]) -> tuple[ErrorCode, str]:
+    def _judge(self, name: str, deletions: list[_Deletion], upsertions: list[_Upsertion]) -> tuple[ErrorCode, str]:
         from kafkalite.security.scram import MAX_ITERATIONS, MIN_ITERATIONS  # only who uses SCRAM loads it
 
-        numbers = [entry.mechanism for entry in (*deletions, *upsertions)]
+        numbers = [entry.mechanism for entry in deletions] + [entry.mechanism for entry in upsertions]
         if not name:
             return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the user name is empty"
         if any(number not in _MECHANISMS for number in numbers):
@@ -92,7 +103,9 @@ class SaslHandlers:
                 return ErrorCode.UNACCEPTABLE_CREDENTIAL, "the salt or the salted password has a wrong length"
         return ErrorCode.NONE, ""
 
-    async def _change(self, name: str, deletions: list[Any], upsertions: list[Any]) -> tuple[ErrorCode, str]:
+    async def _change(
+        self, name: str, deletions: list[_Deletion], upsertions: list[_Upsertion]
+    ) -> tuple[ErrorCode, str]:
         from kafkalite.security.scram import credential_of
 
         changes: dict[str, str | None] = {}
@@ -102,9 +115,11 @@ class SaslHandlers:
                 if _MECHANISMS[entry.mechanism] not in there:
                     return ErrorCode.RESOURCE_NOT_FOUND, "the user has no such credential"
                 changes[_MECHANISMS[entry.mechanism]] = None
-        for entry in upsertions:
-            mechanism = _MECHANISMS[entry.mechanism]
-            credential = credential_of(mechanism, bytes(entry.salted_password), bytes(entry.salt), entry.iterations)
+        for upsertion in upsertions:
+            mechanism = _MECHANISMS[upsertion.mechanism]
+            credential = credential_of(
+                mechanism, bytes(upsertion.salted_password), bytes(upsertion.salt), upsertion.iterations
+            )
             changes[mechanism] = credential.text()
         await self._services.alter_scram_user(name, changes)
         return ErrorCode.NONE, ""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -41,12 +40,12 @@ class SecurityHandlers:
 
     # --- ACLs ---
 
-    def describe_acls(self, request: Request, message: Any) -> Any:
+    def describe_acls(self, request: Request, message: wire.DescribeAclsRequest) -> wire.DescribeAclsResponse:
         response = wire.DescribeAclsResponse
         wanted = _filter(message)
         if wanted.is_unknown():
             raise api_error(ErrorCode.INVALID_REQUEST, "a filter of an unknown kind")
-        resources: dict[Pattern, list[Any]] = {}
+        resources: dict[Pattern, list[wire.DescribeAclsResponse.AclDescription]] = {}
         for binding in self._security.describe_acls(wanted):
             entry = binding.entry
             if request.version == 0 and binding.pattern.pattern_type is not PatternType.LITERAL:
@@ -61,7 +60,7 @@ class SecurityHandlers:
             ]
         )
 
-    async def create_acls(self, request: Request, message: Any) -> Any:
+    async def create_acls(self, request: Request, message: wire.CreateAclsRequest) -> wire.CreateAclsResponse:
         result = wire.CreateAclsResponse.AclCreationResult
         bindings = [
             Binding(
@@ -84,7 +83,7 @@ class SecurityHandlers:
             results=[result() if error is None else result(int(error.code), str(error)) for error in errors]
         )
 
-    async def delete_acls(self, request: Request, message: Any) -> Any:
+    async def delete_acls(self, request: Request, message: wire.DeleteAclsRequest) -> wire.DeleteAclsResponse:
         response = wire.DeleteAclsResponse
         result = response.DeleteAclsFilterResult
         results = []
@@ -111,7 +110,9 @@ class SecurityHandlers:
 
     # --- quotas ---
 
-    def describe_quotas(self, request: Request, message: Any) -> Any:
+    def describe_quotas(
+        self, request: Request, message: wire.DescribeClientQuotasRequest
+    ) -> wire.DescribeClientQuotasResponse:
         response = wire.DescribeClientQuotasResponse
         is_wanted = _quota_filter(message)
         return response(
@@ -125,7 +126,9 @@ class SecurityHandlers:
             ]
         )
 
-    async def alter_quotas(self, request: Request, message: Any) -> Any:
+    async def alter_quotas(
+        self, request: Request, message: wire.AlterClientQuotasRequest
+    ) -> wire.AlterClientQuotasResponse:
         response = wire.AlterClientQuotasResponse
         entries = []
         for entry in message.entries:
@@ -144,7 +147,7 @@ class SecurityHandlers:
         return response(entries=entries)
 
 
-def _filter(message: Any) -> Filter:
+def _filter(message: wire.DescribeAclsRequest | wire.DeleteAclsRequest.DeleteAclsFilter) -> Filter:
     return Filter(
         known_or_unknown(ResourceType, message.resource_type_filter),
         message.resource_name_filter,
@@ -162,7 +165,7 @@ def _parts(entity: Entity) -> dict[str, str]:
     return {kind: name for kind, name in parts.items() if name is not None}
 
 
-def _quota_entity(parts: Any) -> Entity:
+def _quota_entity(parts: Sequence[wire.AlterClientQuotasRequest.EntityData]) -> Entity:
     """Raises ApiError."""
     found: dict[str, str] = {}
     for part in parts:
@@ -176,7 +179,7 @@ def _quota_entity(parts: Any) -> Entity:
     return Entity(found.get(_USER), found.get(_CLIENT_ID))
 
 
-def _quota_filter(message: Any) -> Callable[[Entity], bool]:
+def _quota_filter(message: wire.DescribeClientQuotasRequest) -> Callable[[Entity], bool]:
     """Raises ApiError. `strict`: entities with components beside those of the filter are left out."""
     wanted: dict[str, str | None] = {}
     for component in message.components:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
@@ -37,7 +36,7 @@ class TopicHandlers:
 
     # --- CreateTopics ---
 
-    async def create_topics(self, request: Request, message: Any) -> Any:
+    async def create_topics(self, request: Request, message: wire.CreateTopicsRequest) -> wire.CreateTopicsResponse:
         times = Counter(topic.name for topic in message.topics)
         refused: dict[str, TopicResult] = {}
         orders: list[NewTopic] = []
@@ -86,9 +85,9 @@ class TopicHandlers:
 
     # --- DeleteTopics ---
 
-    async def delete_topics(self, request: Request, message: Any) -> Any:
+    async def delete_topics(self, request: Request, message: wire.DeleteTopicsRequest) -> wire.DeleteTopicsResponse:
         result_class = wire.DeleteTopicsResponse.DeletableTopicResult
-        answers: list[Any] = []
+        answers: list[wire.DeleteTopicsResponse.DeletableTopicResult] = []
         names: list[str] = []
         denied = request.denied.topics
         is_visible = self._access.visible(request, _DESCRIBE)
@@ -147,7 +146,9 @@ class TopicHandlers:
 
     # --- CreatePartitions ---
 
-    async def create_partitions(self, request: Request, message: Any) -> Any:
+    async def create_partitions(
+        self, request: Request, message: wire.CreatePartitionsRequest
+    ) -> wire.CreatePartitionsResponse:
         result_class = wire.CreatePartitionsResponse.CreatePartitionsTopicResult
         times = Counter(topic.name for topic in message.topics)
         answers = []
@@ -175,7 +176,7 @@ class TopicHandlers:
         return wire.CreatePartitionsResponse(results=answers)
 
 
-def _new_topic_problem(topic: Any, times: int) -> tuple[ErrorCode, str] | None:
+def _new_topic_problem(topic: wire.CreateTopicsRequest.CreatableTopic, times: int) -> tuple[ErrorCode, str] | None:
     if times > 1:
         return ErrorCode.INVALID_REQUEST, "the topic is named twice"
     if not is_topic_name(topic.name):
@@ -191,7 +192,7 @@ def _new_topic_problem(topic: Any, times: int) -> tuple[ErrorCode, str] | None:
     return None
 
 
-def _new_topic(topic: Any) -> NewTopic:
+def _new_topic(topic: wire.CreateTopicsRequest.CreatableTopic) -> NewTopic:
     assignment = {
         entry.partition_index: tuple(BrokerId(replica) for replica in entry.broker_ids) for entry in topic.assignments
     }
@@ -200,11 +201,11 @@ def _new_topic(topic: Any) -> NewTopic:
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
         assignment=assignment or None,
-        configs={config.name: config.value for config in topic.configs} or None,
+        configs={config.name: config.value for config in topic.configs if config.value is not None} or None,
     )
 
 
-def _created(result: TopicResult, *, is_told: bool) -> Any:
+def _created(result: TopicResult, *, is_told: bool) -> wire.CreateTopicsResponse.CreatableTopicResult:
     if not is_told:
         # Kafka: how many partitions and replicas, and under which configuration, is for those who may describe that.
         return wire.CreateTopicsResponse.CreatableTopicResult(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Sequence
 
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.internal_log import partition_of
@@ -55,7 +55,9 @@ class TransactionHandlers:
 
     # --- who coordinates ---
 
-    async def find_coordinator(self, request: Request, message: Any) -> Any:
+    async def find_coordinator(
+        self, request: Request, message: wire.FindCoordinatorRequest
+    ) -> wire.FindCoordinatorResponse:
         response = wire.FindCoordinatorResponse
         denied = request.denied.keys
         group_or_transaction = (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -85,7 +87,9 @@ class TransactionHandlers:
 
     # --- producers ---
 
-    async def init_producer_id(self, request: Request, message: Any) -> Any:
+    async def init_producer_id(
+        self, request: Request, message: wire.InitProducerIdRequest
+    ) -> wire.InitProducerIdResponse:
         try:
             producer_id, epoch = await self._transactions.init_producer(
                 message.transactional_id,
@@ -96,7 +100,9 @@ class TransactionHandlers:
             return wire.InitProducerIdResponse(0, _fenced(error.code, request.version < 4), -1, -1)
         return wire.InitProducerIdResponse(0, 0, producer_id, epoch)
 
-    async def add_partitions(self, request: Request, message: Any) -> Any:
+    async def add_partitions(
+        self, request: Request, message: wire.AddPartitionsToTxnRequest
+    ) -> wire.AddPartitionsToTxnResponse:
         response = wire.AddPartitionsToTxnResponse
         if request.version < 4:
             results = await self._add(
@@ -140,13 +146,13 @@ class TransactionHandlers:
         transactional_id: str,
         producer_id: int,
         epoch: int,
-        topics: Any,
+        topics: Sequence[wire.AddPartitionsToTxnRequest.AddPartitionsToTxnTopic],
         *,
         verify_only: bool,
         is_old: bool,
         client_version: int = 0,
         knows_abortable: bool = False,
-    ) -> list[Any]:
+    ) -> list[wire.AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
         wanted = [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
         names = list(dict.fromkeys(topic.name for topic in topics))
         counts = {topic.topic: len(topic.partitions) for topic in self._services.metadata(names).topics}
@@ -187,7 +193,7 @@ class TransactionHandlers:
             for topic in topics
         ]
 
-    async def add_offsets(self, request: Request, message: Any) -> Any:
+    async def add_offsets(self, request: Request, message: wire.AddOffsetsToTxnRequest) -> wire.AddOffsetsToTxnResponse:
         if not self._groups.log.partition_count():
             await self._groups.log.coordinator_of(message.group_id)  # creates the topic when it is first needed
         partitions = self._groups.log.partition_count()
@@ -203,7 +209,7 @@ class TransactionHandlers:
             code = _fenced(error.code, request.version < 2)
         return wire.AddOffsetsToTxnResponse(0, code)
 
-    async def end(self, request: Request, message: Any) -> Any:
+    async def end(self, request: Request, message: wire.EndTxnRequest) -> wire.EndTxnResponse:
         bumps = request.version >= _BUMPS_FROM
         end = self._transactions.end_and_bump if bumps else self._transactions.end
         try:
@@ -216,7 +222,9 @@ class TransactionHandlers:
 
     # --- between nodes ---
 
-    async def write_markers(self, request: Request, message: Any) -> Any:
+    async def write_markers(
+        self, request: Request, message: wire.WriteTxnMarkersRequest
+    ) -> wire.WriteTxnMarkersResponse:
         security = self._services.security
         if security is not None and not security.may_be_node(request.principal) and not self._may_alter(request):
             raise api_error(
@@ -265,7 +273,9 @@ class TransactionHandlers:
 
     # --- administration ---
 
-    def describe(self, request: Request, message: Any) -> Any:
+    def describe(
+        self, request: Request, message: wire.DescribeTransactionsRequest
+    ) -> wire.DescribeTransactionsResponse:
         response = wire.DescribeTransactionsResponse
         states = []
         is_visible = self._access.visible(request, _DESCRIBE_TOPIC)
@@ -296,7 +306,9 @@ class TransactionHandlers:
             )
         return response(transaction_states=states)
 
-    def list_transactions(self, request: Request, message: Any) -> Any:
+    def list_transactions(
+        self, request: Request, message: wire.ListTransactionsRequest
+    ) -> wire.ListTransactionsResponse:
         response = wire.ListTransactionsResponse
         names = {state.wire_name for state in TransactionState}
         wanted = set(message.state_filters)

@@ -59,11 +59,11 @@ class PartitionError:
 @kind(10)
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrRequest(Message):
-    """Become leader or follower of these partitions (V3 section C).
+    """Become leader or follower of these partitions.
 
     `broker_epoch` is the receiver's, as the controller knows it: another one means the command is for an
-    earlier life of the broker (F5). `is_init`: this is everything the broker should host; local replicas
-    that are not named are stray (F19).
+    earlier life of the broker. `is_init`: this is everything the broker should host; local replicas
+    that are not named are stray.
     """
 
     controller_id: BrokerId
@@ -157,7 +157,7 @@ class IsrChange:
 @kind(16)
 @dataclass(frozen=True, slots=True)
 class IsrChangedRequest(Message):
-    """The leader HAS changed these ISRs in ZooKeeper (F7): one notice for many partitions."""
+    """The leader HAS changed these ISRs in ZooKeeper: one notice for many partitions."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch

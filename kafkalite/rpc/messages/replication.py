@@ -16,7 +16,7 @@ class ReplicaFetchPartition:
     topic_id: TopicId
     leader_epoch: LeaderEpoch
     fetch_offset: Offset
-    #: Epoch of the follower's last batch, -1 for an empty log: the leader answers where the logs part (F1, F2).
+    #: Epoch of the follower's last batch, -1 for an empty log: the leader answers where the logs part (invariants F1 and F2).
     last_fetched_epoch: LeaderEpoch
     log_start_offset: Offset
     max_bytes: int

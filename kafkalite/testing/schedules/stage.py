@@ -24,7 +24,6 @@ SETTINGS: dict[str, object] = {
     "zookeeper.session.timeout.ms": int(SESSION_S * 1000),
     "replica.lag.time.max.ms": 4_000,
     "controlled.shutdown.max.wait.ms": 5_000,
-    "kafka.port": -1,
     "http.port": -1,
 }
 

@@ -73,7 +73,6 @@ def _cluster(schedule: Schedule, directory: Path, stack: contextlib.ExitStack) -
     """What the schedule asks for, started; it ends with the stack."""
     settings = dict(SETTINGS)
     if schedule.transactions:
-        del settings["kafka.port"]  # over which nodes bring each other transaction markers
         settings["transaction.state.log.num.partitions"] = 5
     if schedule.clocks:
         settings["log.retention.check.interval.ms"] = 1_000  # what goes by the wall clock is to go wrong soon

@@ -1,4 +1,4 @@
-"""A controller dies at any of its writes, before or after it is applied; the next one finishes the work (V3 D)."""
+"""A controller dies at any of its writes, before or after it is applied; the next one finishes the work (controller design D)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def elect_preferred(cluster: Cluster) -> Callable[[], bool]:
 
 
 def roles_are_those_in_zookeeper(cluster: Cluster) -> bool:
-    """Every live replica's role, and what every broker tells clients, is the durable one (V3 Overview)."""
+    """Every live replica's role, and what every broker tells clients, is the durable one (controller design, overview)."""
     durable = {partition: cluster.state(partition) for partition in (T0, T1, U0)}
     durable |= {TopicPartition("new", p): cluster.state(TopicPartition("new", p)) for p in range(3)}
     for broker in cluster.brokers.values():

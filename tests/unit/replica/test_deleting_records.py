@@ -1,10 +1,12 @@
 """DeleteRecords counts as done when no failover can bring the records back."""
 
 import asyncio
+import errno
 
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.log import checkpoints
 from kafkalite.model import Offset, TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -61,3 +63,53 @@ async def test_who_waits_hears_that_the_leader_leads_no_more(make_cluster):
     with pytest.raises(ApiError) as refusal:
         await waiting
     assert refusal.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def saved(cluster) -> list[int]:
+    """The log starts in the files, as a node would find them if it were killed now."""
+    files = [node.directory / checkpoints.LOG_STARTS for node in cluster.nodes.values()]
+    return [checkpoints.decode_offsets(file.read_bytes()).get(TP, 0) if file.exists() else 0 for file in files]
+
+
+async def test_every_member_of_the_isr_has_saved_its_log_start_before_the_answer(make_cluster):
+    """Kafka saves it once a minute: if all replicas die before that, the records are back."""
+    cluster = await started(make_cluster)
+    assert await delete(cluster, 2) == 2
+    assert saved(cluster) == [2, 2, 2]
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_a_log_start_that_is_not_saved_yet_does_not_count(make_cluster, until, number):
+    cluster = await started(make_cluster)
+    node = cluster.node(number)
+    go_on = asyncio.Event()
+    off_loop = node.disk.run_blocking
+
+    async def late(function, at=""):
+        await go_on.wait()
+        return await off_loop(function, at)
+
+    node.disk.run_blocking = late
+    waiting = delete(cluster, 2)
+    await until(lambda: starts(cluster) == [2, 2, 2])
+    await until(lambda: saved(cluster).count(2) == 2)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    go_on.set()
+    assert await waiting == 2
+    assert saved(cluster) == [2, 2, 2]
+
+
+async def test_a_save_without_descriptors_is_repeated(make_cluster, monkeypatch):
+    cluster = await started(make_cluster)
+    disk, failures = cluster.node(2).disk, [OSError(errno.EMFILE, "Too many open files")] * 2
+    write = disk.write_file_atomic
+
+    def fail(path, data, *, durable=True):
+        if checkpoints.LOG_STARTS in path and failures:
+            raise failures.pop()
+        write(path, data, durable=durable)
+
+    monkeypatch.setattr(disk, "write_file_atomic", fail)
+    assert await delete(cluster, 2) == 2
+    assert not failures and saved(cluster) == [2, 2, 2]

@@ -55,7 +55,7 @@ def test_nothing_new_is_the_start_itself() -> None:
 
 
 def test_the_first_end_remembers_where_the_query_began() -> None:
-    """`latest` is another place when Spark asks again at the replay of the first batch (FACTS-spark, initialOffset trap)."""
+    """`latest` is another place when Spark asks again at the replay of the first batch."""
     first = StreamOffset({Tp("t", 0): 30}, {"t": "1"}, initial=True)
     end = next_end(first, first.offsets, {Tp("t", 0): 30}, {"t": "1"}, all_of_it)
     assert end is not first and end.begins == {Tp("t", 0): 30}

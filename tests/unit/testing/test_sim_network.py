@@ -443,6 +443,48 @@ def test_protocols_plain_and_buffered() -> None:
     assert bytes(got) == b"greetings"
 
 
+def test_a_protocol_that_pauses_reads_nothing_more_until_it_goes_on() -> None:
+    world = World()
+    got: list[bytes] = []
+
+    class Plain(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            transport.write(b"greetings")
+            transport.write_eof()
+
+    class Pausing(asyncio.BufferedProtocol):
+        buffer = bytearray(4)
+        transport: Any
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.transport = transport
+
+        def get_buffer(self, sizehint: int) -> bytearray:
+            return self.buffer
+
+        def buffer_updated(self, nbytes: int) -> None:
+            got.append(bytes(self.buffer[:nbytes]))
+            self.transport.pause_reading()
+
+        def eof_received(self) -> None:
+            got.append(b"")
+
+    async def main() -> None:
+        async def listen() -> int:
+            return (await world.network.of("s").listen_protocol("s", 0, Plain)).port
+
+        port = await world.loop.start(world.server, listen(), "listen")
+        transport, _ = await world.network.connect(world.network.host("c"), "s", port, Pausing)
+        for count in range(1, 5):
+            await asyncio.sleep(1)
+            assert len(got) == count
+            transport.resume_reading()
+
+    world.run(main())
+    assert got == [b"gree", b"ting", b"s", b""]
+
+
 def test_an_assertion_in_a_handler_names_its_process() -> None:
     died: list[tuple[Process | None, BaseException]] = []
     world = World(on_fatal=lambda process, error: died.append((process, error)))

@@ -1,0 +1,3058 @@
+"""Types of the generated message classes. Written by `make docs` from kafkalite/protocol/schema: do not edit.
+
+An array is decoded as a list and may be built of any sequence. `| None`: some version has a null there, or a version
+without this struct leaves it out. Records are decoded as a memoryview and may be built of several buffers.
+"""
+
+from collections.abc import Sequence
+
+from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId
+from kafkalite.protocol.codec import Buffer, WireStruct
+
+class ProduceRequest(WireStruct):
+    class TopicProduceData(WireStruct):
+        name: str
+        partition_data: Sequence[ProduceRequest.PartitionProduceData]
+        def __init__(
+            self,
+            name: str = ...,
+            partition_data: Sequence[ProduceRequest.PartitionProduceData] = ...,
+        ) -> None: ...
+
+    class PartitionProduceData(WireStruct):
+        index: int
+        records: Buffer | None
+        def __init__(
+            self,
+            index: int = ...,
+            records: Buffer | Sequence[Buffer] | None = ...,
+        ) -> None: ...
+
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topic_data: Sequence[ProduceRequest.TopicProduceData]
+    def __init__(
+        self,
+        transactional_id: str | None = ...,
+        acks: int = ...,
+        timeout_ms: int = ...,
+        topic_data: Sequence[ProduceRequest.TopicProduceData] = ...,
+    ) -> None: ...
+
+class ProduceResponse(WireStruct):
+    class TopicProduceResponse(WireStruct):
+        name: str
+        partition_responses: Sequence[ProduceResponse.PartitionProduceResponse]
+        def __init__(
+            self,
+            name: str = ...,
+            partition_responses: Sequence[ProduceResponse.PartitionProduceResponse] = ...,
+        ) -> None: ...
+
+    class PartitionProduceResponse(WireStruct):
+        index: int
+        error_code: int
+        base_offset: Offset
+        log_append_time_ms: int
+        log_start_offset: Offset
+        record_errors: Sequence[ProduceResponse.BatchIndexAndErrorMessage]
+        error_message: str | None
+        current_leader: ProduceResponse.LeaderIdAndEpoch | None
+        def __init__(
+            self,
+            index: int = ...,
+            error_code: int = ...,
+            base_offset: int = ...,
+            log_append_time_ms: int = ...,
+            log_start_offset: int = ...,
+            record_errors: Sequence[ProduceResponse.BatchIndexAndErrorMessage] = ...,
+            error_message: str | None = ...,
+            current_leader: ProduceResponse.LeaderIdAndEpoch | None = ...,
+        ) -> None: ...
+
+    class BatchIndexAndErrorMessage(WireStruct):
+        batch_index: int
+        batch_index_error_message: str | None
+        def __init__(
+            self,
+            batch_index: int = ...,
+            batch_index_error_message: str | None = ...,
+        ) -> None: ...
+
+    class LeaderIdAndEpoch(WireStruct):
+        leader_id: BrokerId
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    class NodeEndpoint(WireStruct):
+        node_id: BrokerId
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+        ) -> None: ...
+
+    responses: Sequence[ProduceResponse.TopicProduceResponse]
+    throttle_time_ms: int
+    node_endpoints: Sequence[ProduceResponse.NodeEndpoint]
+    def __init__(
+        self,
+        responses: Sequence[ProduceResponse.TopicProduceResponse] = ...,
+        throttle_time_ms: int = ...,
+        node_endpoints: Sequence[ProduceResponse.NodeEndpoint] = ...,
+    ) -> None: ...
+
+class FetchRequest(WireStruct):
+    class ReplicaState(WireStruct):
+        replica_id: int
+        replica_epoch: int
+        def __init__(
+            self,
+            replica_id: int = ...,
+            replica_epoch: int = ...,
+        ) -> None: ...
+
+    class FetchTopic(WireStruct):
+        topic: str
+        topic_id: bytes
+        partitions: Sequence[FetchRequest.FetchPartition]
+        def __init__(
+            self,
+            topic: str = ...,
+            topic_id: bytes = ...,
+            partitions: Sequence[FetchRequest.FetchPartition] = ...,
+        ) -> None: ...
+
+    class FetchPartition(WireStruct):
+        partition: int
+        current_leader_epoch: LeaderEpoch
+        fetch_offset: Offset
+        last_fetched_epoch: int
+        log_start_offset: Offset
+        partition_max_bytes: int
+        replica_directory_id: bytes
+        def __init__(
+            self,
+            partition: int = ...,
+            current_leader_epoch: int = ...,
+            fetch_offset: int = ...,
+            last_fetched_epoch: int = ...,
+            log_start_offset: int = ...,
+            partition_max_bytes: int = ...,
+            replica_directory_id: bytes = ...,
+        ) -> None: ...
+
+    class ForgottenTopic(WireStruct):
+        topic: str
+        topic_id: bytes
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic: str = ...,
+            topic_id: bytes = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    cluster_id: str | None
+    replica_id: int
+    replica_state: FetchRequest.ReplicaState | None
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: Sequence[FetchRequest.FetchTopic]
+    forgotten_topics_data: Sequence[FetchRequest.ForgottenTopic]
+    rack_id: str
+    def __init__(
+        self,
+        cluster_id: str | None = ...,
+        replica_id: int = ...,
+        replica_state: FetchRequest.ReplicaState | None = ...,
+        max_wait_ms: int = ...,
+        min_bytes: int = ...,
+        max_bytes: int = ...,
+        isolation_level: int = ...,
+        session_id: int = ...,
+        session_epoch: int = ...,
+        topics: Sequence[FetchRequest.FetchTopic] = ...,
+        forgotten_topics_data: Sequence[FetchRequest.ForgottenTopic] = ...,
+        rack_id: str = ...,
+    ) -> None: ...
+
+class FetchResponse(WireStruct):
+    class FetchableTopicResponse(WireStruct):
+        topic: str
+        topic_id: bytes
+        partitions: Sequence[FetchResponse.PartitionData]
+        def __init__(
+            self,
+            topic: str = ...,
+            topic_id: bytes = ...,
+            partitions: Sequence[FetchResponse.PartitionData] = ...,
+        ) -> None: ...
+
+    class PartitionData(WireStruct):
+        partition_index: int
+        error_code: int
+        high_watermark: int
+        last_stable_offset: Offset
+        log_start_offset: Offset
+        diverging_epoch: FetchResponse.EpochEndOffset | None
+        current_leader: FetchResponse.LeaderIdAndEpoch | None
+        snapshot_id: FetchResponse.SnapshotId | None
+        aborted_transactions: Sequence[FetchResponse.AbortedTransaction] | None
+        preferred_read_replica: int
+        records: Buffer | None
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+            high_watermark: int = ...,
+            last_stable_offset: int = ...,
+            log_start_offset: int = ...,
+            diverging_epoch: FetchResponse.EpochEndOffset | None = ...,
+            current_leader: FetchResponse.LeaderIdAndEpoch | None = ...,
+            snapshot_id: FetchResponse.SnapshotId | None = ...,
+            aborted_transactions: Sequence[FetchResponse.AbortedTransaction] | None = ...,
+            preferred_read_replica: int = ...,
+            records: Buffer | Sequence[Buffer] | None = ...,
+        ) -> None: ...
+
+    class EpochEndOffset(WireStruct):
+        epoch: int
+        end_offset: Offset
+        def __init__(
+            self,
+            epoch: int = ...,
+            end_offset: int = ...,
+        ) -> None: ...
+
+    class LeaderIdAndEpoch(WireStruct):
+        leader_id: BrokerId
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    class SnapshotId(WireStruct):
+        end_offset: Offset
+        epoch: int
+        def __init__(
+            self,
+            end_offset: int = ...,
+            epoch: int = ...,
+        ) -> None: ...
+
+    class AbortedTransaction(WireStruct):
+        producer_id: ProducerId
+        first_offset: Offset
+        def __init__(
+            self,
+            producer_id: int = ...,
+            first_offset: int = ...,
+        ) -> None: ...
+
+    class NodeEndpoint(WireStruct):
+        node_id: BrokerId
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    session_id: int
+    responses: Sequence[FetchResponse.FetchableTopicResponse]
+    node_endpoints: Sequence[FetchResponse.NodeEndpoint]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        session_id: int = ...,
+        responses: Sequence[FetchResponse.FetchableTopicResponse] = ...,
+        node_endpoints: Sequence[FetchResponse.NodeEndpoint] = ...,
+    ) -> None: ...
+
+class ListOffsetsRequest(WireStruct):
+    class ListOffsetsTopic(WireStruct):
+        name: str
+        partitions: Sequence[ListOffsetsRequest.ListOffsetsPartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[ListOffsetsRequest.ListOffsetsPartition] = ...,
+        ) -> None: ...
+
+    class ListOffsetsPartition(WireStruct):
+        partition_index: int
+        current_leader_epoch: LeaderEpoch
+        timestamp: int
+        max_num_offsets: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            current_leader_epoch: int = ...,
+            timestamp: int = ...,
+            max_num_offsets: int = ...,
+        ) -> None: ...
+
+    replica_id: int
+    isolation_level: int
+    topics: Sequence[ListOffsetsRequest.ListOffsetsTopic]
+    timeout_ms: int
+    def __init__(
+        self,
+        replica_id: int = ...,
+        isolation_level: int = ...,
+        topics: Sequence[ListOffsetsRequest.ListOffsetsTopic] = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class ListOffsetsResponse(WireStruct):
+    class ListOffsetsTopicResponse(WireStruct):
+        name: str
+        partitions: Sequence[ListOffsetsResponse.ListOffsetsPartitionResponse]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[ListOffsetsResponse.ListOffsetsPartitionResponse] = ...,
+        ) -> None: ...
+
+    class ListOffsetsPartitionResponse(WireStruct):
+        partition_index: int
+        error_code: int
+        old_style_offsets: Sequence[int]
+        timestamp: int
+        offset: Offset
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+            old_style_offsets: Sequence[int] = ...,
+            timestamp: int = ...,
+            offset: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: Sequence[ListOffsetsResponse.ListOffsetsTopicResponse]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        topics: Sequence[ListOffsetsResponse.ListOffsetsTopicResponse] = ...,
+    ) -> None: ...
+
+class OffsetForLeaderEpochRequest(WireStruct):
+    class OffsetForLeaderTopic(WireStruct):
+        topic: str
+        partitions: Sequence[OffsetForLeaderEpochRequest.OffsetForLeaderPartition]
+        def __init__(
+            self,
+            topic: str = ...,
+            partitions: Sequence[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = ...,
+        ) -> None: ...
+
+    class OffsetForLeaderPartition(WireStruct):
+        partition: int
+        current_leader_epoch: LeaderEpoch
+        leader_epoch: LeaderEpoch
+        def __init__(
+            self,
+            partition: int = ...,
+            current_leader_epoch: int = ...,
+            leader_epoch: int = ...,
+        ) -> None: ...
+
+    replica_id: int
+    topics: Sequence[OffsetForLeaderEpochRequest.OffsetForLeaderTopic]
+    def __init__(
+        self,
+        replica_id: int = ...,
+        topics: Sequence[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = ...,
+    ) -> None: ...
+
+class OffsetForLeaderEpochResponse(WireStruct):
+    class OffsetForLeaderTopicResult(WireStruct):
+        topic: str
+        partitions: Sequence[OffsetForLeaderEpochResponse.EpochEndOffset]
+        def __init__(
+            self,
+            topic: str = ...,
+            partitions: Sequence[OffsetForLeaderEpochResponse.EpochEndOffset] = ...,
+        ) -> None: ...
+
+    class EpochEndOffset(WireStruct):
+        error_code: int
+        partition: int
+        leader_epoch: LeaderEpoch
+        end_offset: Offset
+        def __init__(
+            self,
+            error_code: int = ...,
+            partition: int = ...,
+            leader_epoch: int = ...,
+            end_offset: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: Sequence[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        topics: Sequence[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = ...,
+    ) -> None: ...
+
+class DeleteRecordsRequest(WireStruct):
+    class DeleteRecordsTopic(WireStruct):
+        name: str
+        partitions: Sequence[DeleteRecordsRequest.DeleteRecordsPartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[DeleteRecordsRequest.DeleteRecordsPartition] = ...,
+        ) -> None: ...
+
+    class DeleteRecordsPartition(WireStruct):
+        partition_index: int
+        offset: Offset
+        def __init__(
+            self,
+            partition_index: int = ...,
+            offset: int = ...,
+        ) -> None: ...
+
+    topics: Sequence[DeleteRecordsRequest.DeleteRecordsTopic]
+    timeout_ms: int
+    def __init__(
+        self,
+        topics: Sequence[DeleteRecordsRequest.DeleteRecordsTopic] = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class DeleteRecordsResponse(WireStruct):
+    class DeleteRecordsTopicResult(WireStruct):
+        name: str
+        partitions: Sequence[DeleteRecordsResponse.DeleteRecordsPartitionResult]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[DeleteRecordsResponse.DeleteRecordsPartitionResult] = ...,
+        ) -> None: ...
+
+    class DeleteRecordsPartitionResult(WireStruct):
+        partition_index: int
+        low_watermark: int
+        error_code: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            low_watermark: int = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: Sequence[DeleteRecordsResponse.DeleteRecordsTopicResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        topics: Sequence[DeleteRecordsResponse.DeleteRecordsTopicResult] = ...,
+    ) -> None: ...
+
+class ApiVersionsRequest(WireStruct):
+    client_software_name: str
+    client_software_version: str
+    def __init__(
+        self,
+        client_software_name: str = ...,
+        client_software_version: str = ...,
+    ) -> None: ...
+
+class ApiVersionsResponse(WireStruct):
+    class ApiVersion(WireStruct):
+        api_key: int
+        min_version: int
+        max_version: int
+        def __init__(
+            self,
+            api_key: int = ...,
+            min_version: int = ...,
+            max_version: int = ...,
+        ) -> None: ...
+
+    class SupportedFeatureKey(WireStruct):
+        name: str
+        min_version: int
+        max_version: int
+        def __init__(
+            self,
+            name: str = ...,
+            min_version: int = ...,
+            max_version: int = ...,
+        ) -> None: ...
+
+    class FinalizedFeatureKey(WireStruct):
+        name: str
+        max_version_level: int
+        min_version_level: int
+        def __init__(
+            self,
+            name: str = ...,
+            max_version_level: int = ...,
+            min_version_level: int = ...,
+        ) -> None: ...
+
+    error_code: int
+    api_keys: Sequence[ApiVersionsResponse.ApiVersion]
+    throttle_time_ms: int
+    supported_features: Sequence[ApiVersionsResponse.SupportedFeatureKey]
+    finalized_features_epoch: int
+    finalized_features: Sequence[ApiVersionsResponse.FinalizedFeatureKey]
+    zk_migration_ready: bool
+    def __init__(
+        self,
+        error_code: int = ...,
+        api_keys: Sequence[ApiVersionsResponse.ApiVersion] = ...,
+        throttle_time_ms: int = ...,
+        supported_features: Sequence[ApiVersionsResponse.SupportedFeatureKey] = ...,
+        finalized_features_epoch: int = ...,
+        finalized_features: Sequence[ApiVersionsResponse.FinalizedFeatureKey] = ...,
+        zk_migration_ready: bool = ...,
+    ) -> None: ...
+
+class MetadataRequest(WireStruct):
+    class MetadataRequestTopic(WireStruct):
+        topic_id: bytes
+        name: str | None
+        def __init__(
+            self,
+            topic_id: bytes = ...,
+            name: str | None = ...,
+        ) -> None: ...
+
+    topics: Sequence[MetadataRequest.MetadataRequestTopic] | None
+    allow_auto_topic_creation: bool
+    include_cluster_authorized_operations: bool
+    include_topic_authorized_operations: bool
+    def __init__(
+        self,
+        topics: Sequence[MetadataRequest.MetadataRequestTopic] | None = ...,
+        allow_auto_topic_creation: bool = ...,
+        include_cluster_authorized_operations: bool = ...,
+        include_topic_authorized_operations: bool = ...,
+    ) -> None: ...
+
+class MetadataResponse(WireStruct):
+    class MetadataResponseBroker(WireStruct):
+        node_id: BrokerId
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+        ) -> None: ...
+
+    class MetadataResponseTopic(WireStruct):
+        error_code: int
+        name: str | None
+        topic_id: bytes
+        is_internal: bool
+        partitions: Sequence[MetadataResponse.MetadataResponsePartition]
+        topic_authorized_operations: int
+        def __init__(
+            self,
+            error_code: int = ...,
+            name: str | None = ...,
+            topic_id: bytes = ...,
+            is_internal: bool = ...,
+            partitions: Sequence[MetadataResponse.MetadataResponsePartition] = ...,
+            topic_authorized_operations: int = ...,
+        ) -> None: ...
+
+    class MetadataResponsePartition(WireStruct):
+        error_code: int
+        partition_index: int
+        leader_id: BrokerId
+        leader_epoch: LeaderEpoch
+        replica_nodes: Sequence[int]
+        isr_nodes: Sequence[int]
+        offline_replicas: Sequence[int]
+        def __init__(
+            self,
+            error_code: int = ...,
+            partition_index: int = ...,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+            replica_nodes: Sequence[int] = ...,
+            isr_nodes: Sequence[int] = ...,
+            offline_replicas: Sequence[int] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    brokers: Sequence[MetadataResponse.MetadataResponseBroker]
+    cluster_id: str | None
+    controller_id: BrokerId
+    topics: Sequence[MetadataResponse.MetadataResponseTopic]
+    cluster_authorized_operations: int
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        brokers: Sequence[MetadataResponse.MetadataResponseBroker] = ...,
+        cluster_id: str | None = ...,
+        controller_id: int = ...,
+        topics: Sequence[MetadataResponse.MetadataResponseTopic] = ...,
+        cluster_authorized_operations: int = ...,
+    ) -> None: ...
+
+class DescribeClusterRequest(WireStruct):
+    include_cluster_authorized_operations: bool
+    endpoint_type: int
+    def __init__(
+        self,
+        include_cluster_authorized_operations: bool = ...,
+        endpoint_type: int = ...,
+    ) -> None: ...
+
+class DescribeClusterResponse(WireStruct):
+    class DescribeClusterBroker(WireStruct):
+        broker_id: BrokerId
+        host: str
+        port: int
+        rack: str | None
+        def __init__(
+            self,
+            broker_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            rack: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    endpoint_type: int
+    cluster_id: str
+    controller_id: BrokerId
+    brokers: Sequence[DescribeClusterResponse.DescribeClusterBroker]
+    cluster_authorized_operations: int
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        endpoint_type: int = ...,
+        cluster_id: str = ...,
+        controller_id: int = ...,
+        brokers: Sequence[DescribeClusterResponse.DescribeClusterBroker] = ...,
+        cluster_authorized_operations: int = ...,
+    ) -> None: ...
+
+class DescribeTopicPartitionsRequest(WireStruct):
+    class TopicRequest(WireStruct):
+        name: str
+        def __init__(
+            self,
+            name: str = ...,
+        ) -> None: ...
+
+    class Cursor(WireStruct):
+        topic_name: str
+        partition_index: int
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partition_index: int = ...,
+        ) -> None: ...
+
+    topics: Sequence[DescribeTopicPartitionsRequest.TopicRequest]
+    response_partition_limit: int
+    cursor: DescribeTopicPartitionsRequest.Cursor | None
+    def __init__(
+        self,
+        topics: Sequence[DescribeTopicPartitionsRequest.TopicRequest] = ...,
+        response_partition_limit: int = ...,
+        cursor: DescribeTopicPartitionsRequest.Cursor | None = ...,
+    ) -> None: ...
+
+class DescribeTopicPartitionsResponse(WireStruct):
+    class DescribeTopicPartitionsResponseTopic(WireStruct):
+        error_code: int
+        name: str | None
+        topic_id: bytes
+        is_internal: bool
+        partitions: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition]
+        topic_authorized_operations: int
+        def __init__(
+            self,
+            error_code: int = ...,
+            name: str | None = ...,
+            topic_id: bytes = ...,
+            is_internal: bool = ...,
+            partitions: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition] = ...,
+            topic_authorized_operations: int = ...,
+        ) -> None: ...
+
+    class DescribeTopicPartitionsResponsePartition(WireStruct):
+        error_code: int
+        partition_index: int
+        leader_id: BrokerId
+        leader_epoch: LeaderEpoch
+        replica_nodes: Sequence[int]
+        isr_nodes: Sequence[int]
+        eligible_leader_replicas: Sequence[int] | None
+        last_known_elr: Sequence[int] | None
+        offline_replicas: Sequence[int]
+        def __init__(
+            self,
+            error_code: int = ...,
+            partition_index: int = ...,
+            leader_id: int = ...,
+            leader_epoch: int = ...,
+            replica_nodes: Sequence[int] = ...,
+            isr_nodes: Sequence[int] = ...,
+            eligible_leader_replicas: Sequence[int] | None = ...,
+            last_known_elr: Sequence[int] | None = ...,
+            offline_replicas: Sequence[int] = ...,
+        ) -> None: ...
+
+    class Cursor(WireStruct):
+        topic_name: str
+        partition_index: int
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partition_index: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic]
+    next_cursor: DescribeTopicPartitionsResponse.Cursor | None
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        topics: Sequence[DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic] = ...,
+        next_cursor: DescribeTopicPartitionsResponse.Cursor | None = ...,
+    ) -> None: ...
+
+class DescribeLogDirsRequest(WireStruct):
+    class DescribableLogDirTopic(WireStruct):
+        topic: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    topics: Sequence[DescribeLogDirsRequest.DescribableLogDirTopic] | None
+    def __init__(
+        self,
+        topics: Sequence[DescribeLogDirsRequest.DescribableLogDirTopic] | None = ...,
+    ) -> None: ...
+
+class DescribeLogDirsResponse(WireStruct):
+    class DescribeLogDirsResult(WireStruct):
+        error_code: int
+        log_dir: str
+        topics: Sequence[DescribeLogDirsResponse.DescribeLogDirsTopic]
+        total_bytes: int
+        usable_bytes: int
+        def __init__(
+            self,
+            error_code: int = ...,
+            log_dir: str = ...,
+            topics: Sequence[DescribeLogDirsResponse.DescribeLogDirsTopic] = ...,
+            total_bytes: int = ...,
+            usable_bytes: int = ...,
+        ) -> None: ...
+
+    class DescribeLogDirsTopic(WireStruct):
+        name: str
+        partitions: Sequence[DescribeLogDirsResponse.DescribeLogDirsPartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[DescribeLogDirsResponse.DescribeLogDirsPartition] = ...,
+        ) -> None: ...
+
+    class DescribeLogDirsPartition(WireStruct):
+        partition_index: int
+        partition_size: int
+        offset_lag: int
+        is_future_key: bool
+        def __init__(
+            self,
+            partition_index: int = ...,
+            partition_size: int = ...,
+            offset_lag: int = ...,
+            is_future_key: bool = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    results: Sequence[DescribeLogDirsResponse.DescribeLogDirsResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        results: Sequence[DescribeLogDirsResponse.DescribeLogDirsResult] = ...,
+    ) -> None: ...
+
+class AlterReplicaLogDirsRequest(WireStruct):
+    class AlterReplicaLogDir(WireStruct):
+        path: str
+        topics: Sequence[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic]
+        def __init__(
+            self,
+            path: str = ...,
+            topics: Sequence[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = ...,
+        ) -> None: ...
+
+    class AlterReplicaLogDirTopic(WireStruct):
+        name: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    dirs: Sequence[AlterReplicaLogDirsRequest.AlterReplicaLogDir]
+    def __init__(
+        self,
+        dirs: Sequence[AlterReplicaLogDirsRequest.AlterReplicaLogDir] = ...,
+    ) -> None: ...
+
+class AlterReplicaLogDirsResponse(WireStruct):
+    class AlterReplicaLogDirTopicResult(WireStruct):
+        topic_name: str
+        partitions: Sequence[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult]
+        def __init__(
+            self,
+            topic_name: str = ...,
+            partitions: Sequence[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = ...,
+        ) -> None: ...
+
+    class AlterReplicaLogDirPartitionResult(WireStruct):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: Sequence[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        results: Sequence[AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = ...,
+    ) -> None: ...
+
+class CreateTopicsRequest(WireStruct):
+    class CreatableTopic(WireStruct):
+        name: str
+        num_partitions: int
+        replication_factor: int
+        assignments: Sequence[CreateTopicsRequest.CreatableReplicaAssignment]
+        configs: Sequence[CreateTopicsRequest.CreatableTopicConfig]
+        def __init__(
+            self,
+            name: str = ...,
+            num_partitions: int = ...,
+            replication_factor: int = ...,
+            assignments: Sequence[CreateTopicsRequest.CreatableReplicaAssignment] = ...,
+            configs: Sequence[CreateTopicsRequest.CreatableTopicConfig] = ...,
+        ) -> None: ...
+
+    class CreatableReplicaAssignment(WireStruct):
+        partition_index: int
+        broker_ids: Sequence[int]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            broker_ids: Sequence[int] = ...,
+        ) -> None: ...
+
+    class CreatableTopicConfig(WireStruct):
+        name: str
+        value: str | None
+        def __init__(
+            self,
+            name: str = ...,
+            value: str | None = ...,
+        ) -> None: ...
+
+    topics: Sequence[CreateTopicsRequest.CreatableTopic]
+    timeout_ms: int
+    validate_only: bool
+    def __init__(
+        self,
+        topics: Sequence[CreateTopicsRequest.CreatableTopic] = ...,
+        timeout_ms: int = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class CreateTopicsResponse(WireStruct):
+    class CreatableTopicResult(WireStruct):
+        name: str
+        topic_id: bytes
+        error_code: int
+        error_message: str | None
+        topic_config_error_code: int
+        num_partitions: int
+        replication_factor: int
+        configs: Sequence[CreateTopicsResponse.CreatableTopicConfigs] | None
+        def __init__(
+            self,
+            name: str = ...,
+            topic_id: bytes = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            topic_config_error_code: int = ...,
+            num_partitions: int = ...,
+            replication_factor: int = ...,
+            configs: Sequence[CreateTopicsResponse.CreatableTopicConfigs] | None = ...,
+        ) -> None: ...
+
+    class CreatableTopicConfigs(WireStruct):
+        name: str
+        value: str | None
+        read_only: bool
+        config_source: int
+        is_sensitive: bool
+        def __init__(
+            self,
+            name: str = ...,
+            value: str | None = ...,
+            read_only: bool = ...,
+            config_source: int = ...,
+            is_sensitive: bool = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: Sequence[CreateTopicsResponse.CreatableTopicResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        topics: Sequence[CreateTopicsResponse.CreatableTopicResult] = ...,
+    ) -> None: ...
+
+class DeleteTopicsRequest(WireStruct):
+    class DeleteTopicState(WireStruct):
+        name: str | None
+        topic_id: bytes
+        def __init__(
+            self,
+            name: str | None = ...,
+            topic_id: bytes = ...,
+        ) -> None: ...
+
+    topics: Sequence[DeleteTopicsRequest.DeleteTopicState]
+    topic_names: Sequence[str]
+    timeout_ms: int
+    def __init__(
+        self,
+        topics: Sequence[DeleteTopicsRequest.DeleteTopicState] = ...,
+        topic_names: Sequence[str] = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class DeleteTopicsResponse(WireStruct):
+    class DeletableTopicResult(WireStruct):
+        name: str | None
+        topic_id: bytes
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            name: str | None = ...,
+            topic_id: bytes = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    responses: Sequence[DeleteTopicsResponse.DeletableTopicResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        responses: Sequence[DeleteTopicsResponse.DeletableTopicResult] = ...,
+    ) -> None: ...
+
+class CreatePartitionsRequest(WireStruct):
+    class CreatePartitionsTopic(WireStruct):
+        name: str
+        count: int
+        assignments: Sequence[CreatePartitionsRequest.CreatePartitionsAssignment] | None
+        def __init__(
+            self,
+            name: str = ...,
+            count: int = ...,
+            assignments: Sequence[CreatePartitionsRequest.CreatePartitionsAssignment] | None = ...,
+        ) -> None: ...
+
+    class CreatePartitionsAssignment(WireStruct):
+        broker_ids: Sequence[int]
+        def __init__(
+            self,
+            broker_ids: Sequence[int] = ...,
+        ) -> None: ...
+
+    topics: Sequence[CreatePartitionsRequest.CreatePartitionsTopic]
+    timeout_ms: int
+    validate_only: bool
+    def __init__(
+        self,
+        topics: Sequence[CreatePartitionsRequest.CreatePartitionsTopic] = ...,
+        timeout_ms: int = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class CreatePartitionsResponse(WireStruct):
+    class CreatePartitionsTopicResult(WireStruct):
+        name: str
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            name: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: Sequence[CreatePartitionsResponse.CreatePartitionsTopicResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        results: Sequence[CreatePartitionsResponse.CreatePartitionsTopicResult] = ...,
+    ) -> None: ...
+
+class DescribeConfigsRequest(WireStruct):
+    class DescribeConfigsResource(WireStruct):
+        resource_type: int
+        resource_name: str
+        configuration_keys: Sequence[str] | None
+        def __init__(
+            self,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configuration_keys: Sequence[str] | None = ...,
+        ) -> None: ...
+
+    resources: Sequence[DescribeConfigsRequest.DescribeConfigsResource]
+    include_synonyms: bool
+    include_documentation: bool
+    def __init__(
+        self,
+        resources: Sequence[DescribeConfigsRequest.DescribeConfigsResource] = ...,
+        include_synonyms: bool = ...,
+        include_documentation: bool = ...,
+    ) -> None: ...
+
+class DescribeConfigsResponse(WireStruct):
+    class DescribeConfigsResult(WireStruct):
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        configs: Sequence[DescribeConfigsResponse.DescribeConfigsResourceResult]
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configs: Sequence[DescribeConfigsResponse.DescribeConfigsResourceResult] = ...,
+        ) -> None: ...
+
+    class DescribeConfigsResourceResult(WireStruct):
+        name: str
+        value: str | None
+        read_only: bool
+        is_default: bool
+        config_source: int
+        is_sensitive: bool
+        synonyms: Sequence[DescribeConfigsResponse.DescribeConfigsSynonym]
+        config_type: int
+        documentation: str | None
+        def __init__(
+            self,
+            name: str = ...,
+            value: str | None = ...,
+            read_only: bool = ...,
+            is_default: bool = ...,
+            config_source: int = ...,
+            is_sensitive: bool = ...,
+            synonyms: Sequence[DescribeConfigsResponse.DescribeConfigsSynonym] = ...,
+            config_type: int = ...,
+            documentation: str | None = ...,
+        ) -> None: ...
+
+    class DescribeConfigsSynonym(WireStruct):
+        name: str
+        value: str | None
+        source: int
+        def __init__(
+            self,
+            name: str = ...,
+            value: str | None = ...,
+            source: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: Sequence[DescribeConfigsResponse.DescribeConfigsResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        results: Sequence[DescribeConfigsResponse.DescribeConfigsResult] = ...,
+    ) -> None: ...
+
+class AlterConfigsRequest(WireStruct):
+    class AlterConfigsResource(WireStruct):
+        resource_type: int
+        resource_name: str
+        configs: Sequence[AlterConfigsRequest.AlterableConfig]
+        def __init__(
+            self,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configs: Sequence[AlterConfigsRequest.AlterableConfig] = ...,
+        ) -> None: ...
+
+    class AlterableConfig(WireStruct):
+        name: str
+        value: str | None
+        def __init__(
+            self,
+            name: str = ...,
+            value: str | None = ...,
+        ) -> None: ...
+
+    resources: Sequence[AlterConfigsRequest.AlterConfigsResource]
+    validate_only: bool
+    def __init__(
+        self,
+        resources: Sequence[AlterConfigsRequest.AlterConfigsResource] = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class AlterConfigsResponse(WireStruct):
+    class AlterConfigsResourceResponse(WireStruct):
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    responses: Sequence[AlterConfigsResponse.AlterConfigsResourceResponse]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        responses: Sequence[AlterConfigsResponse.AlterConfigsResourceResponse] = ...,
+    ) -> None: ...
+
+class IncrementalAlterConfigsRequest(WireStruct):
+    class AlterConfigsResource(WireStruct):
+        resource_type: int
+        resource_name: str
+        configs: Sequence[IncrementalAlterConfigsRequest.AlterableConfig]
+        def __init__(
+            self,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            configs: Sequence[IncrementalAlterConfigsRequest.AlterableConfig] = ...,
+        ) -> None: ...
+
+    class AlterableConfig(WireStruct):
+        name: str
+        config_operation: int
+        value: str | None
+        def __init__(
+            self,
+            name: str = ...,
+            config_operation: int = ...,
+            value: str | None = ...,
+        ) -> None: ...
+
+    resources: Sequence[IncrementalAlterConfigsRequest.AlterConfigsResource]
+    validate_only: bool
+    def __init__(
+        self,
+        resources: Sequence[IncrementalAlterConfigsRequest.AlterConfigsResource] = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class IncrementalAlterConfigsResponse(WireStruct):
+    class AlterConfigsResourceResponse(WireStruct):
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    responses: Sequence[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        responses: Sequence[IncrementalAlterConfigsResponse.AlterConfigsResourceResponse] = ...,
+    ) -> None: ...
+
+class ElectLeadersRequest(WireStruct):
+    class TopicPartitions(WireStruct):
+        topic: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    election_type: int
+    topic_partitions: Sequence[ElectLeadersRequest.TopicPartitions] | None
+    timeout_ms: int
+    def __init__(
+        self,
+        election_type: int = ...,
+        topic_partitions: Sequence[ElectLeadersRequest.TopicPartitions] | None = ...,
+        timeout_ms: int = ...,
+    ) -> None: ...
+
+class ElectLeadersResponse(WireStruct):
+    class ReplicaElectionResult(WireStruct):
+        topic: str
+        partition_result: Sequence[ElectLeadersResponse.PartitionResult]
+        def __init__(
+            self,
+            topic: str = ...,
+            partition_result: Sequence[ElectLeadersResponse.PartitionResult] = ...,
+        ) -> None: ...
+
+    class PartitionResult(WireStruct):
+        partition_id: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            partition_id: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    replica_election_results: Sequence[ElectLeadersResponse.ReplicaElectionResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        replica_election_results: Sequence[ElectLeadersResponse.ReplicaElectionResult] = ...,
+    ) -> None: ...
+
+class AlterPartitionReassignmentsRequest(WireStruct):
+    class ReassignableTopic(WireStruct):
+        name: str
+        partitions: Sequence[AlterPartitionReassignmentsRequest.ReassignablePartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[AlterPartitionReassignmentsRequest.ReassignablePartition] = ...,
+        ) -> None: ...
+
+    class ReassignablePartition(WireStruct):
+        partition_index: int
+        replicas: Sequence[int] | None
+        def __init__(
+            self,
+            partition_index: int = ...,
+            replicas: Sequence[int] | None = ...,
+        ) -> None: ...
+
+    timeout_ms: int
+    topics: Sequence[AlterPartitionReassignmentsRequest.ReassignableTopic]
+    def __init__(
+        self,
+        timeout_ms: int = ...,
+        topics: Sequence[AlterPartitionReassignmentsRequest.ReassignableTopic] = ...,
+    ) -> None: ...
+
+class AlterPartitionReassignmentsResponse(WireStruct):
+    class ReassignableTopicResponse(WireStruct):
+        name: str
+        partitions: Sequence[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = ...,
+        ) -> None: ...
+
+    class ReassignablePartitionResponse(WireStruct):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        responses: Sequence[AlterPartitionReassignmentsResponse.ReassignableTopicResponse] = ...,
+    ) -> None: ...
+
+class ListPartitionReassignmentsRequest(WireStruct):
+    class ListPartitionReassignmentsTopics(WireStruct):
+        name: str
+        partition_indexes: Sequence[int]
+        def __init__(
+            self,
+            name: str = ...,
+            partition_indexes: Sequence[int] = ...,
+        ) -> None: ...
+
+    timeout_ms: int
+    topics: Sequence[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None
+    def __init__(
+        self,
+        timeout_ms: int = ...,
+        topics: Sequence[ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics] | None = ...,
+    ) -> None: ...
+
+class ListPartitionReassignmentsResponse(WireStruct):
+    class OngoingTopicReassignment(WireStruct):
+        name: str
+        partitions: Sequence[ListPartitionReassignmentsResponse.OngoingPartitionReassignment]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = ...,
+        ) -> None: ...
+
+    class OngoingPartitionReassignment(WireStruct):
+        partition_index: int
+        replicas: Sequence[int]
+        adding_replicas: Sequence[int]
+        removing_replicas: Sequence[int]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            replicas: Sequence[int] = ...,
+            adding_replicas: Sequence[int] = ...,
+            removing_replicas: Sequence[int] = ...,
+        ) -> None: ...
+
+    class CurrentBatchTopic(WireStruct):
+        name: str
+        partitions: Sequence[ListPartitionReassignmentsResponse.CurrentBatchPartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[ListPartitionReassignmentsResponse.CurrentBatchPartition] = ...,
+        ) -> None: ...
+
+    class CurrentBatchPartition(WireStruct):
+        partition_index: int
+        current_replicas: Sequence[int]
+        target_replicas: Sequence[int]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            current_replicas: Sequence[int] = ...,
+            target_replicas: Sequence[int] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    topics: Sequence[ListPartitionReassignmentsResponse.OngoingTopicReassignment]
+    current_batch: Sequence[ListPartitionReassignmentsResponse.CurrentBatchTopic]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        topics: Sequence[ListPartitionReassignmentsResponse.OngoingTopicReassignment] = ...,
+        current_batch: Sequence[ListPartitionReassignmentsResponse.CurrentBatchTopic] = ...,
+    ) -> None: ...
+
+class FindCoordinatorRequest(WireStruct):
+    key: str
+    key_type: int
+    coordinator_keys: Sequence[str]
+    def __init__(
+        self,
+        key: str = ...,
+        key_type: int = ...,
+        coordinator_keys: Sequence[str] = ...,
+    ) -> None: ...
+
+class FindCoordinatorResponse(WireStruct):
+    class Coordinator(WireStruct):
+        key: str
+        node_id: BrokerId
+        host: str
+        port: int
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            key: str = ...,
+            node_id: int = ...,
+            host: str = ...,
+            port: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    node_id: BrokerId
+    host: str
+    port: int
+    coordinators: Sequence[FindCoordinatorResponse.Coordinator]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        node_id: int = ...,
+        host: str = ...,
+        port: int = ...,
+        coordinators: Sequence[FindCoordinatorResponse.Coordinator] = ...,
+    ) -> None: ...
+
+class JoinGroupRequest(WireStruct):
+    class JoinGroupRequestProtocol(WireStruct):
+        name: str
+        metadata: bytes
+        def __init__(
+            self,
+            name: str = ...,
+            metadata: bytes = ...,
+        ) -> None: ...
+
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str
+    protocols: Sequence[JoinGroupRequest.JoinGroupRequestProtocol]
+    reason: str | None
+    def __init__(
+        self,
+        group_id: str = ...,
+        session_timeout_ms: int = ...,
+        rebalance_timeout_ms: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        protocol_type: str = ...,
+        protocols: Sequence[JoinGroupRequest.JoinGroupRequestProtocol] = ...,
+        reason: str | None = ...,
+    ) -> None: ...
+
+class JoinGroupResponse(WireStruct):
+    class JoinGroupResponseMember(WireStruct):
+        member_id: str
+        group_instance_id: str | None
+        metadata: bytes
+        def __init__(
+            self,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            metadata: bytes = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str
+    skip_assignment: bool
+    member_id: str
+    members: Sequence[JoinGroupResponse.JoinGroupResponseMember]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        generation_id: int = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        leader: str = ...,
+        skip_assignment: bool = ...,
+        member_id: str = ...,
+        members: Sequence[JoinGroupResponse.JoinGroupResponseMember] = ...,
+    ) -> None: ...
+
+class SyncGroupRequest(WireStruct):
+    class SyncGroupRequestAssignment(WireStruct):
+        member_id: str
+        assignment: bytes
+        def __init__(
+            self,
+            member_id: str = ...,
+            assignment: bytes = ...,
+        ) -> None: ...
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Sequence[SyncGroupRequest.SyncGroupRequestAssignment]
+    def __init__(
+        self,
+        group_id: str = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        assignments: Sequence[SyncGroupRequest.SyncGroupRequestAssignment] = ...,
+    ) -> None: ...
+
+class SyncGroupResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    protocol_type: str | None
+    protocol_name: str | None
+    assignment: bytes
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        protocol_type: str | None = ...,
+        protocol_name: str | None = ...,
+        assignment: bytes = ...,
+    ) -> None: ...
+
+class HeartbeatRequest(WireStruct):
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    def __init__(
+        self,
+        group_id: str = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+    ) -> None: ...
+
+class HeartbeatResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+    ) -> None: ...
+
+class LeaveGroupRequest(WireStruct):
+    class MemberIdentity(WireStruct):
+        member_id: str
+        group_instance_id: str | None
+        reason: str | None
+        def __init__(
+            self,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            reason: str | None = ...,
+        ) -> None: ...
+
+    group_id: str
+    member_id: str
+    members: Sequence[LeaveGroupRequest.MemberIdentity]
+    def __init__(
+        self,
+        group_id: str = ...,
+        member_id: str = ...,
+        members: Sequence[LeaveGroupRequest.MemberIdentity] = ...,
+    ) -> None: ...
+
+class LeaveGroupResponse(WireStruct):
+    class MemberResponse(WireStruct):
+        member_id: str
+        group_instance_id: str | None
+        error_code: int
+        def __init__(
+            self,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    members: Sequence[LeaveGroupResponse.MemberResponse]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        members: Sequence[LeaveGroupResponse.MemberResponse] = ...,
+    ) -> None: ...
+
+class OffsetCommitRequest(WireStruct):
+    class OffsetCommitRequestTopic(WireStruct):
+        name: str
+        partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[OffsetCommitRequest.OffsetCommitRequestPartition] = ...,
+        ) -> None: ...
+
+    class OffsetCommitRequestPartition(WireStruct):
+        partition_index: int
+        committed_offset: Offset
+        committed_leader_epoch: LeaderEpoch
+        commit_timestamp: int
+        committed_metadata: str | None
+        def __init__(
+            self,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            commit_timestamp: int = ...,
+            committed_metadata: str | None = ...,
+        ) -> None: ...
+
+    group_id: str
+    generation_id_or_member_epoch: int
+    member_id: str
+    group_instance_id: str | None
+    retention_time_ms: int
+    topics: Sequence[OffsetCommitRequest.OffsetCommitRequestTopic]
+    def __init__(
+        self,
+        group_id: str = ...,
+        generation_id_or_member_epoch: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        retention_time_ms: int = ...,
+        topics: Sequence[OffsetCommitRequest.OffsetCommitRequestTopic] = ...,
+    ) -> None: ...
+
+class OffsetCommitResponse(WireStruct):
+    class OffsetCommitResponseTopic(WireStruct):
+        name: str
+        partitions: Sequence[OffsetCommitResponse.OffsetCommitResponsePartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[OffsetCommitResponse.OffsetCommitResponsePartition] = ...,
+        ) -> None: ...
+
+    class OffsetCommitResponsePartition(WireStruct):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: Sequence[OffsetCommitResponse.OffsetCommitResponseTopic]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        topics: Sequence[OffsetCommitResponse.OffsetCommitResponseTopic] = ...,
+    ) -> None: ...
+
+class OffsetFetchRequest(WireStruct):
+    class OffsetFetchRequestTopic(WireStruct):
+        name: str
+        partition_indexes: Sequence[int]
+        def __init__(
+            self,
+            name: str = ...,
+            partition_indexes: Sequence[int] = ...,
+        ) -> None: ...
+
+    class OffsetFetchRequestGroup(WireStruct):
+        group_id: str
+        member_id: str | None
+        member_epoch: int
+        topics: Sequence[OffsetFetchRequest.OffsetFetchRequestTopics] | None
+        def __init__(
+            self,
+            group_id: str = ...,
+            member_id: str | None = ...,
+            member_epoch: int = ...,
+            topics: Sequence[OffsetFetchRequest.OffsetFetchRequestTopics] | None = ...,
+        ) -> None: ...
+
+    class OffsetFetchRequestTopics(WireStruct):
+        name: str
+        partition_indexes: Sequence[int]
+        def __init__(
+            self,
+            name: str = ...,
+            partition_indexes: Sequence[int] = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: Sequence[OffsetFetchRequest.OffsetFetchRequestTopic] | None
+    groups: Sequence[OffsetFetchRequest.OffsetFetchRequestGroup]
+    require_stable: bool
+    def __init__(
+        self,
+        group_id: str = ...,
+        topics: Sequence[OffsetFetchRequest.OffsetFetchRequestTopic] | None = ...,
+        groups: Sequence[OffsetFetchRequest.OffsetFetchRequestGroup] = ...,
+        require_stable: bool = ...,
+    ) -> None: ...
+
+class OffsetFetchResponse(WireStruct):
+    class OffsetFetchResponseTopic(WireStruct):
+        name: str
+        partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartition] = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponsePartition(WireStruct):
+        partition_index: int
+        committed_offset: Offset
+        committed_leader_epoch: LeaderEpoch
+        metadata: str | None
+        error_code: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            metadata: str | None = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponseGroup(WireStruct):
+        group_id: str
+        topics: Sequence[OffsetFetchResponse.OffsetFetchResponseTopics]
+        error_code: int
+        def __init__(
+            self,
+            group_id: str = ...,
+            topics: Sequence[OffsetFetchResponse.OffsetFetchResponseTopics] = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponseTopics(WireStruct):
+        name: str
+        partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartitions]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[OffsetFetchResponse.OffsetFetchResponsePartitions] = ...,
+        ) -> None: ...
+
+    class OffsetFetchResponsePartitions(WireStruct):
+        partition_index: int
+        committed_offset: Offset
+        committed_leader_epoch: LeaderEpoch
+        metadata: str | None
+        error_code: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            metadata: str | None = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: Sequence[OffsetFetchResponse.OffsetFetchResponseTopic]
+    error_code: int
+    groups: Sequence[OffsetFetchResponse.OffsetFetchResponseGroup]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        topics: Sequence[OffsetFetchResponse.OffsetFetchResponseTopic] = ...,
+        error_code: int = ...,
+        groups: Sequence[OffsetFetchResponse.OffsetFetchResponseGroup] = ...,
+    ) -> None: ...
+
+class OffsetDeleteRequest(WireStruct):
+    class OffsetDeleteRequestTopic(WireStruct):
+        name: str
+        partitions: Sequence[OffsetDeleteRequest.OffsetDeleteRequestPartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[OffsetDeleteRequest.OffsetDeleteRequestPartition] = ...,
+        ) -> None: ...
+
+    class OffsetDeleteRequestPartition(WireStruct):
+        partition_index: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+        ) -> None: ...
+
+    group_id: str
+    topics: Sequence[OffsetDeleteRequest.OffsetDeleteRequestTopic]
+    def __init__(
+        self,
+        group_id: str = ...,
+        topics: Sequence[OffsetDeleteRequest.OffsetDeleteRequestTopic] = ...,
+    ) -> None: ...
+
+class OffsetDeleteResponse(WireStruct):
+    class OffsetDeleteResponseTopic(WireStruct):
+        name: str
+        partitions: Sequence[OffsetDeleteResponse.OffsetDeleteResponsePartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[OffsetDeleteResponse.OffsetDeleteResponsePartition] = ...,
+        ) -> None: ...
+
+    class OffsetDeleteResponsePartition(WireStruct):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    error_code: int
+    throttle_time_ms: int
+    topics: Sequence[OffsetDeleteResponse.OffsetDeleteResponseTopic]
+    def __init__(
+        self,
+        error_code: int = ...,
+        throttle_time_ms: int = ...,
+        topics: Sequence[OffsetDeleteResponse.OffsetDeleteResponseTopic] = ...,
+    ) -> None: ...
+
+class ListGroupsRequest(WireStruct):
+    states_filter: Sequence[str]
+    types_filter: Sequence[str]
+    def __init__(
+        self,
+        states_filter: Sequence[str] = ...,
+        types_filter: Sequence[str] = ...,
+    ) -> None: ...
+
+class ListGroupsResponse(WireStruct):
+    class ListedGroup(WireStruct):
+        group_id: str
+        protocol_type: str
+        group_state: str
+        group_type: str
+        def __init__(
+            self,
+            group_id: str = ...,
+            protocol_type: str = ...,
+            group_state: str = ...,
+            group_type: str = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    groups: Sequence[ListGroupsResponse.ListedGroup]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        groups: Sequence[ListGroupsResponse.ListedGroup] = ...,
+    ) -> None: ...
+
+class DescribeGroupsRequest(WireStruct):
+    groups: Sequence[str]
+    include_authorized_operations: bool
+    def __init__(
+        self,
+        groups: Sequence[str] = ...,
+        include_authorized_operations: bool = ...,
+    ) -> None: ...
+
+class DescribeGroupsResponse(WireStruct):
+    class DescribedGroup(WireStruct):
+        error_code: int
+        group_id: str
+        group_state: str
+        protocol_type: str
+        protocol_data: str
+        members: Sequence[DescribeGroupsResponse.DescribedGroupMember]
+        authorized_operations: int
+        def __init__(
+            self,
+            error_code: int = ...,
+            group_id: str = ...,
+            group_state: str = ...,
+            protocol_type: str = ...,
+            protocol_data: str = ...,
+            members: Sequence[DescribeGroupsResponse.DescribedGroupMember] = ...,
+            authorized_operations: int = ...,
+        ) -> None: ...
+
+    class DescribedGroupMember(WireStruct):
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        member_metadata: bytes
+        member_assignment: bytes
+        def __init__(
+            self,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            member_metadata: bytes = ...,
+            member_assignment: bytes = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    groups: Sequence[DescribeGroupsResponse.DescribedGroup]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        groups: Sequence[DescribeGroupsResponse.DescribedGroup] = ...,
+    ) -> None: ...
+
+class DeleteGroupsRequest(WireStruct):
+    groups_names: Sequence[str]
+    def __init__(
+        self,
+        groups_names: Sequence[str] = ...,
+    ) -> None: ...
+
+class DeleteGroupsResponse(WireStruct):
+    class DeletableGroupResult(WireStruct):
+        group_id: str
+        error_code: int
+        def __init__(
+            self,
+            group_id: str = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: Sequence[DeleteGroupsResponse.DeletableGroupResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        results: Sequence[DeleteGroupsResponse.DeletableGroupResult] = ...,
+    ) -> None: ...
+
+class InitProducerIdRequest(WireStruct):
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: ProducerId
+    producer_epoch: int
+    def __init__(
+        self,
+        transactional_id: str | None = ...,
+        transaction_timeout_ms: int = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+    ) -> None: ...
+
+class InitProducerIdResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    producer_id: ProducerId
+    producer_epoch: int
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+    ) -> None: ...
+
+class AddPartitionsToTxnRequest(WireStruct):
+    class AddPartitionsToTxnTransaction(WireStruct):
+        transactional_id: str
+        producer_id: ProducerId
+        producer_epoch: int
+        verify_only: bool
+        topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+        def __init__(
+            self,
+            transactional_id: str = ...,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            verify_only: bool = ...,
+            topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
+        ) -> None: ...
+
+    class AddPartitionsToTxnTopic(WireStruct):
+        name: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    transactions: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction]
+    v3_and_below_transactional_id: str
+    v3_and_below_producer_id: ProducerId
+    v3_and_below_producer_epoch: int
+    v3_and_below_topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+    def __init__(
+        self,
+        transactions: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = ...,
+        v3_and_below_transactional_id: str = ...,
+        v3_and_below_producer_id: int = ...,
+        v3_and_below_producer_epoch: int = ...,
+        v3_and_below_topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = ...,
+    ) -> None: ...
+
+class AddPartitionsToTxnResponse(WireStruct):
+    class AddPartitionsToTxnResult(WireStruct):
+        transactional_id: str
+        topic_results: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
+        def __init__(
+            self,
+            transactional_id: str = ...,
+            topic_results: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
+        ) -> None: ...
+
+    class AddPartitionsToTxnTopicResult(WireStruct):
+        name: str
+        results_by_partition: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult]
+        def __init__(
+            self,
+            name: str = ...,
+            results_by_partition: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult] = ...,
+        ) -> None: ...
+
+    class AddPartitionsToTxnPartitionResult(WireStruct):
+        partition_index: int
+        partition_error_code: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            partition_error_code: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    results_by_transaction: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnResult]
+    results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        results_by_transaction: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnResult] = ...,
+        results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult] = ...,
+    ) -> None: ...
+
+class AddOffsetsToTxnRequest(WireStruct):
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    group_id: str
+    def __init__(
+        self,
+        transactional_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        group_id: str = ...,
+    ) -> None: ...
+
+class AddOffsetsToTxnResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+    ) -> None: ...
+
+class EndTxnRequest(WireStruct):
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    committed: bool
+    def __init__(
+        self,
+        transactional_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        committed: bool = ...,
+    ) -> None: ...
+
+class EndTxnResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    producer_id: ProducerId
+    producer_epoch: int
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+    ) -> None: ...
+
+class TxnOffsetCommitRequest(WireStruct):
+    class TxnOffsetCommitRequestTopic(WireStruct):
+        name: str
+        partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition] = ...,
+        ) -> None: ...
+
+    class TxnOffsetCommitRequestPartition(WireStruct):
+        partition_index: int
+        committed_offset: Offset
+        committed_leader_epoch: LeaderEpoch
+        committed_metadata: str | None
+        def __init__(
+            self,
+            partition_index: int = ...,
+            committed_offset: int = ...,
+            committed_leader_epoch: int = ...,
+            committed_metadata: str | None = ...,
+        ) -> None: ...
+
+    transactional_id: str
+    group_id: str
+    producer_id: ProducerId
+    producer_epoch: int
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    topics: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic]
+    def __init__(
+        self,
+        transactional_id: str = ...,
+        group_id: str = ...,
+        producer_id: int = ...,
+        producer_epoch: int = ...,
+        generation_id: int = ...,
+        member_id: str = ...,
+        group_instance_id: str | None = ...,
+        topics: Sequence[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = ...,
+    ) -> None: ...
+
+class TxnOffsetCommitResponse(WireStruct):
+    class TxnOffsetCommitResponseTopic(WireStruct):
+        name: str
+        partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = ...,
+        ) -> None: ...
+
+    class TxnOffsetCommitResponsePartition(WireStruct):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        topics: Sequence[TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic] = ...,
+    ) -> None: ...
+
+class WriteTxnMarkersRequest(WireStruct):
+    class WritableTxnMarker(WireStruct):
+        producer_id: ProducerId
+        producer_epoch: int
+        transaction_result: bool
+        topics: Sequence[WriteTxnMarkersRequest.WritableTxnMarkerTopic]
+        coordinator_epoch: int
+        transaction_version: int
+        def __init__(
+            self,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            transaction_result: bool = ...,
+            topics: Sequence[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = ...,
+            coordinator_epoch: int = ...,
+            transaction_version: int = ...,
+        ) -> None: ...
+
+    class WritableTxnMarkerTopic(WireStruct):
+        name: str
+        partition_indexes: Sequence[int]
+        def __init__(
+            self,
+            name: str = ...,
+            partition_indexes: Sequence[int] = ...,
+        ) -> None: ...
+
+    markers: Sequence[WriteTxnMarkersRequest.WritableTxnMarker]
+    def __init__(
+        self,
+        markers: Sequence[WriteTxnMarkersRequest.WritableTxnMarker] = ...,
+    ) -> None: ...
+
+class WriteTxnMarkersResponse(WireStruct):
+    class WritableTxnMarkerResult(WireStruct):
+        producer_id: ProducerId
+        topics: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]
+        def __init__(
+            self,
+            producer_id: int = ...,
+            topics: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = ...,
+        ) -> None: ...
+
+    class WritableTxnMarkerTopicResult(WireStruct):
+        name: str
+        partitions: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult] = ...,
+        ) -> None: ...
+
+    class WritableTxnMarkerPartitionResult(WireStruct):
+        partition_index: int
+        error_code: int
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+        ) -> None: ...
+
+    markers: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerResult]
+    def __init__(
+        self,
+        markers: Sequence[WriteTxnMarkersResponse.WritableTxnMarkerResult] = ...,
+    ) -> None: ...
+
+class DescribeProducersRequest(WireStruct):
+    class TopicRequest(WireStruct):
+        name: str
+        partition_indexes: Sequence[int]
+        def __init__(
+            self,
+            name: str = ...,
+            partition_indexes: Sequence[int] = ...,
+        ) -> None: ...
+
+    topics: Sequence[DescribeProducersRequest.TopicRequest]
+    def __init__(
+        self,
+        topics: Sequence[DescribeProducersRequest.TopicRequest] = ...,
+    ) -> None: ...
+
+class DescribeProducersResponse(WireStruct):
+    class TopicResponse(WireStruct):
+        name: str
+        partitions: Sequence[DescribeProducersResponse.PartitionResponse]
+        def __init__(
+            self,
+            name: str = ...,
+            partitions: Sequence[DescribeProducersResponse.PartitionResponse] = ...,
+        ) -> None: ...
+
+    class PartitionResponse(WireStruct):
+        partition_index: int
+        error_code: int
+        error_message: str | None
+        active_producers: Sequence[DescribeProducersResponse.ProducerState]
+        def __init__(
+            self,
+            partition_index: int = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            active_producers: Sequence[DescribeProducersResponse.ProducerState] = ...,
+        ) -> None: ...
+
+    class ProducerState(WireStruct):
+        producer_id: ProducerId
+        producer_epoch: int
+        last_sequence: int
+        last_timestamp: int
+        coordinator_epoch: int
+        current_txn_start_offset: Offset
+        def __init__(
+            self,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            last_sequence: int = ...,
+            last_timestamp: int = ...,
+            coordinator_epoch: int = ...,
+            current_txn_start_offset: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    topics: Sequence[DescribeProducersResponse.TopicResponse]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        topics: Sequence[DescribeProducersResponse.TopicResponse] = ...,
+    ) -> None: ...
+
+class DescribeTransactionsRequest(WireStruct):
+    transactional_ids: Sequence[str]
+    def __init__(
+        self,
+        transactional_ids: Sequence[str] = ...,
+    ) -> None: ...
+
+class DescribeTransactionsResponse(WireStruct):
+    class TransactionState(WireStruct):
+        error_code: int
+        transactional_id: str
+        transaction_state: str
+        transaction_timeout_ms: int
+        transaction_start_time_ms: int
+        producer_id: ProducerId
+        producer_epoch: int
+        topics: Sequence[DescribeTransactionsResponse.TopicData]
+        def __init__(
+            self,
+            error_code: int = ...,
+            transactional_id: str = ...,
+            transaction_state: str = ...,
+            transaction_timeout_ms: int = ...,
+            transaction_start_time_ms: int = ...,
+            producer_id: int = ...,
+            producer_epoch: int = ...,
+            topics: Sequence[DescribeTransactionsResponse.TopicData] = ...,
+        ) -> None: ...
+
+    class TopicData(WireStruct):
+        topic: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    transaction_states: Sequence[DescribeTransactionsResponse.TransactionState]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        transaction_states: Sequence[DescribeTransactionsResponse.TransactionState] = ...,
+    ) -> None: ...
+
+class ListTransactionsRequest(WireStruct):
+    state_filters: Sequence[str]
+    producer_id_filters: Sequence[int]
+    duration_filter: int
+    def __init__(
+        self,
+        state_filters: Sequence[str] = ...,
+        producer_id_filters: Sequence[int] = ...,
+        duration_filter: int = ...,
+    ) -> None: ...
+
+class ListTransactionsResponse(WireStruct):
+    class TransactionState(WireStruct):
+        transactional_id: str
+        producer_id: ProducerId
+        transaction_state: str
+        def __init__(
+            self,
+            transactional_id: str = ...,
+            producer_id: int = ...,
+            transaction_state: str = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    unknown_state_filters: Sequence[str]
+    transaction_states: Sequence[ListTransactionsResponse.TransactionState]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        unknown_state_filters: Sequence[str] = ...,
+        transaction_states: Sequence[ListTransactionsResponse.TransactionState] = ...,
+    ) -> None: ...
+
+class RequestHeader(WireStruct):
+    request_api_key: int
+    request_api_version: int
+    correlation_id: int
+    client_id: str | None
+    def __init__(
+        self,
+        request_api_key: int = ...,
+        request_api_version: int = ...,
+        correlation_id: int = ...,
+        client_id: str | None = ...,
+    ) -> None: ...
+
+class ResponseHeader(WireStruct):
+    correlation_id: int
+    def __init__(
+        self,
+        correlation_id: int = ...,
+    ) -> None: ...
+
+class ConsumerProtocolSubscription(WireStruct):
+    class TopicPartition(WireStruct):
+        topic: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    topics: Sequence[str]
+    user_data: bytes | None
+    owned_partitions: Sequence[ConsumerProtocolSubscription.TopicPartition]
+    generation_id: int
+    rack_id: str | None
+    def __init__(
+        self,
+        topics: Sequence[str] = ...,
+        user_data: bytes | None = ...,
+        owned_partitions: Sequence[ConsumerProtocolSubscription.TopicPartition] = ...,
+        generation_id: int = ...,
+        rack_id: str | None = ...,
+    ) -> None: ...
+
+class ConsumerProtocolAssignment(WireStruct):
+    class TopicPartition(WireStruct):
+        topic: str
+        partitions: Sequence[int]
+        def __init__(
+            self,
+            topic: str = ...,
+            partitions: Sequence[int] = ...,
+        ) -> None: ...
+
+    assigned_partitions: Sequence[ConsumerProtocolAssignment.TopicPartition]
+    user_data: bytes | None
+    def __init__(
+        self,
+        assigned_partitions: Sequence[ConsumerProtocolAssignment.TopicPartition] = ...,
+        user_data: bytes | None = ...,
+    ) -> None: ...
+
+class OffsetCommitKey(WireStruct):
+    group: str
+    topic: str
+    partition: int
+    def __init__(
+        self,
+        group: str = ...,
+        topic: str = ...,
+        partition: int = ...,
+    ) -> None: ...
+
+class OffsetCommitValue(WireStruct):
+    offset: Offset
+    leader_epoch: LeaderEpoch
+    metadata: str
+    commit_timestamp: int
+    expire_timestamp: int
+    def __init__(
+        self,
+        offset: int = ...,
+        leader_epoch: int = ...,
+        metadata: str = ...,
+        commit_timestamp: int = ...,
+        expire_timestamp: int = ...,
+    ) -> None: ...
+
+class GroupMetadataKey(WireStruct):
+    group: str
+    def __init__(
+        self,
+        group: str = ...,
+    ) -> None: ...
+
+class GroupMetadataValue(WireStruct):
+    class MemberMetadata(WireStruct):
+        member_id: str
+        group_instance_id: str | None
+        client_id: str
+        client_host: str
+        rebalance_timeout: int
+        session_timeout: int
+        subscription: bytes
+        assignment: bytes
+        def __init__(
+            self,
+            member_id: str = ...,
+            group_instance_id: str | None = ...,
+            client_id: str = ...,
+            client_host: str = ...,
+            rebalance_timeout: int = ...,
+            session_timeout: int = ...,
+            subscription: bytes = ...,
+            assignment: bytes = ...,
+        ) -> None: ...
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    current_state_timestamp: int
+    members: Sequence[GroupMetadataValue.MemberMetadata]
+    def __init__(
+        self,
+        protocol_type: str = ...,
+        generation: int = ...,
+        protocol: str | None = ...,
+        leader: str | None = ...,
+        current_state_timestamp: int = ...,
+        members: Sequence[GroupMetadataValue.MemberMetadata] = ...,
+    ) -> None: ...
+
+class TransactionLogKey(WireStruct):
+    transactional_id: str
+    def __init__(
+        self,
+        transactional_id: str = ...,
+    ) -> None: ...
+
+class TransactionLogValue(WireStruct):
+    class PartitionsSchema(WireStruct):
+        topic: str
+        partition_ids: Sequence[int]
+        def __init__(
+            self,
+            topic: str = ...,
+            partition_ids: Sequence[int] = ...,
+        ) -> None: ...
+
+    producer_id: ProducerId
+    previous_producer_id: ProducerId
+    next_producer_id: ProducerId
+    producer_epoch: int
+    transaction_timeout_ms: int
+    transaction_status: int
+    transaction_partitions: Sequence[TransactionLogValue.PartitionsSchema] | None
+    transaction_last_update_timestamp_ms: int
+    transaction_start_timestamp_ms: int
+    client_transaction_version: int
+    def __init__(
+        self,
+        producer_id: int = ...,
+        previous_producer_id: int = ...,
+        next_producer_id: int = ...,
+        producer_epoch: int = ...,
+        transaction_timeout_ms: int = ...,
+        transaction_status: int = ...,
+        transaction_partitions: Sequence[TransactionLogValue.PartitionsSchema] | None = ...,
+        transaction_last_update_timestamp_ms: int = ...,
+        transaction_start_timestamp_ms: int = ...,
+        client_transaction_version: int = ...,
+    ) -> None: ...
+
+class TransactionGroupKey(WireStruct):
+    group: str
+    def __init__(
+        self,
+        group: str = ...,
+    ) -> None: ...
+
+class TransactionGroupValue(WireStruct):
+    owner: str
+    version: int
+    updated_ms: int
+    def __init__(
+        self,
+        owner: str = ...,
+        version: int = ...,
+        updated_ms: int = ...,
+    ) -> None: ...
+
+class DescribeAclsRequest(WireStruct):
+    resource_type_filter: int
+    resource_name_filter: str | None
+    pattern_type_filter: int
+    principal_filter: str | None
+    host_filter: str | None
+    operation: int
+    permission_type: int
+    def __init__(
+        self,
+        resource_type_filter: int = ...,
+        resource_name_filter: str | None = ...,
+        pattern_type_filter: int = ...,
+        principal_filter: str | None = ...,
+        host_filter: str | None = ...,
+        operation: int = ...,
+        permission_type: int = ...,
+    ) -> None: ...
+
+class DescribeAclsResponse(WireStruct):
+    class DescribeAclsResource(WireStruct):
+        resource_type: int
+        resource_name: str
+        pattern_type: int
+        acls: Sequence[DescribeAclsResponse.AclDescription]
+        def __init__(
+            self,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            pattern_type: int = ...,
+            acls: Sequence[DescribeAclsResponse.AclDescription] = ...,
+        ) -> None: ...
+
+    class AclDescription(WireStruct):
+        principal: str
+        host: str
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            principal: str = ...,
+            host: str = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    resources: Sequence[DescribeAclsResponse.DescribeAclsResource]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        resources: Sequence[DescribeAclsResponse.DescribeAclsResource] = ...,
+    ) -> None: ...
+
+class CreateAclsRequest(WireStruct):
+    class AclCreation(WireStruct):
+        resource_type: int
+        resource_name: str
+        resource_pattern_type: int
+        principal: str
+        host: str
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            resource_pattern_type: int = ...,
+            principal: str = ...,
+            host: str = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+        ) -> None: ...
+
+    creations: Sequence[CreateAclsRequest.AclCreation]
+    def __init__(
+        self,
+        creations: Sequence[CreateAclsRequest.AclCreation] = ...,
+    ) -> None: ...
+
+class CreateAclsResponse(WireStruct):
+    class AclCreationResult(WireStruct):
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: Sequence[CreateAclsResponse.AclCreationResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        results: Sequence[CreateAclsResponse.AclCreationResult] = ...,
+    ) -> None: ...
+
+class DeleteAclsRequest(WireStruct):
+    class DeleteAclsFilter(WireStruct):
+        resource_type_filter: int
+        resource_name_filter: str | None
+        pattern_type_filter: int
+        principal_filter: str | None
+        host_filter: str | None
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            resource_type_filter: int = ...,
+            resource_name_filter: str | None = ...,
+            pattern_type_filter: int = ...,
+            principal_filter: str | None = ...,
+            host_filter: str | None = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+        ) -> None: ...
+
+    filters: Sequence[DeleteAclsRequest.DeleteAclsFilter]
+    def __init__(
+        self,
+        filters: Sequence[DeleteAclsRequest.DeleteAclsFilter] = ...,
+    ) -> None: ...
+
+class DeleteAclsResponse(WireStruct):
+    class DeleteAclsFilterResult(WireStruct):
+        error_code: int
+        error_message: str | None
+        matching_acls: Sequence[DeleteAclsResponse.DeleteAclsMatchingAcl]
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            matching_acls: Sequence[DeleteAclsResponse.DeleteAclsMatchingAcl] = ...,
+        ) -> None: ...
+
+    class DeleteAclsMatchingAcl(WireStruct):
+        error_code: int
+        error_message: str | None
+        resource_type: int
+        resource_name: str
+        pattern_type: int
+        principal: str
+        host: str
+        operation: int
+        permission_type: int
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            resource_type: int = ...,
+            resource_name: str = ...,
+            pattern_type: int = ...,
+            principal: str = ...,
+            host: str = ...,
+            operation: int = ...,
+            permission_type: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    filter_results: Sequence[DeleteAclsResponse.DeleteAclsFilterResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        filter_results: Sequence[DeleteAclsResponse.DeleteAclsFilterResult] = ...,
+    ) -> None: ...
+
+class DescribeClientQuotasRequest(WireStruct):
+    class ComponentData(WireStruct):
+        entity_type: str
+        match_type: int
+        match: str | None
+        def __init__(
+            self,
+            entity_type: str = ...,
+            match_type: int = ...,
+            match: str | None = ...,
+        ) -> None: ...
+
+    components: Sequence[DescribeClientQuotasRequest.ComponentData]
+    strict: bool
+    def __init__(
+        self,
+        components: Sequence[DescribeClientQuotasRequest.ComponentData] = ...,
+        strict: bool = ...,
+    ) -> None: ...
+
+class DescribeClientQuotasResponse(WireStruct):
+    class EntryData(WireStruct):
+        entity: Sequence[DescribeClientQuotasResponse.EntityData]
+        values: Sequence[DescribeClientQuotasResponse.ValueData]
+        def __init__(
+            self,
+            entity: Sequence[DescribeClientQuotasResponse.EntityData] = ...,
+            values: Sequence[DescribeClientQuotasResponse.ValueData] = ...,
+        ) -> None: ...
+
+    class EntityData(WireStruct):
+        entity_type: str
+        entity_name: str | None
+        def __init__(
+            self,
+            entity_type: str = ...,
+            entity_name: str | None = ...,
+        ) -> None: ...
+
+    class ValueData(WireStruct):
+        key: str
+        value: float
+        def __init__(
+            self,
+            key: str = ...,
+            value: float = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    entries: Sequence[DescribeClientQuotasResponse.EntryData] | None
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        entries: Sequence[DescribeClientQuotasResponse.EntryData] | None = ...,
+    ) -> None: ...
+
+class AlterClientQuotasRequest(WireStruct):
+    class EntryData(WireStruct):
+        entity: Sequence[AlterClientQuotasRequest.EntityData]
+        ops: Sequence[AlterClientQuotasRequest.OpData]
+        def __init__(
+            self,
+            entity: Sequence[AlterClientQuotasRequest.EntityData] = ...,
+            ops: Sequence[AlterClientQuotasRequest.OpData] = ...,
+        ) -> None: ...
+
+    class EntityData(WireStruct):
+        entity_type: str
+        entity_name: str | None
+        def __init__(
+            self,
+            entity_type: str = ...,
+            entity_name: str | None = ...,
+        ) -> None: ...
+
+    class OpData(WireStruct):
+        key: str
+        value: float
+        remove: bool
+        def __init__(
+            self,
+            key: str = ...,
+            value: float = ...,
+            remove: bool = ...,
+        ) -> None: ...
+
+    entries: Sequence[AlterClientQuotasRequest.EntryData]
+    validate_only: bool
+    def __init__(
+        self,
+        entries: Sequence[AlterClientQuotasRequest.EntryData] = ...,
+        validate_only: bool = ...,
+    ) -> None: ...
+
+class AlterClientQuotasResponse(WireStruct):
+    class EntryData(WireStruct):
+        error_code: int
+        error_message: str | None
+        entity: Sequence[AlterClientQuotasResponse.EntityData]
+        def __init__(
+            self,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            entity: Sequence[AlterClientQuotasResponse.EntityData] = ...,
+        ) -> None: ...
+
+    class EntityData(WireStruct):
+        entity_type: str
+        entity_name: str | None
+        def __init__(
+            self,
+            entity_type: str = ...,
+            entity_name: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    entries: Sequence[AlterClientQuotasResponse.EntryData]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        entries: Sequence[AlterClientQuotasResponse.EntryData] = ...,
+    ) -> None: ...
+
+class SaslHandshakeRequest(WireStruct):
+    mechanism: str
+    def __init__(
+        self,
+        mechanism: str = ...,
+    ) -> None: ...
+
+class SaslHandshakeResponse(WireStruct):
+    error_code: int
+    mechanisms: Sequence[str]
+    def __init__(
+        self,
+        error_code: int = ...,
+        mechanisms: Sequence[str] = ...,
+    ) -> None: ...
+
+class SaslAuthenticateRequest(WireStruct):
+    auth_bytes: bytes
+    def __init__(
+        self,
+        auth_bytes: bytes = ...,
+    ) -> None: ...
+
+class SaslAuthenticateResponse(WireStruct):
+    error_code: int
+    error_message: str | None
+    auth_bytes: bytes
+    session_lifetime_ms: int
+    def __init__(
+        self,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        auth_bytes: bytes = ...,
+        session_lifetime_ms: int = ...,
+    ) -> None: ...
+
+class DescribeUserScramCredentialsRequest(WireStruct):
+    class UserName(WireStruct):
+        name: str
+        def __init__(
+            self,
+            name: str = ...,
+        ) -> None: ...
+
+    users: Sequence[DescribeUserScramCredentialsRequest.UserName] | None
+    def __init__(
+        self,
+        users: Sequence[DescribeUserScramCredentialsRequest.UserName] | None = ...,
+    ) -> None: ...
+
+class DescribeUserScramCredentialsResponse(WireStruct):
+    class DescribeUserScramCredentialsResult(WireStruct):
+        user: str
+        error_code: int
+        error_message: str | None
+        credential_infos: Sequence[DescribeUserScramCredentialsResponse.CredentialInfo]
+        def __init__(
+            self,
+            user: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+            credential_infos: Sequence[DescribeUserScramCredentialsResponse.CredentialInfo] = ...,
+        ) -> None: ...
+
+    class CredentialInfo(WireStruct):
+        mechanism: int
+        iterations: int
+        def __init__(
+            self,
+            mechanism: int = ...,
+            iterations: int = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    results: Sequence[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        results: Sequence[DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult] = ...,
+    ) -> None: ...
+
+class AlterUserScramCredentialsRequest(WireStruct):
+    class ScramCredentialDeletion(WireStruct):
+        name: str
+        mechanism: int
+        def __init__(
+            self,
+            name: str = ...,
+            mechanism: int = ...,
+        ) -> None: ...
+
+    class ScramCredentialUpsertion(WireStruct):
+        name: str
+        mechanism: int
+        iterations: int
+        salt: bytes
+        salted_password: bytes
+        def __init__(
+            self,
+            name: str = ...,
+            mechanism: int = ...,
+            iterations: int = ...,
+            salt: bytes = ...,
+            salted_password: bytes = ...,
+        ) -> None: ...
+
+    deletions: Sequence[AlterUserScramCredentialsRequest.ScramCredentialDeletion]
+    upsertions: Sequence[AlterUserScramCredentialsRequest.ScramCredentialUpsertion]
+    def __init__(
+        self,
+        deletions: Sequence[AlterUserScramCredentialsRequest.ScramCredentialDeletion] = ...,
+        upsertions: Sequence[AlterUserScramCredentialsRequest.ScramCredentialUpsertion] = ...,
+    ) -> None: ...
+
+class AlterUserScramCredentialsResponse(WireStruct):
+    class AlterUserScramCredentialsResult(WireStruct):
+        user: str
+        error_code: int
+        error_message: str | None
+        def __init__(
+            self,
+            user: str = ...,
+            error_code: int = ...,
+            error_message: str | None = ...,
+        ) -> None: ...
+
+    throttle_time_ms: int
+    results: Sequence[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult]
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        results: Sequence[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult] = ...,
+    ) -> None: ...
