@@ -19,7 +19,7 @@ from __future__ import annotations
 from functools import cache
 
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.protocol.schema import admin, cluster, groups, log, records, sasl, security, transactions
+from kafkalite.protocol.schema import admin, cluster, extension, groups, log, records, sasl, security, transactions
 
 TABLES = (
     log.TABLE,
@@ -30,6 +30,7 @@ TABLES = (
     records.TABLE,
     security.TABLE,
     sasl.TABLE,
+    extension.TABLE,
 )
 _NO_VERSIONS = range(0)
 _HIGHEST = 2**15
