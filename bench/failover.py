@@ -25,9 +25,9 @@ from rich.table import Table
 from bench.waves import Counts, scrape
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination import paths
+from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.rpc.messages.data import PartitionMetadata
-from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import controller_of, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

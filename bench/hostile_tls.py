@@ -34,11 +34,11 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.connection import HelloRequest
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.processes import Process, ProcessCluster

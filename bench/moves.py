@@ -33,13 +33,13 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.coordination import paths, znodes
 from kafkalite.errors import KafkaliteError
-from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.reassignment import (
+from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     WantedReassignment,
 )
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

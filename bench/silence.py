@@ -30,8 +30,8 @@ from rich.table import Table
 from bench.failover import phases
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import any_controller, wait_in_sync
 from kafkalite.testing.processes import DIE_WITH_PARENT, ProcessCluster
 

@@ -25,7 +25,7 @@ from typing import Any
 import pyspark
 
 from kafkalite.client.blocking import BlockingClient
-from kafkalite.rpc.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, KafkaCluster, class_path
 from kafkalite.testing.processes import ProcessCluster
 from kafkalite.testing.spark_kafka import CONNECTOR_VERSION, connector_jars

@@ -26,9 +26,9 @@ from pathlib import Path
 from bench.spark_hosts import spark_hosts, speculative_attempts
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking import BlockingClient
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

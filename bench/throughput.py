@@ -27,6 +27,7 @@ from rich.table import Table
 from bench import floors
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, Offset
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.rpc.messages.data import (
@@ -37,7 +38,6 @@ from kafkalite.rpc.messages.data import (
     ProduceRequest,
     ProduceResponse,
 )
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

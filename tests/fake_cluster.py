@@ -17,6 +17,23 @@ from kafkalite.config import BrokerConfig
 from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    ReplicaDescription,
+    TopicResult,
+)
+from kafkalite.extension.messages.watching import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    HealthProblem,
+    HealthRequest,
+    HealthResponse,
+)
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     BrokerEpoch,
@@ -50,23 +67,6 @@ from kafkalite.rpc.messages.data import (
     ProduceRequest,
     ProduceResponse,
     TopicMetadata,
-)
-from kafkalite.rpc.messages.topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeReplicasRequest,
-    DescribeReplicasResponse,
-    ReplicaDescription,
-    TopicResult,
-)
-from kafkalite.rpc.messages.watching import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    HealthProblem,
-    HealthRequest,
-    HealthResponse,
 )
 from kafkalite.rpc.server import Identity, RpcServer
 

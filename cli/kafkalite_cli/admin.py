@@ -12,9 +12,9 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
+from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import BrokerId, is_under_replicated
 from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
-from kafkalite.rpc.messages.topics import NewTopic, TopicResult
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.imports import uncollected

@@ -9,8 +9,7 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
-from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.disks import (
+from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskDescription,
@@ -21,6 +20,7 @@ from kafkalite.rpc.messages.disks import (
     MoveReplicasRequest,
     MoveReplicasResponse,
 )
+from kafkalite.model import BrokerId
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
 from kafkalite_cli.refusals import refuse, refuse_forbidden

@@ -10,12 +10,16 @@ import types
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
+from kafkalite.extension import messages as extension_messages
+from kafkalite.extension.apis import APIS, MAX_BODY_BYTES
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.protocol.schema import schemas
 from kafkalite.rpc import messages
 from kafkalite.rpc.messages.base import Message, by_kind, response_kind
+from kafkalite.security.requirements import Row
 from kafkalite_cli.docs_configuration import configuration_page
 from kafkalite_cli.docs_man import man_names, man_page
 from kafkalite_cli.docs_metrics import grafana_dashboard, metrics_page
@@ -57,8 +61,8 @@ def _says(cls: type) -> list[str]:
     return [] if text.startswith(f"{cls.__name__}(") else [inspect.cleandoc(text), ""]
 
 
-def _structures() -> list[type]:
-    areas = [getattr(messages, area) for area in messages.AREAS]
+def _structures(room: ModuleType) -> list[type]:
+    areas = [getattr(room, area) for area in room.AREAS]
     found = {
         name: cls
         for area in areas
@@ -95,7 +99,58 @@ def rpc_api() -> str:
     for _, cls in sorted(by_kind.items()):
         lines += [f"## {cls.__name__}", "", f"Kind {cls.kind}.", "", *_says(cls), *_fields(cls)]
     lines += ["# Structures inside messages", ""]
-    for structure in _structures():
+    structures = {cls.__name__: cls for room in (messages, extension_messages) for cls in _structures(room)}
+    for name, structure in sorted(structures.items()):
+        lines += [f"## {name}", "", *_says(structure), *_fields(structure)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _needs_text(needs: Row) -> str:
+    if not needs:
+        return "nothing"
+    return "; ".join(
+        f"{need.operation.name} on {need.resource_type.name}"
+        + (f", or {need.or_cluster.name} on CLUSTER" if need.or_cluster is not None else "")
+        + f" ({need.scope.value})"
+        for need in needs
+    )
+
+
+def extension_api() -> str:
+    """The kinds of the extension API, and their messages."""
+    key = schemas()["ExtensionRequest"].api_key
+    lines = [
+        "# The extension API",
+        "",
+        "Written by `make docs` from kafkalite/extension/; do not edit.",
+        "",
+        (
+            f"Requests for which Kafka has no API, or a poorer one, are requests of API {key}, `Extension`, on the Kafka "
+            "listener. It is advertised in ApiVersions; clients that do not know it ignore it. Version 0 is flexible: the "
+            "request is `kind` (a compact string) and `body` (compact bytes); the response is `throttle_time_ms` (int32), "
+            "`error_code` (int16), `error_message` (a nullable compact string) and `body` (nullable compact bytes). `kind` "
+            "is the name of a request below. A body is the msgpack array of the message's fields in their order. Fields "
+            "are only ever appended, with a default: missing ones take it, unknown ones are ignored."
+        ),
+        "",
+        (
+            f"A body has at most {MAX_BODY_BYTES // 2**20} MiB. A body that is no such message is answered with "
+            "INVALID_REQUEST, an unknown kind with UNSUPPORTED_VERSION, both with a text. Quotas of requests hold as for "
+            "any other API."
+        ),
+        "",
+        "| kind | response | asked of | needs |",
+        "|---|---|---|---|",
+    ]
+    for _, api in sorted(APIS.items()):
+        names = [f"[{cls.__name__}](#{cls.__name__.lower()})" for cls in (api.request, api.response)]
+        lines.append(f"| {names[0]} | {names[1]} | {api.node.value} | {_needs_text(api.needs)} |")
+    lines.append("")
+    for _, api in sorted(APIS.items()):
+        for cls in (api.request, api.response):
+            lines += [f"## {cls.__name__}", "", *_says(cls), *_fields(cls)]
+    lines += ["# Structures inside messages", ""]
+    for structure in _structures(extension_messages):
         lines += [f"## {structure.__name__}", "", *_says(structure), *_fields(structure)]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -105,6 +160,7 @@ _KAFKA_DIFFERENCES = (
     ("Records", "Only record batches of format version 2 (Kafka 0.11 and later). Produce 0 to 2 are advertised and refused with UNSUPPORTED_VERSION, because librdkafka turns compression off unless Produce begins at 0. Batches are stored as the client compressed them. What lies inside a batch is looked at only for keys, on compacted topics: a batch with a right CRC around something that is no gzip is stored, which Kafka refuses. A producer's timestamps must be near the broker's clock, as in Kafka (`message.timestamp.after.max.ms`, one hour; `message.timestamp.before.max.ms`, no limit; else INVALID_TIMESTAMP): only the first and the largest timestamp of each batch are checked."),
     ("Produce", "One batch per partition and request, as Kafka from version 3 on. An error with acks=0 closes the connection."),
     ("Fetch", "No incremental fetch sessions: every answer has session id 0, which clients take as a full fetch. Fetching from followers (rack awareness) is not offered: preferred_read_replica is -1. One answer has at most a sixteenth of what is left of `queued.max.request.bytes` (16 MiB of the default, more if one batch is larger), and waits if nothing is left."),
+    ("Extension", "An API of kafkalite's own, in a private key range (docs/extension-api.md): disks, health, history, reassignments with limits, removal of partitions, groups of transactions."),
     ("Unsupported versions", "Answered with UNSUPPORTED_VERSION; the connection stays open (Kafka closes it, but for ApiVersions)."),
     ("Metadata", "A node that has just started waits up to a second for its first word of the controller before it answers. Topics are created on demand if `auto.create.topics.enable`."),
     ("Frames", "No request but Produce may be larger than 16 MiB; one array may have 200,000 elements at most. Memory for half received frames is bounded over all connections by `queued.max.request.bytes`."),
@@ -176,6 +232,7 @@ def kafka_protocol() -> str:
 #: Page (relative to the repository) and the function that writes it.
 PAGES: dict[str, Callable[[], str]] = {
     "docs/rpc-api.md": rpc_api,
+    "docs/extension-api.md": extension_api,
     "docs/kafka-protocol.md": kafka_protocol,
     "docs/configuration.md": configuration_page,
     "docs/metrics.md": metrics_page,

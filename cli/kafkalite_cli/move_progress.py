@@ -11,8 +11,8 @@ import click
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.moves import Part, Tracker, part_of
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, ListReassignmentsResponse
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages.reassignment import ListReassignmentsRequest, ListReassignmentsResponse
 from kafkalite_cli.output import Output, size_text
 from kafkalite_cli.refusals import refuse
 

@@ -6,8 +6,8 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, api_error, error_code
-from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
+from kafkalite.extension.messages.topics import (
     AddPartitionsRequest,
     AddPartitionsResponse,
     NewPartitions,

@@ -12,8 +12,7 @@ import click
 from kafkalite.admin.planner import Goal, Plan, make_plan
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
-from kafkalite.model import MAX_NAME_LENGTH, BrokerId, TopicPartition
-from kafkalite.rpc.messages.reassignment import (
+from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ListReassignmentsRequest,
@@ -21,6 +20,7 @@ from kafkalite.rpc.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
+from kafkalite.model import MAX_NAME_LENGTH, BrokerId, TopicPartition
 from kafkalite_cli.move_progress import show, watch
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 from kafkalite_cli.parameters import MAX_ID, MAX_LONG, Whole, parse_brokers, parse_partition

@@ -8,14 +8,14 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
-from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.disks import (
+from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
     StrayDescription,
     StrayOrderRequest,
     StrayOrderResponse,
 )
+from kafkalite.model import BrokerId
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import Whole
 from kafkalite_cli.refusals import refuse, refuse_forbidden

@@ -17,8 +17,8 @@ import click
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_status import problems_by_kind, status_value
 from kafkalite.errors import KafkaliteError, api_error, error_code
+from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.watching import StatusRequest, StatusResponse
 from kafkalite_cli.move_progress import duration
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import Real, Whole

@@ -7,8 +7,8 @@ import dataclasses
 import click
 
 from kafkalite.client.hanging_transactions import Transactions
+from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import ProducerId
-from kafkalite.rpc.messages.open_transactions import PartitionTransaction
 from kafkalite_cli.move_progress import duration
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import MAX_LONG, Real, Whole, parse_partition

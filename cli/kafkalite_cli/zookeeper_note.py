@@ -6,7 +6,7 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
-from kafkalite.rpc.messages.watching import HealthResponse
+from kafkalite.extension.messages.watching import HealthResponse
 
 _PATIENCE_S = 2.0
 

@@ -12,11 +12,11 @@ from collections.abc import Awaitable, Callable
 from kafkalite.coordination import admin_znodes, paths
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordination.session import SessionKeeper
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.strays import Stray
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

@@ -7,12 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kafkalite.admin.disk_healing import ReplicaSelfHealing
 from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.log.log_dir import LogDir
-from kafkalite.log.log_manager import LogManager
-from kafkalite.log.moving import Move
-from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.messages.disks import (
+from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskDescription,
@@ -26,6 +21,11 @@ from kafkalite.rpc.messages.disks import (
     StrayOrderRequest,
     StrayOrderResponse,
 )
+from kafkalite.log.log_dir import LogDir
+from kafkalite.log.log_manager import LogManager
+from kafkalite.log.moving import Move
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.replica.replica_manager import ReplicaManager
 
 #: Strays in one response.
 _MAX_STRAYS = 1_000

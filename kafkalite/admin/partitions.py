@@ -24,9 +24,8 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, TopicPartition
-from kafkalite.rpc.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
+from kafkalite.extension.messages.topics import (
     AddPartitionsRequest,
     AddPartitionsResponse,
     NewPartitions,
@@ -34,6 +33,7 @@ from kafkalite.rpc.messages.topics import (
     RemovePartitionsResponse,
     TopicResult,
 )
+from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

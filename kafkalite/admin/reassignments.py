@@ -19,9 +19,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages.reassignment import (
+from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ListReassignmentsRequest,
@@ -30,6 +28,8 @@ from kafkalite.rpc.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from kafkalite.admin.topics import TopicAdmin
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_LEADER
-from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     TopicResult,
 )
+from kafkalite.model import NO_LEADER
+from kafkalite.replica.metadata_cache import MetadataCache
 
 #: No client makes a node wait longer than this.
 _MAX_WAIT_MS = 300_000

@@ -33,9 +33,7 @@ from kafkalite.coordination.coordinator import (
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, TopicId
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
@@ -43,6 +41,8 @@ from kafkalite.rpc.messages.topics import (
     NewTopic,
     TopicResult,
 )
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, TopicId
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

@@ -17,12 +17,12 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.rpc.answers import RpcError
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.topics import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
     NewTopic,
 )
-from kafkalite.rpc.messages.watching import (
+from kafkalite.extension.messages.watching import (
     DescribeClusterRequest,
     DescribeClusterResponse,
     HealthRequest,

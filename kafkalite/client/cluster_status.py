@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from kafkalite.extension.messages.watching import HealthProblem, StatusResponse
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.watching import HealthProblem, StatusResponse
 from kafkalite.telemetry.advice import advice, severity
 
 #: Cases of one kind of problem that are told one by one.

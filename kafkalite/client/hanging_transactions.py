@@ -12,11 +12,7 @@ from typing import TypeVar
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import TRANSACTION_TOPIC, BrokerId, ProducerId, TopicPartition
-from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.open_transactions import (
+from kafkalite.extension.messages.open_transactions import (
     AbortTransactionRequest,
     AbortTransactionResponse,
     DescribeTransactionRequest,
@@ -28,6 +24,10 @@ from kafkalite.rpc.messages.open_transactions import (
     OpenTransactionsResponse,
     PartitionTransaction,
 )
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import TRANSACTION_TOPIC, BrokerId, ProducerId, TopicPartition
+from kafkalite.rpc.client import RpcError
+from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.transactions import FindCoordinatorRequest, FindCoordinatorResponse
 
 #: States in which a coordinator will end the transaction on each of its partitions: open, or decided.

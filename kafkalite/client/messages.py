@@ -23,7 +23,7 @@ from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, Prod
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import Buffer
 from kafkalite.protocol.topic_ids import from_wire
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 
 GROUP, TRANSACTION = 0, 1
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any
 
+from kafkalite.extension.messages.reassignment import Reassignment
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages.reassignment import Reassignment
 
 #: The rate is that of so many seconds.
 RATE_WINDOW_S = 10.0

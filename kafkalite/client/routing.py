@@ -23,7 +23,7 @@ from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, ProducerId, TopicPa
 from kafkalite.protocol import wire
 from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 
 T = TypeVar("T")
 

@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from kafkalite.client.blocking import BlockingClient, left_ms
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, ProtocolError, api_error, error_code, is_retriable
+from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.rpc.answers import RpcError
@@ -15,11 +16,8 @@ from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdRes
 from kafkalite.rpc.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    EndTxnGroupRequest,
-    EndTxnGroupResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
-    TransactionMember,
 )
 from kafkalite.rpc.transaction_groups import coordinator_key, transactional_id
 

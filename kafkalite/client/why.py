@@ -10,12 +10,8 @@ from collections.abc import Mapping
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import PartitionMetadata
-from kafkalite.rpc.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
-from kafkalite.rpc.messages.watching import (
+from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
+from kafkalite.extension.messages.watching import (
     HealthProblem,
     HealthRequest,
     HealthResponse,
@@ -23,6 +19,10 @@ from kafkalite.rpc.messages.watching import (
     HistoryRequest,
     HistoryResponse,
 )
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.data import PartitionMetadata
 from kafkalite.telemetry.advice import advice
 
 #: Problems of brokers and disks that explain a partition's.

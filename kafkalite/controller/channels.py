@@ -18,6 +18,7 @@ from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, TopicPartition
 from kafkalite.rpc.client import RpcConnection, RpcError
@@ -31,7 +32,6 @@ from kafkalite.rpc.messages.control import (
     StopReplicaResponse,
     UpdateMetadataResponse,
 )
-from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

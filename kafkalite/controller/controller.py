@@ -23,6 +23,7 @@ from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, ControllerEpoch
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import (
@@ -31,7 +32,6 @@ from kafkalite.rpc.messages.control import (
     IsrChangedRequest,
     IsrChangedResponse,
 )
-from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.history import History
 from kafkalite.telemetry.logs import get_logger
 

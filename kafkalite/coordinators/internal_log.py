@@ -14,12 +14,12 @@ from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.coordinators.services import Services
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
+from kafkalite.extension.messages.topics import CreateTopicsRequest
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import EndTransactionMarker, Record, end_transaction_marker_of, records_of
 from kafkalite.rpc.messages.data import ProducedPartition
-from kafkalite.rpc.messages.topics import CreateTopicsRequest
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kafkalite.config import BrokerConfig
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId
 from kafkalite.rpc.messages.data import MetadataResponse
-from kafkalite.rpc.messages.topics import NewTopic
 
 #: Only the controller is known, before the first metadata.
 NO_BROKER = BrokerId(-1)

@@ -16,17 +16,7 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
-from kafkalite.rpc.messages.data import (
-    FetchedPartition,
-    FetchRequest,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataResponse,
-    ProducedPartition,
-)
-from kafkalite.rpc.messages.reassignment import (
+from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ElectLeadersRequest,
@@ -34,12 +24,23 @@ from kafkalite.rpc.messages.reassignment import (
     ListReassignmentsRequest,
     ListReassignmentsResponse,
 )
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
     DeleteTopicsRequest,
     DeleteTopicsResponse,
     TopicResult,
+)
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.data import (
+    FetchedPartition,
+    FetchRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    MetadataResponse,
+    ProducedPartition,
 )
 from kafkalite.security.access import Access, Subject
 from kafkalite.security.acl import Binding, Filter
@@ -311,6 +312,10 @@ class Services(Protocol):
         LOG_DIR_NOT_FOUND: no such directory here; KAFKA_STORAGE_ERROR: it is offline; REPLICA_NOT_AVAILABLE: there is
         no such replica here.
         """
+        ...
+
+    async def serve_extension(self, message: Message) -> Message:
+        """The response to a request of the extension API (`kafkalite.extension.apis`) that is allowed. Raises ApiError."""
         ...
 
     async def allocate_producer_ids(self) -> tuple[ProducerId, int]:

@@ -17,13 +17,10 @@ from kafkalite.client.moves import Tracker, part_of
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode, KafkaliteError
-from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition, is_under_replicated
-from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.messages.control import PartitionState
-from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse
-from kafkalite.rpc.messages.reassignment import ListReassignmentsRequest, Reassignment
-from kafkalite.rpc.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
-from kafkalite.rpc.messages.watching import (
+from kafkalite.extension.messages.disks import DescribeDisksRequest, DescribeDisksResponse
+from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, Reassignment
+from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
+from kafkalite.extension.messages.watching import (
     BrokerStatus,
     HealthRequest,
     HealthResponse,
@@ -33,6 +30,9 @@ from kafkalite.rpc.messages.watching import (
     StatusResponse,
     TopicStatus,
 )
+from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition, is_under_replicated
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.messages.control import PartitionState
 
 #: A page is never longer, whatever is asked for.
 MAX_ROWS = 200

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.client.cluster_status import status_value
 from kafkalite.client.why import ask, diagnose
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.extension.messages.watching import StatusRequest
 from kafkalite.http.authentication import Asked
 from kafkalite.http.page import Page
 from kafkalite.http.server import Handler
 from kafkalite.model import TopicPartition
-from kafkalite.rpc.messages.watching import StatusRequest
 from kafkalite.telemetry.advice import advice
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from kafkalite.coordinators.groups.coordinator import GroupCoordinator
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
+from kafkalite.coordinators.transactions.extension import TransactionExtension
 from kafkalite.coordinators.transactions.groups import TransactionGroups
 from kafkalite.coordinators.transactions.markers import LocalMarkers, MarkerChannels
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
@@ -15,6 +16,7 @@ from kafkalite.kafka.apis import Api, make_apis
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
+from kafkalite.kafka.handlers.extension import ExtensionHandlers
 from kafkalite.kafka.handlers.groups import GroupHandlers
 from kafkalite.kafka.handlers.log_dirs import LogDirHandlers
 from kafkalite.kafka.handlers.partitions import PartitionHandlers
@@ -39,6 +41,7 @@ class KafkaSide:
         self.verifier = TransactionVerifier(services, self.transactions)
         #: Whether this node coordinates what it leads.
         self.is_coordinating = False
+        coordinated = TransactionExtension(self.transactions, self.transaction_groups).handlers()
         handlers = {
             **ClusterHandlers(services).table(),
             **DataHandlers(services, self.verifier).table(),
@@ -48,6 +51,7 @@ class KafkaSide:
             **ConfigHandlers(services).table(),
             **SecurityHandlers(services).table(),
             **GroupHandlers(services, self.groups, self.verifier).table(),
+            **ExtensionHandlers(services, coordinated).table(),
             **SaslHandlers(services).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers).table(),
         }

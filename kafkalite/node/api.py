@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 from kafkalite.admin.acls import AclManager
 from kafkalite.admin.configs import ConfigAdmin
-from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
-from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.topic_waits import TopicOrders
 from kafkalite.admin.users import UserAdmin
 from kafkalite.controller.controller import Controller
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.draining import Draining
+from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.http.overview import Overview
+from kafkalite.extension.messages.reassignment import (
+    ElectLeadersRequest,
+)
+from kafkalite.extension.messages.topics import (
+    AddPartitionsRequest,
+    CreateTopicsRequest,
+    NewTopic,
+)
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerEpoch, BrokerId, ProducerId
 from kafkalite.node.group_api import GroupApi
@@ -36,38 +42,11 @@ from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsR
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
 from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdResponse, MetadataRequest, MetadataResponse
-from kafkalite.rpc.messages.disks import (
-    DescribeDisksRequest,
-    DiskOnlineRequest,
-    MoveReplicasRequest,
-    StrayOrderRequest,
-)
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
-from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, ElectLeadersRequest, ListReassignmentsRequest
 from kafkalite.rpc.messages.security import AlterUserRequest, DescribeUsersRequest
-from kafkalite.rpc.messages.topics import (
-    AddPartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    NewTopic,
-    RemovePartitionsRequest,
-)
-from kafkalite.rpc.messages.watching import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    HealthProblem,
-    HealthRequest,
-    HealthResponse,
-    HistoryEvent,
-    HistoryRequest,
-    HistoryResponse,
-    StatusRequest,
-)
 
 #: A client that asks for an unknown topic waits at most so long for its creation to be known here.
 AUTO_CREATE_WAIT_S = 5.0
-#: Of one question about the past.
-MAX_SUBJECTS = 100
 
 R = TypeVar("R", bound=Message)
 
@@ -80,26 +59,19 @@ class Host(Protocol):
     env: Env
     controller: Controller
     orders: TopicOrders
-    disks: LogDirAdmin
     draining: Draining
     partition_admin: PartitionAdmin
-    reassignment_admin: ReassignmentAdmin
     config_orders: ConfigAdmin
     user_orders: UserAdmin
     kafka: KafkaSide
-    overview: Overview
     auto_create_topics: bool
     rights: AclManager
-    started_ms: int
+    extension: Mapping[type[Message], ExtensionHandler]
 
     @property
     def cluster_id(self) -> str: ...
 
     def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
-
-    def problems(self) -> tuple[HealthProblem, ...]: ...
-
-    def history(self, subjects: Sequence[str]) -> list[HistoryEvent]: ...
 
     async def allocate_producer_id(self) -> ProducerId: ...
 
@@ -131,30 +103,18 @@ class Api:
             **self._transactions.handlers(),
             **RightsApi(host.rights).handlers(),
             **self._groups.handlers(),
-            **OpenTransactionsApi(lambda: host.kafka, host.replicas).handlers(),
+            **OpenTransactionsApi(lambda: host.kafka).handlers(),
+            **{cls: _answer(serve) for cls, serve in host.extension.items()},
             IsrChangedRequest: self._isr_changed,
             ControlledShutdownRequest: self._controlled_shutdown,
             MetadataRequest: self._metadata,
             InitProducerIdRequest: self._init_producer_id,
-            CreateTopicsRequest: _answer(host.orders.create_topics),
-            DeleteTopicsRequest: _answer(host.orders.delete_topics),
             AddPartitionsRequest: _answer(host.partition_admin.add),
-            RemovePartitionsRequest: _answer(host.partition_admin.remove),
             ElectLeadersRequest: _answer(host.partition_admin.elect),
-            AlterReassignmentsRequest: _answer(host.reassignment_admin.alter),
-            ListReassignmentsRequest: _answer(host.reassignment_admin.list),
             DescribeConfigsRequest: _answer(host.config_orders.describe),
             AlterConfigsRequest: _answer(host.config_orders.alter),
             DescribeUsersRequest: _answer(host.user_orders.describe),
             AlterUserRequest: _answer(host.user_orders.alter),
-            DescribeClusterRequest: self._describe_cluster,
-            HealthRequest: self._health,
-            HistoryRequest: self._history,
-            StatusRequest: _answer(host.overview.answer),
-            DescribeDisksRequest: _answer(host.disks.describe),
-            DiskOnlineRequest: _answer(host.disks.online),
-            StrayOrderRequest: _answer(host.disks.stray_order),
-            MoveReplicasRequest: _answer(host.disks.move),
             CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
             HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
         }
@@ -192,12 +152,6 @@ class Api:
         """What this node knows of these topics (None: all)."""
         return self._answers.answer(self._host.cluster_id, topics)
 
-    def _describe_cluster(self, request: Request) -> Reply:
-        cache = self._host.metadata
-        return Reply(
-            DescribeClusterResponse(self._host.cluster_id, cache.controller_id, cache.controller_epoch, cache.brokers())
-        )
-
     async def _init_producer_id(self, request: Request) -> Reply:
         message = request.message
         assert isinstance(message, InitProducerIdRequest)
@@ -208,15 +162,6 @@ class Api:
         except CoordinatorError:
             return Reply(InitProducerIdResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, ProducerId(-1), -1))
         return Reply(InitProducerIdResponse(ErrorCode.NONE, producer_id, 0))
-
-    def _health(self, request: Request) -> Reply:
-        return Reply(HealthResponse(self._host.identity()[0], self._host.problems()))
-
-    def _history(self, request: Request) -> Reply:
-        message = request.message
-        assert isinstance(message, HistoryRequest)
-        events = self._host.history(message.subjects[:MAX_SUBJECTS])
-        return Reply(HistoryResponse(self._host.identity()[0], self._host.started_ms, tuple(events)))
 
 
 def _only_from(request: Request, broker_id: BrokerId) -> None:
@@ -230,7 +175,7 @@ async def _replied(outcome: Awaitable[Message]) -> Reply:
     return Reply(await outcome)
 
 
-def _answer(serve: Callable[[Any], Coroutine[Any, Any, Message]]) -> Handler:
+def _answer(serve: ExtensionHandler) -> Handler:
     """A handler from a coroutine that takes the message and returns the answer."""
 
     async def handle(request: Request) -> Reply:

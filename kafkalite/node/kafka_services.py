@@ -12,6 +12,23 @@ from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, w
 from kafkalite.coordinators.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights, Room
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, StorageError, api_error
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+)
+from kafkalite.extension.messages.topics import (
+    AddPartitionsRequest,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    NewPartitions,
+    TopicResult,
+)
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
@@ -26,24 +43,8 @@ from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
-from kafkalite.rpc.messages.reassignment import (
-    AlterReassignmentsRequest,
-    AlterReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListReassignmentsRequest,
-    ListReassignmentsResponse,
-)
-from kafkalite.rpc.messages.topics import (
-    AddPartitionsRequest,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    NewPartitions,
-    TopicResult,
-)
 
 if TYPE_CHECKING:
     from kafkalite.node.node import Node
@@ -195,6 +196,12 @@ class NodeServices:
         self.entropy = node.env.entropy
         self.rights: Rights = node.rights
         self.partitions = NodePartitions(node.replicas, node.metadata)
+
+    async def serve_extension(self, message: Message) -> Message:
+        serve = self._node.extension.get(type(message))
+        if serve is None:
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{type(message).__name__} is not served here")
+        return await serve(message)
 
     async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:
         lifetime_s = float("inf")

@@ -46,6 +46,7 @@ from kafkalite.env import Env
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageError, api_error
+from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.overview import Overview
 from kafkalite.http.server import HttpServer
@@ -63,6 +64,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.node.api import Api
+from kafkalite.node.extension_handlers import NodeExtension
 from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
@@ -72,7 +74,6 @@ from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
-from kafkalite.rpc.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.rpc.server import Identity, RpcServer
 from kafkalite.telemetry.logs import get_logger
 
@@ -243,6 +244,7 @@ class Node:
 
     def _build_listeners(self) -> None:
         env = self.env
+        self.extension = NodeExtension(self).handlers()
         self.rpc = RpcServer(
             network=env.network,
             supervisor=self.supervisor,

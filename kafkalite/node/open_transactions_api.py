@@ -7,12 +7,7 @@ from typing import Any
 
 from kafkalite.coordinators.transactions.markers import Marker
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.broker_apis import KafkaSide
-from kafkalite.model import TopicPartition
-from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.handling import Handler, Reply, Request
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.open_transactions import (
+from kafkalite.extension.messages.open_transactions import (
     AbortTransactionRequest,
     AbortTransactionResponse,
     DescribeTransactionRequest,
@@ -20,10 +15,11 @@ from kafkalite.rpc.messages.open_transactions import (
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
-    OpenTransactionsRequest,
-    OpenTransactionsResponse,
-    PartitionTransaction,
 )
+from kafkalite.kafka.broker_apis import KafkaSide
+from kafkalite.model import TopicPartition
+from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.messages.base import Message
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -32,15 +28,13 @@ _log = get_logger(__name__)
 class OpenTransactionsApi:
     """Handlers. Refusals are in the responses."""
 
-    def __init__(self, kafka: Callable[[], KafkaSide], replicas: ReplicaManager) -> None:
+    def __init__(self, kafka: Callable[[], KafkaSide]) -> None:
         self._kafka_side = kafka
-        self._replicas = replicas
 
     def handlers(self) -> Mapping[type[Message], Handler]:
         return {
             ListTransactionsRequest: _refusable(self._list, ListTransactionsResponse),
             DescribeTransactionRequest: _refusable(self._describe, DescribeTransactionResponse),
-            OpenTransactionsRequest: _refusable(self._open, OpenTransactionsResponse),
             AbortTransactionRequest: _refusable(self._abort, AbortTransactionResponse),
         }
 
@@ -78,29 +72,6 @@ class OpenTransactionsApi:
             known.started_ms if known.partitions else -1,
             tuple((each.topic, each.partition) for each in sorted(known.partitions)),
         )
-
-    async def _open(self, message: OpenTransactionsRequest) -> OpenTransactionsResponse:
-        hosted = self._replicas.hosted
-        if message.partitions:
-            named = [hosted.get(TopicPartition(*each)) for each in sorted(set(message.partitions))]
-            chosen = [partition for partition in named if partition is not None]
-        else:
-            chosen = sorted(hosted.all(), key=lambda partition: partition.topic_partition)
-        found = tuple(
-            PartitionTransaction(
-                *partition.topic_partition,
-                each.producer_id,
-                each.producer_epoch,
-                each.coordinator_epoch,
-                each.start_offset,
-                each.last_timestamp_ms,
-                each.open_ms,
-            )
-            for partition in chosen
-            if partition.leader is not None
-            for each in self._replicas.open_transactions.of(partition)
-        )
-        return OpenTransactionsResponse(ErrorCode.NONE, transactions=found)
 
     async def _abort(self, message: AbortTransactionRequest) -> AbortTransactionResponse:
         key = TopicPartition(message.topic, message.partition)

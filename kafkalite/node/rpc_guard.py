@@ -14,6 +14,28 @@ from typing import Any
 from kafkalite.coordination.topic_configs import TOPICS
 from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.extension.apis import APIS
+from kafkalite.extension.messages.open_transactions import (
+    DescribeTransactionRequest,
+    DescribeTransactionResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    OpenTransactionsRequest,
+    OpenTransactionsResponse,
+)
+from kafkalite.extension.messages.topics import (
+    AddPartitionsRequest,
+    AddPartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    RemovePartitionsRequest,
+    TopicResult,
+)
+from kafkalite.extension.messages.transactions import EndTxnGroupRequest
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, NO_TOPIC_ID
 from kafkalite.rpc.handling import Handler, Peer, Reply, Request
@@ -47,27 +69,7 @@ from kafkalite.rpc.messages.groups import (
     ListGroupsResponse,
     SyncGroupRequest,
 )
-from kafkalite.rpc.messages.open_transactions import (
-    DescribeTransactionRequest,
-    DescribeTransactionResponse,
-    ListTransactionsRequest,
-    ListTransactionsResponse,
-    OpenTransactionsRequest,
-    OpenTransactionsResponse,
-)
-from kafkalite.rpc.messages.topics import (
-    AddPartitionsRequest,
-    AddPartitionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeReplicasRequest,
-    DescribeReplicasResponse,
-    RemovePartitionsRequest,
-    TopicResult,
-)
-from kafkalite.rpc.messages.transactions import AddPartitionsToTxnRequest, EndTxnGroupRequest, FindCoordinatorRequest
+from kafkalite.rpc.messages.transactions import AddPartitionsToTxnRequest, FindCoordinatorRequest
 from kafkalite.rpc.transaction_groups import transactional_id
 from kafkalite.security.access import Access
 from kafkalite.security.acl import CLUSTER_NAME, Operation, ResourceType
@@ -284,7 +286,8 @@ class RpcGuard:
         return {cls: self._guarded(cls, handler) for cls, handler in handlers.items()}
 
     def _guarded(self, cls: type[Message], handler: Handler) -> Handler:
-        row = RPC.get(cls.__name__)
+        extension = APIS.get(cls.__name__)
+        row = RPC.get(cls.__name__) if extension is None else extension.needs
 
         def handle(request: Request) -> Outcome:
             if row is None:

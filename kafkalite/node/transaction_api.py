@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import BrokerId, ProducerId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
@@ -15,8 +16,6 @@ from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdRes
 from kafkalite.rpc.messages.transactions import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
-    EndTxnGroupRequest,
-    EndTxnGroupResponse,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )

@@ -11,7 +11,7 @@ from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_cluster_id
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.rpc.messages.watching import HealthProblem
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

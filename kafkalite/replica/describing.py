@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.topics import DescribeReplicasResponse, ReplicaDescription, ReplicaProgress
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import (
     NO_LEADER,
     NO_OFFSET,
@@ -24,8 +26,6 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
-from kafkalite.rpc.messages.topics import DescribeReplicasResponse, ReplicaDescription, ReplicaProgress
-from kafkalite.rpc.messages.watching import HealthProblem
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager

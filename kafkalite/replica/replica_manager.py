@@ -14,6 +14,8 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Buffer, Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError
+from kafkalite.extension.messages.topics import DescribeReplicasResponse
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.validation import Origin
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
 from kafkalite.replica import authority, strays
@@ -53,8 +55,6 @@ from kafkalite.rpc.messages.replication import (
     ReplicaFetchRequest,
     ReplicaFetchWake,
 )
-from kafkalite.rpc.messages.topics import DescribeReplicasResponse
-from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:

@@ -29,7 +29,6 @@ from kafkalite.rpc.messages.replication import (
     ReplicaFetchResponse,
     ReplicaFetchWake,
 )
-from kafkalite.rpc.messages.topics import DescribeReplicasRequest
 
 
 class Produce(Protocol):
@@ -127,10 +126,6 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
         assert isinstance(request.message, ListOffsetsRequest)
         return Reply(manager.list_offsets(request.message))
 
-    def describe(request: Request) -> Reply:
-        assert isinstance(request.message, DescribeReplicasRequest)
-        return Reply(manager.describe(request.message.topics, request.message.partitions))
-
     return {
         LeaderAndIsrRequest: leader_and_isr,
         StopReplicaRequest: stop_replica,
@@ -141,7 +136,6 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
         ReplicaFetchWake: replica_fetch_wake,
         LogEndsRequest: log_ends,
         ListOffsetsRequest: list_offsets,
-        DescribeReplicasRequest: describe,
     }
 
 

@@ -61,6 +61,11 @@ def unpack(kind: int, payload: bytes | bytearray | memoryview) -> Message:
     cls = by_kind.get(kind)
     if cls is None:
         raise ProtocolError(f"unknown message kind {kind}")
+    return unpack_as(cls, payload)
+
+
+def unpack_as(cls: type[Message], payload: bytes | bytearray | memoryview) -> Message:
+    """The message of class `cls` that `payload` (as `pack` made it) holds. Raises ProtocolError."""
     try:
         fields = msgpack.unpackb(payload, strict_map_key=False)
     except UNPACK_ERRORS as error:

@@ -119,9 +119,11 @@ KAFKA: Mapping[str, Row] = {
     "DescribeTransactions": (Need(_TRANSACTION, _DESCRIBE, _EACH), Need(_TOPIC, _DESCRIBE, _HIDE)),
     "ListTransactions": (Need(_TRANSACTION, _DESCRIBE, _HIDE),),
     "DescribeTopicPartitions": (Need(_TOPIC, _DESCRIBE, _EACH),),
+    # Each of its requests has its own row: kafkalite.extension.apis.
+    "Extension": FREE,
 }
 
-#: RPC request -> what it needs.
+#: RPC request -> what it needs; those of the extension API have their rows in `kafkalite.extension.apis`.
 RPC: Mapping[str, Row] = {
     "LeaderAndIsrRequest": _NODES_ONLY,
     "LogEndsRequest": _NODES_ONLY,
@@ -139,24 +141,9 @@ RPC: Mapping[str, Row] = {
     "InitProducerIdRequest": (Need(_TRANSACTION, _WRITE), _IDEMPOTENT),
     "FindCoordinatorRequest": (Need(_TRANSACTION, _DESCRIBE), Need(_GROUP, _DESCRIBE)),
     "AddPartitionsToTxnRequest": (Need(_TRANSACTION, _WRITE), Need(_TOPIC, _WRITE)),
-    "EndTxnGroupRequest": (Need(_TRANSACTION, _WRITE),),
-    "ListTransactionsRequest": (Need(_TRANSACTION, _DESCRIBE, _HIDE),),
     "DescribeTransactionRequest": (Need(_TRANSACTION, _DESCRIBE), Need(_TOPIC, _DESCRIBE, _HIDE)),
-    # As with DescribeProducers.
-    "OpenTransactionsRequest": (Need(_TOPIC, _READ, _HIDE),),
     "AbortTransactionRequest": _ALTER_CLUSTER,
-    "CreateTopicsRequest": (Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE),),
-    "DeleteTopicsRequest": (Need(_TOPIC, _DELETE, _EACH),),
-    "DescribeReplicasRequest": (Need(_TOPIC, _DESCRIBE, _HIDE),),
-    "DescribeDisksRequest": _DESCRIBE_CLUSTER,
-    "DiskOnlineRequest": _ALTER_CLUSTER,
-    "MoveReplicasRequest": _ALTER_CLUSTER,
-    "StrayOrderRequest": _ALTER_CLUSTER,
     "CommittedOffsetsRequest": _NODES_ONLY,
-    "DescribeClusterRequest": FREE,
-    "HealthRequest": _DESCRIBE_CLUSTER,
-    "HistoryRequest": _DESCRIBE_CLUSTER,
-    "StatusRequest": _DESCRIBE_CLUSTER,
     "ListGroupsRequest": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
     # As with OffsetFetch: offsets for topics that may not be described are left out.
     "DescribeGroupRequest": (Need(_GROUP, _DESCRIBE), Need(_TOPIC, _DESCRIBE, _HIDE)),
@@ -167,11 +154,7 @@ RPC: Mapping[str, Row] = {
     "SyncGroupRequest": _READ_GROUP,
     "GroupHeartbeatRequest": _READ_GROUP,
     "AddPartitionsRequest": (Need(_TOPIC, _ALTER, _EACH),),
-    # The records of those partitions go with them.
-    "RemovePartitionsRequest": (Need(_TOPIC, _ALTER), Need(_TOPIC, _DELETE)),
     "ElectLeadersRequest": _ALTER_CLUSTER,
-    "AlterReassignmentsRequest": _ALTER_CLUSTER,
-    "ListReassignmentsRequest": _DESCRIBE_CLUSTER,
     "DescribeConfigsRequest": (Need(_TOPIC, _DESCRIBE_CONFIGS), Need(_CLUSTER, _DESCRIBE_CONFIGS)),
     "AlterConfigsRequest": (Need(_TOPIC, _ALTER_CONFIGS), Need(_CLUSTER, _ALTER_CONFIGS)),
     "DescribeAclsRequest": _DESCRIBE_CLUSTER,

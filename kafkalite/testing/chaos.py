@@ -25,8 +25,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.processes import ProcessCluster
 
 TOPIC = "chaos"

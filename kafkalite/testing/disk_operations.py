@@ -16,10 +16,10 @@ from typing import Any
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasRequest
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.disks import DiskMoveOrder, MoveReplicasRequest
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.checkers import ReplicaView, Violation
 from kafkalite.testing.plan import Plan
 from kafkalite.testing.sim_network import Link

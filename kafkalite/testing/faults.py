@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.disks import DiskOnlineRequest, DiskOnlineResponse
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.disks import DiskOnlineRequest, DiskOnlineResponse
 from kafkalite.testing.more_faults import MORE, MoreFaults
 from kafkalite.testing.plan import Fault, FaultKind
 from kafkalite.testing.sim_network import Link

@@ -13,9 +13,25 @@ from kafkalite.admin.acls import AclManager
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
 from kafkalite.coordinators.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Room
+from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.seams import Buffer, Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+)
+from kafkalite.extension.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    TopicResult,
+)
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.verification import Verifications
 from kafkalite.model import (
@@ -35,6 +51,7 @@ from kafkalite.model import (
 )
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
+from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import (
     AbortedTransaction,
@@ -49,21 +66,6 @@ from kafkalite.rpc.messages.data import (
     PartitionMetadata,
     ProducedPartition,
     TopicMetadata,
-)
-from kafkalite.rpc.messages.reassignment import (
-    AlterReassignmentsRequest,
-    AlterReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    ListReassignmentsRequest,
-    ListReassignmentsResponse,
-)
-from kafkalite.rpc.messages.topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    TopicResult,
 )
 
 if TYPE_CHECKING:
@@ -361,8 +363,16 @@ class MemoryServices:
         #: What only a controller can do: the orders that came, and by class the answer that the next one gets.
         self.orders: list[ElectLeadersRequest | AlterReassignmentsRequest | ListReassignmentsRequest] = []
         self.answers: dict[Any, Any] = {}
+        #: Handlers of the extension API; tests add theirs.
+        self.extension: dict[type[Message], ExtensionHandler] = {}
         self._ids: dict[str, TopicId] = {}
         self._blocks = count()
+
+    async def serve_extension(self, message: Message) -> Message:
+        serve = self.extension.get(type(message))
+        if serve is None:
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"{type(message).__name__} is not served here")
+        return await serve(message)
 
     async def dial_kafka(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, float]:
         return *await self.network.dial(host, port), float("inf")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasRequest
 from kafkalite.model import BrokerId
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
-from kafkalite.rpc.messages.disks import DiskMoveOrder, MoveReplicasRequest
 from kafkalite.testing.plan import KEYED, LONE, Fault, FaultKind
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.workload import client_of

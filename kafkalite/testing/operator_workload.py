@@ -11,16 +11,15 @@ from collections.abc import Callable, Mapping
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.env.seams import Env
 from kafkalite.errors import KafkaliteError
-from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages.disks import DiskMoveOrder, MoveReplicasRequest
-from kafkalite.rpc.messages.reassignment import (
+from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasRequest
+from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
     WantedReassignment,
 )
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.topics import (
     AddPartitionsRequest,
     AddPartitionsResponse,
     NewPartitions,
@@ -28,6 +27,7 @@ from kafkalite.rpc.messages.topics import (
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.testing.plan import LONE, Plan
 from kafkalite.testing.workload import client_of
 

@@ -20,12 +20,12 @@ from typing import Any
 from kafkalite.config import BrokerConfig, broker_config
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, KafkaliteError
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.node.node import Node
 from kafkalite.record.reader import read_records
 from kafkalite.replica.partition import Partition as Replica
 from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.copies import Copies
 from kafkalite.testing.faults import FaultInjector

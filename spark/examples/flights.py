@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import ErrorCode
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,9 +15,9 @@ from pyspark_kafkalite.options import ClientOptions
 
 if TYPE_CHECKING:
     from kafkalite.client.transactions import GroupVersion
+    from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
     from kafkalite.model import TopicPartition
     from kafkalite.rpc.messages.data import AbortedTransaction, ListedOffset, MetadataResponse, ProducedPartition
-    from kafkalite.rpc.messages.transactions import EndTxnGroupResponse, TransactionMember
 
 
 class Fetched(Protocol):

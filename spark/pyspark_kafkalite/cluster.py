@@ -235,7 +235,7 @@ def _partitions(client: LogClient, subscription: Subscription) -> dict[TopicPart
 
 
 def _refusal(topic: TopicMetadata) -> ApiError:
-    from kafkalite.errors import error_code  # and with it every message: not in Spark's planning processes
+    from kafkalite.errors import error_code
 
     code = error_code(topic.error)
     return api_error(code, f"topic {topic.topic}: {code.name}")

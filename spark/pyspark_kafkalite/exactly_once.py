@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.transactions import GroupVersion
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
-from kafkalite.rpc.messages.transactions import TransactionMember
+from kafkalite.extension.messages.transactions import TransactionMember
 from pyspark_kafkalite.clients import LogClient, told
 from pyspark_kafkalite.options import WriteOptions
 from pyspark_kafkalite.writer import TaskWritten

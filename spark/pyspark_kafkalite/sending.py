@@ -13,11 +13,11 @@ from itertools import chain
 import pyarrow as pa
 
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, error_code, is_retriable
+from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import add_to_sequence
 from kafkalite.record.compression import codec_named
-from kafkalite.rpc.messages.transactions import TransactionMember
 from pyspark_kafkalite.clients import LogClient, told
 from pyspark_kafkalite.encode import EncodedBatch, HeaderWithoutKey, encode
 from pyspark_kafkalite.offsets import names

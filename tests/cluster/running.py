@@ -21,7 +21,7 @@ from kazoo.exceptions import NoNodeError
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.errors import KafkaliteError
-from kafkalite.rpc.messages.topics import DescribeReplicasResponse, NewTopic, ReplicaDescription
+from kafkalite.extension.messages.topics import DescribeReplicasResponse, NewTopic, ReplicaDescription
 from kafkalite.testing.chaos import read_all, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

@@ -11,13 +11,13 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.rpc.messages.reassignment import (
+from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     WantedReassignment,
 )
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 T0 = TopicPartition("t", 0)

@@ -22,14 +22,14 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
-from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.disks import (
+from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
     DiskOnlineRequest,
     DiskOnlineResponse,
 )
-from kafkalite.rpc.messages.topics import NewTopic, RemovePartitionsRequest, RemovePartitionsResponse
+from kafkalite.extension.messages.topics import NewTopic, RemovePartitionsRequest, RemovePartitionsResponse
+from kafkalite.model import BrokerId
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.extension.messages.disks import DescribeDisksRequest, DescribeDisksResponse
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.disks import DescribeDisksRequest, DescribeDisksResponse
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, Tally, census, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

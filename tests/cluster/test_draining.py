@@ -13,15 +13,15 @@ from kafkalite.coordinators.draining import consumed
 from kafkalite.coordinators.groups.offsets import CommittedOffset
 from kafkalite.coordinators.internal_topics import internal_topic
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
-from kafkalite.node.node import Node
-from kafkalite.rpc.messages.groups import CommittedOffsetsResponse, GroupsOffset
-from kafkalite.rpc.messages.topics import (
+from kafkalite.extension.messages.topics import (
     CreateTopicsRequest,
     NewTopic,
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
+from kafkalite.model import GROUP_TOPIC, Offset, TopicPartition
+from kafkalite.node.node import Node
+from kafkalite.rpc.messages.groups import CommittedOffsetsResponse, GroupsOffset
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 T1, T2 = TopicPartition("t", 1), TopicPartition("t", 2)

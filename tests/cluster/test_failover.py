@@ -11,8 +11,8 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, controller_of, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

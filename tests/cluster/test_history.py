@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import QUICK, kafkalite, wait_until

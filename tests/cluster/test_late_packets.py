@@ -13,12 +13,12 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking import BlockingClientConfig
 from kafkalite.client.transactions import GroupVersion, TransactionalClient
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.model import TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.record.batch import split_batches
 from kafkalite.record.reader import records_of
-from kafkalite.rpc.messages.topics import NewTopic
-from kafkalite.rpc.messages.transactions import TransactionMember
 from kafkalite.testing.processes import ProcessCluster
 from tests.unit.kafka.conftest import Client, batch, fetch, produce
 

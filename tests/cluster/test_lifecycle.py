@@ -14,9 +14,9 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
+from kafkalite.extension.messages.watching import HealthResponse
 from kafkalite.log.checkpoints import CLEAN_SHUTDOWN
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages.watching import HealthResponse
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import (

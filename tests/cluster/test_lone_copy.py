@@ -17,9 +17,9 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.rpc.messages.topics import NewTopic
-from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.test_dead_disk import filled, full, mount_small
 

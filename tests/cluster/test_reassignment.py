@@ -18,8 +18,8 @@ from kazoo.exceptions import NoNodeError
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination import paths, znodes
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, Tally, census, controller_of, produce, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

@@ -10,7 +10,7 @@ import pytest
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer
 from kafkalite.errors import KafkaliteError
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.loopback_cluster import LoopbackCluster

@@ -14,9 +14,9 @@ from kafkalite.client.blocking import BlockingClient, BlockingClientConfig
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.extension.messages.topics import DescribeReplicasResponse
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages.topics import DescribeReplicasResponse
 from tests.cluster.running import PATIENCE_S, wait_until
 from tests.support.secured import PASSWORDS, SecuredCluster
 

@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination.embedded import EmbeddedZooKeeper, cache_directory
-from kafkalite.rpc.messages.watching import HealthResponse
+from kafkalite.extension.messages.watching import HealthResponse
 from kafkalite.testing.processes import ProcessCluster
 from tests.cluster.running import PATIENCE_S, QUICK, Load, create_topic, kafkalite, settled
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
-from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, WantedReassignment
 from kafkalite.testing.apache_kafka import dump_log, dumped_batches, tool_command
 from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.loopback_cluster import LoopbackCluster

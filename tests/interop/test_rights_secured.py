@@ -17,11 +17,11 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.model import BrokerId
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.rpc.messages.data import PartitionMetadata, ProducePartition, ProduceRequest, ProduceResponse
-from kafkalite.rpc.messages.topics import NewTopic
-from kafkalite.rpc.messages.watching import StatusRequest, StatusResponse
 from tests.support.secured import PASSWORDS, SecuredCluster
 
 from .conftest import seen_by

@@ -11,10 +11,10 @@ import pytest
 
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.replica import authority
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
-from kafkalite.rpc.messages.topics import NewTopic
-from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.sim_zookeeper_tree import ZnodeTree

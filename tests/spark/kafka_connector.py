@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.blocking import BlockingClient
+from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
-from kafkalite.rpc.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
 from kafkalite.testing.spark_kafka import connector_jars
 from tests.spark.conftest import PATIENCE
 

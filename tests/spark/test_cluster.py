@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.rpc.messages.transactions import TransactionMember
 
 Decorator = Callable[..., Callable[[type], type]]
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping
 from kafkalite.coordinators.transactions import state as rules
 from kafkalite.coordinators.transactions.state import Transaction, TransactionState
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import WireError, decode, encode
-from kafkalite.rpc.messages.transactions import TransactionMember
 
 #: The latest decisions of one partition, which are kept whatever their age.
 KEPT = 1_000

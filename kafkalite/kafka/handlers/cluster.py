@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, TRANSACTION_FEATURE, TRANSACTION_VERSION, BrokerId
@@ -18,7 +19,6 @@ from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.protocol.schema import schemas
 from kafkalite.rpc.messages.control import Broker
 from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
-from kafkalite.rpc.messages.topics import CreateTopicsRequest, NewTopic
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
 

@@ -6,11 +6,7 @@ from collections.abc import Sequence
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.kafka.apis import Handler
-from kafkalite.kafka.connection import Request
-from kafkalite.model import BrokerId, TopicPartition
-from kafkalite.protocol import wire
-from kafkalite.rpc.messages.reassignment import (
+from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     ElectLeadersRequest,
     ListReassignmentsRequest,
@@ -18,6 +14,10 @@ from kafkalite.rpc.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.protocol import wire
 
 _PREFERRED, _UNCLEAN = 0, 1
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 
 from kafkalite.coordinators.services import Services
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.kafka.handlers.cluster import is_topic_name
 from kafkalite.model import NO_LEADER, BrokerId
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
-from kafkalite.rpc.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import Need, Scope
 

@@ -1,4 +1,4 @@
-"""What nodes and native clients say to each other.
+"""What nodes and native clients say to each other (with `kafkalite.extension.messages`).
 
 Each message is a frozen dataclass, packed by msgpack as an array of its fields in order (nested ones
 likewise). Evolution is append-only: a new field goes to the end and has a default; a reader fills fields
@@ -16,15 +16,10 @@ from kafkalite.rpc.messages import (
     connection,
     control,
     data,
-    disks,
     groups,
-    open_transactions,
-    reassignment,
     replication,
     security,
-    topics,
     transactions,
-    watching,
 )
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind, response_kind
 
@@ -34,15 +29,10 @@ AREAS = (
     "connection",
     "control",
     "data",
-    "disks",
     "groups",
-    "open_transactions",
-    "reassignment",
     "replication",
     "security",
-    "topics",
     "transactions",
-    "watching",
 )
 
 __all__ = [
@@ -55,14 +45,9 @@ __all__ = [
     "connection",
     "control",
     "data",
-    "disks",
     "groups",
-    "open_transactions",
-    "reassignment",
     "replication",
     "response_kind",
     "security",
-    "topics",
     "transactions",
-    "watching",
 ]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.extension.messages.disks import DiskOnlineRequest, DiskOnlineResponse
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.disks import DiskOnlineRequest, DiskOnlineResponse
 from kafkalite.testing.chaos import Say, Tally, controller_of
 from kafkalite.testing.processes import Process, ProcessCluster
 

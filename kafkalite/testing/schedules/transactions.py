@@ -13,9 +13,9 @@ from kafkalite.client.blocking import BlockingClientConfig
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.transactions import GroupVersion, TransactionalClient
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

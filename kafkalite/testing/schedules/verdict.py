@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.errors import KafkaliteError
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import TOPIC, Census, Say, Tally, census, produce, wait_in_sync
 from kafkalite.testing.network import NetworkedCluster, VirtualNetwork, available
 from kafkalite.testing.processes import ProcessCluster

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.schedules.stage import Stage, any_controller_within, schedule
 

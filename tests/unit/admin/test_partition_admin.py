@@ -9,8 +9,8 @@ import pytest
 from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.topics import AddPartitionsRequest, NewPartitions, NewTopic, RemovePartitionsRequest
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.topics import AddPartitionsRequest, NewPartitions, NewTopic, RemovePartitionsRequest
 from tests.unit.admin.test_topic_admin import create, orders
 from tests.unit.controller.cluster import Cluster
 

@@ -13,8 +13,8 @@ from kafkalite.admin.topics import TopicAdmin, check_name, collision_key
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Create
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from kafkalite.model import Endpoint
-from kafkalite.rpc.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from kafkalite.testing.sim_zookeeper import Fate
 from tests.unit.controller.cluster import Cluster, until
 

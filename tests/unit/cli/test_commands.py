@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import click
 import pytest
 
+from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.model import Offset
-from kafkalite.rpc.messages.watching import HealthProblem
 from kafkalite_cli.main import cli
 from tests.fake_cluster import FakeCluster
 

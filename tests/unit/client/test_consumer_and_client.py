@@ -11,11 +11,11 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import EARLIEST, LATEST, Consumer, committed_records
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LATEST_TIMESTAMP, Offset, ProducerId, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.rpc.client import RpcError
 from kafkalite.rpc.messages.data import AbortedTransaction
-from kafkalite.rpc.messages.topics import NewTopic
 from tests.fake_cluster import FakeCluster
 
 E = ErrorCode

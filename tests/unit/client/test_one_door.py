@@ -13,8 +13,8 @@ from kafkalite.env.seams import ConnectionHandler
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from kafkalite.rpc.answers import RpcError
-from kafkalite.rpc.messages.topics import NewTopic
-from kafkalite.rpc.messages.watching import HealthRequest
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.extension.messages.watching import HealthRequest
 from tests.unit.kafka.conftest import Broker, batch, produce
 
 KEY = TopicPartition("t", 0)

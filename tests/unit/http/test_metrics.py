@@ -13,9 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.groups import Groups
 from kafkalite.client.producer import Producer
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.http.metrics import COUNTER, HISTOGRAM, METRICS
 from kafkalite.model import TopicPartition
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.telemetry.counters import BUCKETS_MS, Requests, Timing
 from kafkalite.testing.cluster import Cluster, cluster
 

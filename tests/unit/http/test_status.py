@@ -19,18 +19,18 @@ from kafkalite.client.cluster_status import problems_by_kind
 from kafkalite.client.producer import Producer
 from kafkalite.client.why import ask, diagnose
 from kafkalite.errors import KafkaliteError
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    WantedReassignment,
+)
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
 from kafkalite.http.overview import Overview
 from kafkalite.model import NO_LEADER, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId, TopicPartition
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.codec import pack
 from kafkalite.rpc.messages.control import PartitionState, UpdateMetadataRequest
-from kafkalite.rpc.messages.reassignment import (
-    AlterReassignmentsRequest,
-    AlterReassignmentsResponse,
-    WantedReassignment,
-)
-from kafkalite.rpc.messages.topics import NewTopic
-from kafkalite.rpc.messages.watching import StatusRequest, StatusResponse
 from kafkalite.telemetry.advice import ADVICE, advice
 from kafkalite.telemetry.history import Event, History
 from kafkalite.testing.cluster import Cluster, cluster

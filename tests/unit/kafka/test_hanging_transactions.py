@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from kafkalite.client.hanging_transactions import Coordinated, hanging
+from kafkalite.extension.messages.open_transactions import PartitionTransaction
 from kafkalite.model import Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.replica import open_transactions
-from kafkalite.rpc.messages.open_transactions import PartitionTransaction
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.unit.cli.test_commands import Outcome, kafkalite
 

@@ -7,11 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.handlers.cluster import topic_page
-from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
-from kafkalite.protocol import codec, wire
-from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
-from kafkalite.rpc.messages.reassignment import (
+from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
     ElectLeadersRequest,
@@ -22,6 +18,10 @@ from kafkalite.rpc.messages.reassignment import (
     Reassignment,
     WantedReassignment,
 )
+from kafkalite.kafka.handlers.cluster import topic_page
+from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
+from kafkalite.protocol import codec, wire
+from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
 
 from .conftest import Broker, batch, produce
 

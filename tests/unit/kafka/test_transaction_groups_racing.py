@@ -14,9 +14,9 @@ import pytest
 
 from kafkalite.coordinators.transactions import coordinator, groups
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.transactions import TransactionMember
 from kafkalite.model import TRANSACTION_TOPIC
 from kafkalite.rpc.messages.data import ProducedPartition
-from kafkalite.rpc.messages.transactions import TransactionMember
 from kafkalite.rpc.transaction_groups import transactional_id
 
 from .conftest import Broker

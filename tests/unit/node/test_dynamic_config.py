@@ -20,9 +20,9 @@ from kafkalite.config import (
 )
 from kafkalite.coordination.topic_configs import write_config
 from kafkalite.errors import ConfigError, ErrorCode
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
-from kafkalite.rpc.messages.topics import NewTopic
 from kafkalite.testing.cluster import Cluster, cluster
 
 

@@ -8,12 +8,12 @@ import msgpack
 import pytest
 
 from kafkalite.errors import ProtocolError
+from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
 from kafkalite.model import BrokerEpoch, BrokerId
 from kafkalite.rpc.codec import pack, unpack
 from kafkalite.rpc.messages.base import by_kind, response_kind
 from kafkalite.rpc.messages.data import InitProducerIdRequest, MetadataRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
-from kafkalite.rpc.messages.topics import CreateTopicsRequest, NewTopic
 
 
 def test_nested_messages_survive_the_round_trip() -> None:

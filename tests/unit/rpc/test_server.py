@@ -10,6 +10,7 @@ import msgpack
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.extension.messages.watching import DescribeClusterRequest, HealthProblem, HealthRequest, HealthResponse
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, Offset
 from kafkalite.rpc import server_connection
 from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
@@ -28,7 +29,6 @@ from kafkalite.rpc.messages.data import (
     ProduceResponse,
 )
 from kafkalite.rpc.messages.replication import ReplicaFetchWake
-from kafkalite.rpc.messages.watching import DescribeClusterRequest, HealthProblem, HealthRequest, HealthResponse
 from kafkalite.rpc.server import Identity
 
 from .conftest import CLIENT

@@ -18,6 +18,21 @@ from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.extension.messages.disks import DiskOnlineRequest
+from kafkalite.extension.messages.open_transactions import ListTransactionsResponse, OpenTransactionsResponse
+from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, ElectLeadersRequest
+from kafkalite.extension.messages.topics import (
+    AddPartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    NewPartitions,
+    NewTopic,
+    RemovePartitionsRequest,
+)
+from kafkalite.extension.messages.transactions import EndTxnGroupRequest
+from kafkalite.extension.messages.watching import HealthResponse
 from kafkalite.http.metrics import NodeCollector
 from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.protocol import wire
@@ -35,7 +50,6 @@ from kafkalite.rpc.messages.data import (
     ProduceRequest,
     ProduceResponse,
 )
-from kafkalite.rpc.messages.disks import DiskOnlineRequest
 from kafkalite.rpc.messages.groups import (
     CommitOffsetsRequest,
     CommitOffsetsResponse,
@@ -45,8 +59,6 @@ from kafkalite.rpc.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from kafkalite.rpc.messages.open_transactions import ListTransactionsResponse, OpenTransactionsResponse
-from kafkalite.rpc.messages.reassignment import AlterReassignmentsRequest, ElectLeadersRequest
 from kafkalite.rpc.messages.security import (
     AclBinding,
     AlterAclsRequest,
@@ -54,18 +66,7 @@ from kafkalite.rpc.messages.security import (
     AlterQuotasRequest,
     QuotaEntity,
 )
-from kafkalite.rpc.messages.topics import (
-    AddPartitionsRequest,
-    CreateTopicsRequest,
-    DeleteTopicsRequest,
-    DescribeReplicasRequest,
-    DescribeReplicasResponse,
-    NewPartitions,
-    NewTopic,
-    RemovePartitionsRequest,
-)
-from kafkalite.rpc.messages.transactions import EndTxnGroupRequest, FindCoordinatorRequest, FindCoordinatorResponse
-from kafkalite.rpc.messages.watching import HealthResponse
+from kafkalite.rpc.messages.transactions import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.security.acl import Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, REFUSALS, RPC

@@ -13,11 +13,11 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from kafkalite.client.transactions import GroupVersion
 from kafkalite.errors import ErrorCode, api_error
+from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
 from kafkalite.model import TopicPartition
 from kafkalite.record.batch import parse_header
 from kafkalite.record.reader import read_records
 from kafkalite.rpc.answers import RpcTimeout
-from kafkalite.rpc.messages.transactions import EndTxnGroupResponse, TransactionMember
 from pyspark_kafkalite.exactly_once import CommitFailed
 from pyspark_kafkalite.options import OptionError, write_options
 from pyspark_kafkalite.row_shape import row_shape

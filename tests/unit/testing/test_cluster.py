@@ -8,7 +8,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking import BlockingClient
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
-from kafkalite.rpc.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.cluster import Cluster, ThreadedCluster, cluster
 
 

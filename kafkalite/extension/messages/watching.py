@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from kafkalite.extension.messages.disks import DiskDescription
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, BrokerId, ControllerEpoch, LeaderEpoch, Offset
 from kafkalite.rpc.messages.base import Message, kind
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.disks import DiskDescription
 
 
 @kind(46)

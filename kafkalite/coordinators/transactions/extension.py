@@ -1,0 +1,71 @@
+"""Requests of the extension API that the transaction coordinator serves. Refusals are in the responses."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
+from kafkalite.coordinators.transactions.groups import TransactionGroups
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.open_transactions import (
+    ListedTransaction,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from kafkalite.extension.messages.transactions import (
+    BeginTxnGroupRequest,
+    BeginTxnGroupResponse,
+    EndTxnGroupRequest,
+    EndTxnGroupResponse,
+)
+from kafkalite.rpc.messages.base import Message
+
+#: Returns the response to a request of one class.
+ExtensionHandler = Callable[[Any], Awaitable[Message]]
+
+
+class TransactionExtension:
+    """Handlers by class of request."""
+
+    def __init__(self, transactions: TransactionCoordinator, groups: TransactionGroups) -> None:
+        self._transactions = transactions
+        self._groups = groups
+
+    def handlers(self) -> Mapping[type[Message], ExtensionHandler]:
+        return {
+            BeginTxnGroupRequest: self.begin,
+            EndTxnGroupRequest: self.end,
+            ListTransactionsRequest: self.list,
+        }
+
+    async def begin(self, message: BeginTxnGroupRequest) -> BeginTxnGroupResponse:
+        try:
+            granted = await self._groups.begin(
+                message.transactional_id, message.transaction_timeout_ms, message.owner, message.version
+            )
+        except ApiError as error:
+            return BeginTxnGroupResponse(error.code, str(error))
+        except CoordinatorError as error:
+            return BeginTxnGroupResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+        if granted is None:
+            return BeginTxnGroupResponse(ErrorCode.NONE, is_decided=True)
+        producer_id, epoch = granted
+        return BeginTxnGroupResponse(ErrorCode.NONE, "", producer_id, epoch)
+
+    async def end(self, message: EndTxnGroupRequest) -> EndTxnGroupResponse:
+        try:
+            return await self._groups.end(message)
+        except ApiError as error:
+            return EndTxnGroupResponse(error.code, message=str(error))
+
+    async def list(self, message: ListTransactionsRequest) -> ListTransactionsResponse:
+        found = tuple(
+            ListedTransaction(each.transactional_id, each.producer_id, each.state.wire_name)
+            for each in self._transactions.transactions()
+            if (not message.states or each.state.wire_name in message.states)
+            and (not message.producer_ids or each.producer_id in message.producer_ids)
+        )
+        loaded = tuple(partition.index for partition in self._transactions.log.states())
+        return ListTransactionsResponse(ErrorCode.NONE, transactions=found, coordinated=loaded)

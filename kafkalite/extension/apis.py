@@ -1,0 +1,218 @@
+"""The extension API: what Kafka has no API for, as one API in a private key range of the Kafka listener. One table. Pure.
+
+A request carries the name of a class of `kafkalite.extension.messages` and its msgpack (`kafkalite.rpc.codec`); the
+response carries the msgpack of that kind's response. Whoever adds a message adds its row here: which response, what
+it needs, and whether every node gives the same answer. Where a need names resources, the row says where the names are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Any
+
+from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.disks import (
+    DescribeDisksRequest,
+    DescribeDisksResponse,
+    DiskOnlineRequest,
+    DiskOnlineResponse,
+    MoveReplicasRequest,
+    MoveReplicasResponse,
+    StrayOrderRequest,
+    StrayOrderResponse,
+)
+from kafkalite.extension.messages.open_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    OpenTransactionsRequest,
+    OpenTransactionsResponse,
+)
+from kafkalite.extension.messages.reassignment import (
+    AlterReassignmentsRequest,
+    AlterReassignmentsResponse,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+)
+from kafkalite.extension.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    RemovePartitionsRequest,
+    RemovePartitionsResponse,
+    TopicResult,
+)
+from kafkalite.extension.messages.transactions import (
+    BeginTxnGroupRequest,
+    BeginTxnGroupResponse,
+    EndTxnGroupRequest,
+    EndTxnGroupResponse,
+)
+from kafkalite.extension.messages.watching import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    HealthRequest,
+    HealthResponse,
+    HistoryRequest,
+    HistoryResponse,
+    StatusRequest,
+    StatusResponse,
+)
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.transaction_groups import transactional_id
+from kafkalite.security.acl import Operation, ResourceType
+from kafkalite.security.requirements import FREE, Need, Row, Scope
+
+#: In the range that no Apache Kafka release uses.
+API_KEY = 20_000
+#: A reassignment of 100,000 partitions fits.
+MAX_BODY_BYTES = 8 * 2**20
+
+#: The names of resources that a request is about.
+Names = Callable[[Any], Iterable[str]]
+#: (response, is visible) -> the response without what the asking user may not see.
+Hide = Callable[[Any, Callable[[str], bool]], Any]
+
+
+class Node(Enum):
+    """Which node is to be asked."""
+
+    ANY = "any node"
+    EACH = "each node answers for itself"
+    COORDINATOR = "the coordinator of the transactional id"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionApi:
+    """A row. `names`: for needs that name topics or transactional ids; `hide`: for a need that is left out."""
+
+    request: type[Message]
+    response: type[Message]
+    needs: Row
+    node: Node = Node.ANY
+    names: Names | None = None
+    hide: Hide | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.request.__name__
+
+
+def _topics(message: CreateTopicsRequest | DeleteTopicsRequest) -> list[str]:
+    return [each if isinstance(each, str) else each.topic for each in message.topics]
+
+
+def _transactions_of_group(message: EndTxnGroupRequest) -> Iterable[str]:
+    # What else the group has open is aborted: so it takes the right to the group's ids as such.
+    return [transactional_id(message.group, ""), *(member.transactional_id for member in message.members)]
+
+
+def _visible_replicas(answer: DescribeReplicasResponse, is_visible: Callable[[str], bool]) -> DescribeReplicasResponse:
+    return replace(answer, replicas=tuple(each for each in answer.replicas if is_visible(each.topic)))
+
+
+def _visible_transactions(
+    answer: ListTransactionsResponse, is_visible: Callable[[str], bool]
+) -> ListTransactionsResponse:
+    shown = tuple(each for each in answer.transactions if is_visible(each.transactional_id))
+    return replace(answer, transactions=shown, is_partial=len(shown) < len(answer.transactions))
+
+
+def _visible_open(answer: OpenTransactionsResponse, is_visible: Callable[[str], bool]) -> OpenTransactionsResponse:
+    return replace(answer, transactions=tuple(each for each in answer.transactions if is_visible(each.topic)))
+
+
+_TOPIC, _CLUSTER, _TRANSACTION = ResourceType.TOPIC, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID
+_CREATE, _DELETE, _ALTER = Operation.CREATE, Operation.DELETE, Operation.ALTER
+_DESCRIBE, _READ, _WRITE = Operation.DESCRIBE, Operation.READ, Operation.WRITE
+_DESCRIBE_CLUSTER: Row = (Need(_CLUSTER, _DESCRIBE),)
+_ALTER_CLUSTER: Row = (Need(_CLUSTER, _ALTER),)
+_EACH, _HIDE = Scope.EACH, Scope.HIDE
+
+_ROWS = (
+    # Like Kafka's CreateTopics and DeleteTopics, with a placement, and for topics that have vanished.
+    ExtensionApi(
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+        (Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE),),
+        names=_topics,
+    ),
+    ExtensionApi(DeleteTopicsRequest, DeleteTopicsResponse, (Need(_TOPIC, _DELETE, _EACH),), names=_topics),
+    ExtensionApi(
+        DescribeReplicasRequest,
+        DescribeReplicasResponse,
+        (Need(_TOPIC, _DESCRIBE, _HIDE),),
+        Node.EACH,
+        hide=_visible_replicas,
+    ),
+    # The records of those partitions go with them.
+    ExtensionApi(
+        RemovePartitionsRequest,
+        RemovePartitionsResponse,
+        (Need(_TOPIC, _ALTER), Need(_TOPIC, _DELETE)),
+        names=lambda message: (message.topic,),
+    ),
+    ExtensionApi(AlterReassignmentsRequest, AlterReassignmentsResponse, _ALTER_CLUSTER),
+    ExtensionApi(ListReassignmentsRequest, ListReassignmentsResponse, _DESCRIBE_CLUSTER),
+    ExtensionApi(DescribeDisksRequest, DescribeDisksResponse, _DESCRIBE_CLUSTER, Node.EACH),
+    ExtensionApi(DiskOnlineRequest, DiskOnlineResponse, _ALTER_CLUSTER, Node.EACH),
+    ExtensionApi(MoveReplicasRequest, MoveReplicasResponse, _ALTER_CLUSTER, Node.EACH),
+    ExtensionApi(StrayOrderRequest, StrayOrderResponse, _ALTER_CLUSTER, Node.EACH),
+    ExtensionApi(DescribeClusterRequest, DescribeClusterResponse, FREE),
+    ExtensionApi(HealthRequest, HealthResponse, _DESCRIBE_CLUSTER, Node.EACH),
+    ExtensionApi(HistoryRequest, HistoryResponse, _DESCRIBE_CLUSTER, Node.EACH),
+    ExtensionApi(StatusRequest, StatusResponse, _DESCRIBE_CLUSTER),
+    ExtensionApi(
+        BeginTxnGroupRequest,
+        BeginTxnGroupResponse,
+        (Need(_TRANSACTION, _WRITE),),
+        Node.COORDINATOR,
+        names=lambda message: (message.transactional_id,),
+    ),
+    ExtensionApi(
+        EndTxnGroupRequest,
+        EndTxnGroupResponse,
+        (Need(_TRANSACTION, _WRITE),),
+        Node.COORDINATOR,
+        names=_transactions_of_group,
+    ),
+    ExtensionApi(
+        ListTransactionsRequest,
+        ListTransactionsResponse,
+        (Need(_TRANSACTION, _DESCRIBE, _HIDE),),
+        Node.EACH,
+        hide=_visible_transactions,
+    ),
+    # As with DescribeProducers.
+    ExtensionApi(
+        OpenTransactionsRequest,
+        OpenTransactionsResponse,
+        (Need(_TOPIC, _READ, _HIDE),),
+        Node.EACH,
+        hide=_visible_open,
+    ),
+)
+
+#: Kind (the name of the request's class) -> its row.
+APIS: Mapping[str, ExtensionApi] = {api.kind: api for api in _ROWS}
+
+
+def without(message: Any, denied: frozenset[str]) -> Message | None:
+    """The request without the topics of `denied`; None: nothing is left."""
+    kept = tuple(each for each, name in zip(message.topics, _topics(message), strict=True) if name not in denied)
+    return replace(message, topics=kept) if kept else None
+
+
+def with_refusals(api: ExtensionApi, answer: Any, denied: frozenset[str]) -> Message:
+    """The answer (None: nothing was asked) with a refusal for each topic of `denied`."""
+    refused = tuple(
+        TopicResult(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not authorized") for name in sorted(denied)
+    )
+    served = () if answer is None else answer.topics
+    response: Any = api.response
+    return response((*served, *refused))  # type: ignore[no-any-return]

@@ -1,0 +1,12 @@
+"""What Kafka has no API for, or a poorer one: messages of the extension API (`kafkalite.extension.apis`).
+
+The rules of `kafkalite.rpc.messages` hold: frozen dataclasses, packed as arrays of their fields; a new field goes to
+the end and has a default.
+"""
+
+from kafkalite.extension.messages import disks, open_transactions, reassignment, topics, transactions, watching
+
+#: The modules that hold messages; all of them register theirs when the package is imported.
+AREAS = ("disks", "open_transactions", "reassignment", "topics", "transactions", "watching")
+
+__all__ = ["AREAS", "disks", "open_transactions", "reassignment", "topics", "transactions", "watching"]

@@ -1,0 +1,84 @@
+"""Extension: kafkalite's own requests (`kafkalite.extension.apis`), checked against their rows and handed to the node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.coordinators.services import Services
+from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.errors import ErrorCode, ProtocolError, api_error
+from kafkalite.extension.apis import APIS, MAX_BODY_BYTES, ExtensionApi, with_refusals, without
+from kafkalite.kafka.apis import Handler
+from kafkalite.kafka.connection import Request
+from kafkalite.protocol import wire
+from kafkalite.rpc.codec import pack, unpack_as
+from kafkalite.rpc.messages.base import Message
+from kafkalite.security.acl import CLUSTER_NAME
+from kafkalite.security.requirements import REFUSALS, Need, Scope
+
+
+class ExtensionHandlers:
+    """
+    Args:
+        coordinated: handlers of the requests that this node's coordinators serve; the node serves all others.
+    """
+
+    def __init__(self, services: Services, coordinated: Mapping[type[Message], ExtensionHandler]) -> None:
+        self._services = services
+        self._coordinated = coordinated
+
+    def table(self) -> dict[str, Handler]:
+        return {"Extension": self.serve}
+
+    async def serve(self, request: Request, message: Any) -> Any:
+        """Raises ApiError: the request is refused as a whole."""
+        api, asked = _decoded(message)
+        answer = await self._checked(request, api, asked)
+        return wire.ExtensionResponse(body=pack(answer))
+
+    async def _checked(self, request: Request, api: ExtensionApi, asked: Message) -> Message:
+        """Serve what the row's needs leave of it. Raises ApiError."""
+        serve = self._coordinated.get(type(asked), self._services.serve_extension)
+        if self._services.rights.access.authorizer is None:
+            return await serve(asked)
+        denied: frozenset[str] = frozenset()
+        for need in api.needs:
+            if need.scope is Scope.WHOLE:
+                self._require(request, api, need, asked)
+            elif need.scope is Scope.EACH:
+                assert api.names is not None
+                denied |= self._services.rights.access.denied(request, need, api.names(asked))
+        kept = without(asked, denied) if denied else asked
+        answer = None if kept is None else await serve(kept)
+        if denied:
+            return with_refusals(api, answer, denied)
+        assert answer is not None
+        for need in api.needs:
+            if need.scope is Scope.HIDE:
+                assert api.hide is not None
+                answer = api.hide(answer, self._services.rights.access.visible(request, need))
+        return answer
+
+    def _require(self, request: Request, api: ExtensionApi, need: Need, asked: Message) -> None:
+        names = (CLUSTER_NAME,) if api.names is None else api.names(asked)
+        denied = self._services.rights.access.denied(request, need, names)
+        if denied:
+            raise api_error(
+                REFUSALS[need.resource_type], f"not allowed: {need.operation.name} on {', '.join(sorted(denied))[:200]}"
+            )
+
+
+def _decoded(message: Any) -> tuple[ExtensionApi, Message]:
+    """The row and the request. Raises ApiError UNSUPPORTED_VERSION, INVALID_REQUEST."""
+    api = APIS.get(message.kind)
+    if api is None:
+        raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"unknown extension request {message.kind[:100]!r}")
+    if len(message.body) > MAX_BODY_BYTES:
+        raise api_error(
+            ErrorCode.INVALID_REQUEST, f"{api.kind} of {len(message.body)} bytes; at most {MAX_BODY_BYTES} are read"
+        )
+    try:
+        return api, unpack_as(api.request, message.body)
+    except (ProtocolError, ValueError) as error:
+        raise api_error(ErrorCode.INVALID_REQUEST, str(error)) from None

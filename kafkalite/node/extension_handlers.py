@@ -1,0 +1,140 @@
+"""Requests of the extension API that the node serves: each goes to the part that answers it. No policy here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from kafkalite.admin.log_dirs import LogDirAdmin
+from kafkalite.admin.partitions import PartitionAdmin
+from kafkalite.admin.reassignments import ReassignmentAdmin
+from kafkalite.admin.topic_waits import TopicOrders
+from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.disks import (
+    DescribeDisksRequest,
+    DiskOnlineRequest,
+    MoveReplicasRequest,
+    StrayOrderRequest,
+)
+from kafkalite.extension.messages.open_transactions import (
+    OpenTransactionsRequest,
+    OpenTransactionsResponse,
+    PartitionTransaction,
+)
+from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, ListReassignmentsRequest
+from kafkalite.extension.messages.topics import (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeReplicasRequest,
+    DescribeReplicasResponse,
+    RemovePartitionsRequest,
+)
+from kafkalite.extension.messages.watching import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    HealthProblem,
+    HealthRequest,
+    HealthResponse,
+    HistoryEvent,
+    HistoryRequest,
+    HistoryResponse,
+    StatusRequest,
+)
+from kafkalite.http.overview import Overview
+from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.messages.base import Message
+
+#: Of one question about the past.
+MAX_SUBJECTS = 100
+
+
+class Host(Protocol):
+    """What the handlers need of the node."""
+
+    replicas: ReplicaManager
+    metadata: MetadataCache
+    orders: TopicOrders
+    disks: LogDirAdmin
+    partition_admin: PartitionAdmin
+    reassignment_admin: ReassignmentAdmin
+    overview: Overview
+    started_ms: int
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    def identity(self) -> tuple[BrokerId, BrokerEpoch]: ...
+
+    def problems(self) -> tuple[HealthProblem, ...]: ...
+
+    def history(self, subjects: Sequence[str]) -> list[HistoryEvent]: ...
+
+
+class NodeExtension:
+    """The handlers by class of request."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def handlers(self) -> Mapping[type[Message], ExtensionHandler]:
+        host = self._host
+        return {
+            CreateTopicsRequest: host.orders.create_topics,
+            DeleteTopicsRequest: host.orders.delete_topics,
+            RemovePartitionsRequest: host.partition_admin.remove,
+            AlterReassignmentsRequest: host.reassignment_admin.alter,
+            ListReassignmentsRequest: host.reassignment_admin.list,
+            DescribeReplicasRequest: self._describe_replicas,
+            DescribeDisksRequest: host.disks.describe,
+            DiskOnlineRequest: host.disks.online,
+            StrayOrderRequest: host.disks.stray_order,
+            MoveReplicasRequest: host.disks.move,
+            OpenTransactionsRequest: self._open_transactions,
+            DescribeClusterRequest: self._describe_cluster,
+            HealthRequest: self._health,
+            HistoryRequest: self._history,
+            StatusRequest: host.overview.answer,
+        }
+
+    async def _describe_cluster(self, message: DescribeClusterRequest) -> DescribeClusterResponse:
+        cache = self._host.metadata
+        return DescribeClusterResponse(
+            self._host.cluster_id, cache.controller_id, cache.controller_epoch, cache.brokers()
+        )
+
+    async def _health(self, message: HealthRequest) -> HealthResponse:
+        return HealthResponse(self._host.identity()[0], self._host.problems())
+
+    async def _history(self, message: HistoryRequest) -> HistoryResponse:
+        events = self._host.history(message.subjects[:MAX_SUBJECTS])
+        return HistoryResponse(self._host.identity()[0], self._host.started_ms, tuple(events))
+
+    async def _describe_replicas(self, message: DescribeReplicasRequest) -> DescribeReplicasResponse:
+        return self._host.replicas.describe(message.topics, message.partitions)
+
+    async def _open_transactions(self, message: OpenTransactionsRequest) -> OpenTransactionsResponse:
+        replicas = self._host.replicas
+        hosted = replicas.hosted
+        if message.partitions:
+            named = [hosted.get(TopicPartition(*each)) for each in sorted(set(message.partitions))]
+            chosen = [partition for partition in named if partition is not None]
+        else:
+            chosen = sorted(hosted.all(), key=lambda partition: partition.topic_partition)
+        found = tuple(
+            PartitionTransaction(
+                *partition.topic_partition,
+                each.producer_id,
+                each.producer_epoch,
+                each.coordinator_epoch,
+                each.start_offset,
+                each.last_timestamp_ms,
+                each.open_ms,
+            )
+            for partition in chosen
+            if partition.leader is not None
+            for each in replicas.open_transactions.of(partition)
+        )
+        return OpenTransactionsResponse(ErrorCode.NONE, transactions=found)
