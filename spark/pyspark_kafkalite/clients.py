@@ -14,10 +14,10 @@ from kafkalite.errors import ApiError, KafkaliteError
 from pyspark_kafkalite.options import ClientOptions
 
 if TYPE_CHECKING:
+    from kafkalite.client.results import AbortedTransaction, ListedOffset, Metadata, ProducedPartition
     from kafkalite.client.transactions import GroupVersion
     from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
     from kafkalite.model import TopicPartition
-    from kafkalite.rpc.messages.data import AbortedTransaction, ListedOffset, MetadataResponse, ProducedPartition
 
 
 class Fetched(Protocol):
@@ -36,9 +36,7 @@ class Fetched(Protocol):
 class LogClient(Protocol):
     """The part of kafkalite.client.group_offsets.OffsetsClient that is used here. It follows leaders and retries."""
 
-    def metadata(
-        self, topics: Iterable[str] | None = None, /, *, allow_auto_create: bool = False
-    ) -> MetadataResponse: ...
+    def metadata(self, topics: Iterable[str] | None = None, /, *, allow_auto_create: bool = False) -> Metadata: ...
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], /, *, isolation: int = 0
@@ -121,6 +119,8 @@ def shared(options: ClientOptions) -> LogClient:
 
 def connect(options: ClientOptions) -> LogClient:
     """A client of its own."""
+
+
     from kafkalite.client.blocking import BlockingClientConfig
     from kafkalite.client.group_offsets import OffsetsClient
 

@@ -27,7 +27,7 @@ from pyspark_kafkalite.offsets import (
 from pyspark_kafkalite.options import OptionError, ReadOptions, Subscription
 
 if TYPE_CHECKING:
-    from kafkalite.rpc.messages.data import TopicMetadata
+    from kafkalite.client.results import TopicMetadata
 
 log = logging.getLogger("pyspark_kafkalite")
 T = TypeVar("T")

@@ -112,6 +112,11 @@ def write_prepared(
             attempt.version, attempt.member, transaction_timeout_ms=options.transaction_timeout_ms
         )
     except (KafkaliteError, OSError) as error:
+        if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise WriteFailed(
+                f"deliveryGuarantee=exactly-once needs kafkalite brokers: one request commits the transactions of all tasks, "
+                f"and Kafka has none for that ({error}). Use deliveryGuarantee=at-least-once here"
+            ) from None
         hint = ""
         if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             hint = " (kafka.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"

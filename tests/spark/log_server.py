@@ -14,16 +14,18 @@ from concurrent.futures import Future
 from typing import Any
 
 from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.transactions import BeginTxnGroupResponse, EndTxnGroupResponse
 from kafkalite.kafka.apis import OFFERED
-from kafkalite.model import TopicPartition
+from kafkalite.model import ProducerId, TopicPartition
 from kafkalite.protocol import codec, wire
 from kafkalite.protocol.schema import schemas
 from kafkalite.protocol.topic_ids import to_wire
+from kafkalite.rpc.codec import pack
 from tests.spark.fake_log import FakeLog
 
 _SERVED = (
     "ApiVersions", "Metadata", "Produce", "Fetch", "ListOffsets", "InitProducerId", "OffsetCommit", "CreateTopics",
-    "FindCoordinator", "AddPartitionsToTxn",
+    "FindCoordinator", "AddPartitionsToTxn", "Extension",
 )  # fmt: skip
 #: What this release of Kafka offers of these APIs. Source: the message definitions of its branch.
 KAFKA_2_1 = {
@@ -63,7 +65,7 @@ class LogServer:
     def __init__(self, log: FakeLog, versions: Mapping[str, tuple[int, int]] | None = None) -> None:
         self.log = log
         self.address = ""
-        self.versions = {name: OFFERED[name] for name in _SERVED} | dict(versions or {})
+        self.versions = {name: OFFERED[name] for name in _SERVED} if versions is None else dict(versions)
         #: (API, version) of the last requests.
         self.requests: deque[tuple[str, int]] = deque(maxlen=1000)
         self.transports: deque[Any] = deque(maxlen=100)
@@ -228,6 +230,13 @@ class LogServer:
         return response(topics=results)
 
     # transactions are always granted: what is written shows at once
+
+    def _Extension(self, message: Any, version: int) -> Any:
+        if message.kind == "BeginTxnGroupRequest":
+            producer_id, epoch = self.log.init_producer_id()
+            return wire.ExtensionResponse(body=pack(BeginTxnGroupResponse(0, "", ProducerId(producer_id), epoch)))
+        assert message.kind == "EndTxnGroupRequest"
+        return wire.ExtensionResponse(body=pack(EndTxnGroupResponse(0, is_complete=True)))
 
     def _FindCoordinator(self, message: Any, version: int) -> Any:
         response = wire.FindCoordinatorResponse

@@ -230,6 +230,19 @@ def test_a_transaction_that_was_taken_away_fails_the_batch_and_says_why(log, tas
     assert log.visible() == ["a"]
 
 
+def test_a_broker_that_is_not_kafkalite_is_named_as_the_cause(log, task) -> None:
+    task()
+
+    def before(name: str) -> None:
+        if name == "begin_transaction":
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION, "b:1 does not offer the extension API")
+
+    log.before = before
+    with pytest.raises(WriteFailed, match=r"exactly-once needs kafkalite brokers.*b:1.*at-least-once"):
+        streaming(log).write(rows("a"))
+    assert log.visible() == []
+
+
 def test_without_the_query_s_id_it_refuses(log, task) -> None:
     for missing in ({"query": None}, {"batch": None}):
         task(**missing)

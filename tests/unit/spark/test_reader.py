@@ -7,9 +7,9 @@ import pickle
 import pytest
 from pyspark.sql import datasource as spark
 
+from kafkalite.client.results import Metadata, TopicMetadata
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
-from kafkalite.rpc.messages.data import MetadataResponse, TopicMetadata
 from pyspark_kafkalite.clients import Unreachable
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
@@ -17,6 +17,7 @@ from pyspark_kafkalite.fetching import RangeReader, ReadFailed
 from pyspark_kafkalite.offsets import OffsetRange
 from pyspark_kafkalite.options import FetchOptions, OptionError, read_options
 from pyspark_kafkalite.reader import KafkaliteReader, _PushFilters
+from tests.spark.fake_log import topic_id
 
 COLUMNS = columns_of(spark_schema(include_headers=False))
 
@@ -216,7 +217,7 @@ def test_a_topic_that_is_gone_when_it_is_to_be_read(topic) -> None:
 def test_a_leader_that_is_looked_for_is_waited_for_and_a_refusal_is_told_with_its_place(topic, name: str) -> None:
     """Whatever is asked: one that went away between two questions of the same task included."""
     failures = [api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER), ConnectionError("gone")] * 3
-    wanted = OffsetRange("t", 0, 0, 10, "id-of-t")
+    wanted = OffsetRange("t", 0, 0, 10, topic_id("t"))
     topic.partitions[Tp("t", 0)].log_start_offset = 2
 
     def before(asked: str) -> None:
@@ -284,7 +285,7 @@ def test_offset_questions_are_asked_again_and_refusals_are_not(topic) -> None:
 
 def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    monkeypatch.setattr(topic, "metadata", lambda topics: MetadataResponse("cluster", 1, (), (refused,)))
+    monkeypatch.setattr(topic, "metadata", lambda topics: Metadata("cluster", 1, (), (refused,)))
     with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         reader(topic).partitions()
 

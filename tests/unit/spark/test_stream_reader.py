@@ -7,9 +7,9 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from kafkalite.client.results import Metadata, TopicMetadata
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
-from kafkalite.rpc.messages.data import MetadataResponse, TopicMetadata
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.options import OptionError, read_options
@@ -212,7 +212,7 @@ def test_rights_that_were_taken_away_are_no_lost_topic(topic, monkeypatch: pytes
     grow(topic, 1, 1)
     query.batch()
     refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    monkeypatch.setattr(topic, "metadata", lambda topics: MetadataResponse("cluster", 1, (), (refused,)))
+    monkeypatch.setattr(topic, "metadata", lambda topics: Metadata("cluster", 1, (), (refused,)))
     with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         query.batch()
 

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from kafkalite.client.results import Metadata, ProducedPartition, TopicMetadata
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.record.batch import parse_header
-from kafkalite.rpc.messages.data import MetadataResponse, ProducedPartition, TopicMetadata
 from pyspark_kafkalite import encode, rows, sending
 from pyspark_kafkalite.arrow_types import HEADER_ARROW
 from pyspark_kafkalite.columns import HEADERS_SPARK
@@ -185,7 +185,7 @@ def test_a_node_that_does_not_know_a_topic_for_a_moment_is_asked_again(topic) ->
 
 def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    answer = MetadataResponse("cluster", 1, (), (refused,))
+    answer = Metadata("cluster", 1, (), (refused,))
     monkeypatch.setattr(topic, "metadata", lambda topics, allow_auto_create: answer)
     with pytest.raises(WriteFailed, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         write(topic, [{"value": "v"}], topic="t")
@@ -203,7 +203,7 @@ def test_what_fails_is_told_with_its_code_and_a_cluster_that_is_away_with_its_ad
             raise errors.pop(0)
 
     topic.before = before
-    with pytest.raises(WriteFailed, match=r"u.*a:1 .*nobody there.*kafkalite\.bootstrap\.servers"):
+    with pytest.raises(WriteFailed, match=r"u.*a:1 .*nobody there.*kafka\.bootstrap\.servers"):
         write(topic, [{"value": "v"}], topic="u")
     with pytest.raises(WriteFailed, match=r"u.*CLUSTER_AUTHORIZATION_FAILED.*IDEMPOTENT_WRITE on x"):
         write(topic, [{"value": "v"}], topic="u")
