@@ -119,8 +119,6 @@ def shared(options: ClientOptions) -> LogClient:
 
 def connect(options: ClientOptions) -> LogClient:
     """A client of its own."""
-
-
     from kafkalite.client.blocking import BlockingClientConfig
     from kafkalite.client.group_offsets import OffsetsClient
 
