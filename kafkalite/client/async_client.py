@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_requests import ClusterRequests, of_kind
 from kafkalite.client.exchange import Request
-from kafkalite.client.results import FetchedPartition, ListedOffset, TopicResult
+from kafkalite.client.results import FetchedPartition, ListedOffset
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy
@@ -21,6 +21,7 @@ from kafkalite.extension.messages.topics import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
     NewTopic,
+    TopicResult,
 )
 from kafkalite.extension.messages.watching import (
     DescribeClusterRequest,

@@ -137,7 +137,7 @@ class ClusterRequests:
                 if self.broken is not None:
                     raise RpcNotSent(f"the client is broken: {self.broken!r}")
                 await asyncio.sleep(seconds)
-            case Refresh(topics):
+            case Refresh(topics, _):
                 self._topics |= topics
                 return await self.refresh()
         return None

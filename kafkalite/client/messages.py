@@ -17,13 +17,13 @@ from kafkalite.client.results import (
     PartitionMetadata,
     ProducedPartition,
     TopicMetadata,
-    TopicResult,
 )
+from kafkalite.errors import ErrorCode, error_code
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import Buffer
 from kafkalite.protocol.topic_ids import from_wire
-from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.extension.messages.topics import NewTopic, TopicResult
 
 GROUP, TRANSACTION = 0, 1
 
@@ -247,3 +247,58 @@ def coordinator_of(response: Any) -> tuple[int, str, Broker]:
     """(error, message, the node)."""
     found = response.coordinators[0] if response.coordinators else response
     return found.error_code, found.error_message or "", Broker(BrokerId(found.node_id), found.host, found.port)
+
+
+def commit_offsets_request(
+    group: str, offsets: Mapping[TopicPartition, int], *, member_id: str = "", generation: int = -1
+) -> Any:
+    """As a member of a generation, or with -1 of a group without members."""
+    request = wire.OffsetCommitRequest
+    topics = [
+        request.OffsetCommitRequestTopic(
+            name,
+            [
+                request.OffsetCommitRequestPartition(
+                    number, offsets[TopicPartition(name, number)], committed_metadata=""
+                )
+                for number in numbers
+            ],
+        )
+        for name, numbers in by_topic(sorted(offsets)).items()
+    ]
+    return request(group, generation, member_id, topics=topics)
+
+
+def first_commit_error(response: Any) -> tuple[int, str]:
+    """Of an OffsetCommit or OffsetDelete: (error, where)."""
+    if error := getattr(response, "error_code", 0):
+        return error, ""
+    for topic in response.topics:
+        for each in topic.partitions:
+            if each.error_code:
+                return each.error_code, f"{topic.name}-{each.partition_index}: {error_code(each.error_code).name}"
+    return 0, ""
+
+
+def add_partitions_request(
+    transactional_id: str, producer_id: int, producer_epoch: int, partitions: Iterable[TopicPartition]
+) -> Any:
+    request = wire.AddPartitionsToTxnRequest
+    topics = [request.AddPartitionsToTxnTopic(name, numbers) for name, numbers in by_topic(sorted(partitions)).items()]
+    return request(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer_id,
+        v3_and_below_producer_epoch=producer_epoch,
+        v3_and_below_topics=topics,
+    )
+
+
+def first_added_error(response: Any) -> tuple[int, str]:
+    """(error, where) of an AddPartitionsToTxn: the cause, not that others were left out because of it."""
+    found = (0, "")
+    for topic in response.results_by_topic_v3_and_below:
+        for each in topic.results_by_partition:
+            number = each.partition_error_code
+            if number and found[0] in (0, ErrorCode.OPERATION_NOT_ATTEMPTED):
+                found = number, f"{topic.name}-{each.partition_index}: {error_code(number).name}"
+    return found

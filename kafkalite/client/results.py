@@ -6,7 +6,6 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
-    NO_TOPIC_ID,
     BrokerId,
     Endpoint,
     LeaderEpoch,
@@ -106,15 +105,3 @@ class ProducedPartition:
     log_append_time_ms: int = -1
     log_start_offset: Offset = NO_OFFSET
     message: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicResult:
-    """What became of one topic of a request; -1: not known."""
-
-    topic: str
-    error: int
-    message: str = ""
-    topic_id: TopicId = NO_TOPIC_ID
-    partitions: int = -1
-    replication_factor: int = -1

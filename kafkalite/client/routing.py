@@ -9,21 +9,23 @@ Times are seconds on one monotonic clock of the caller's.
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kafkalite.client import messages
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.exchange import Request
-from kafkalite.client.results import FetchedPartition, ListedOffset, Metadata, TopicResult
-from kafkalite.client.retry import Backoff, wants_metadata
+from kafkalite.client.results import FetchedPartition, ListedOffset, Metadata, ProducedPartition
+from kafkalite.client.retry import Backoff, Verdict, judge_produce, wants_metadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, ProducerId, TopicPartition
+from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
+from kafkalite.protocol.codec import Buffer
 from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 from kafkalite.rpc.messages.base import Message
-from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
+from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 
 T = TypeVar("T")
 
@@ -34,6 +36,9 @@ FIND_AGAIN = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 _LEAST_S = 0.1
+#: Where a record batch holds its producer id.
+_PRODUCER_ID = struct.Struct(">q")
+_PRODUCER_ID_AT = 43
 
 
 # --- effects -------------------------------------------------------------------------------------
@@ -58,12 +63,13 @@ class ToAny:
 
 @dataclass(frozen=True, slots=True)
 class LeaderRequest:
-    """`keys`: given up as soon as another node leads one of them. Empty: waited for, whoever leads."""
+    """`keys`: given up as soon as another node leads one of them. Empty: waited for, whoever leads. `about`: all of them."""
 
     node: BrokerId
     request: Request
     keys: tuple[TopicPartition, ...]
     has_response: bool = True
+    about: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,7 @@ class Refresh:
     """Ask for these topics' metadata: None, or the error."""
 
     topics: frozenset[str]
+    timeout_s: float
 
 
 Effect = ToNode | ToAny | ToLeaders | Pause | Refresh
@@ -148,7 +155,7 @@ class Router:
         deadline = self._now() + timeout_s
         attempts = 0
         while not (count := self.view.partition_count(topic)):
-            error = yield Refresh(frozenset((topic,)))
+            error = yield Refresh(frozenset((topic,)), self._left(deadline))
             if count := self.view.partition_count(topic):
                 break
             if error is None:
@@ -228,7 +235,7 @@ class Router:
                 return
             attempts += 1
             yield from self._pause(attempts, deadline, last or self._leaderless(waiting))
-            yield Refresh(topics)
+            yield Refresh(topics, self._left(deadline))
 
     def _leaderless(self, keys: Iterable[TopicPartition]) -> ApiError:
         for topic in sorted({key.topic for key in keys}):
@@ -281,6 +288,42 @@ class Router:
         deadline = self._now() + timeout_s
         yield from self.ask_leaders([key], request_of, take, deadline, wait_s=max_wait_ms / 1000)
         return found[0]
+
+    def produce(
+        self,
+        batches: Mapping[TopicPartition, Buffer],
+        acks: int,
+        timeout_s: float,
+        *,
+        transactional_id: str | None = None,
+    ) -> Flow[dict[TopicPartition, ProducedPartition]]:
+        """Append one batch to each partition. One that the broker cannot recognise (no producer id) is not given up while
+        an answer may come, so that it is not written twice before it must be."""
+        done: dict[TopicPartition, ProducedPartition] = {}
+
+        def request_of(node: BrokerId, part: list[TopicPartition], patience_s: float) -> LeaderRequest:
+            mine = {key: batches[key] for key in part}
+            request = messages.produce_request(mine, acks, max(1, int(patience_s * 1000)), transactional_id)
+            leaves = all(_has_producer_id(batch) for batch in mine.values())
+            return LeaderRequest(node, request, tuple(part) if leaves else (), acks != 0, tuple(part))
+
+        def take(asked: LeaderRequest, response: Any) -> Iterable[Outcome]:
+            if acks == 0:
+                entries = [ProducedPartition(*key, 0, Offset(-1)) for key in asked.about]
+            else:
+                entries = list(messages.produced(response))
+            for each in entries:
+                key = TopicPartition(each.topic, each.partition)
+                done[key] = each
+                code = error_code(each.error)
+                delivered = judge_produce(code, idempotent=False) is Verdict.DELIVERED
+                yield key, ErrorCode.NONE if delivered else code, each.message
+
+        def is_passing(code: ErrorCode) -> bool:
+            return judge_produce(code, idempotent=False) is not Verdict.FAILED
+
+        yield from self.ask_leaders(batches.keys(), request_of, take, self._now() + timeout_s, is_passing=is_passing)
+        return done
 
     # --- coordinators ----------------------------------------------------------------------------
 
@@ -408,7 +451,7 @@ class Router:
                     error = refusal
             attempts += 1
             yield from self._pause(attempts, deadline, error)
-            yield Refresh(frozenset())
+            yield Refresh(frozenset(), self._left(deadline))
 
     def create_topics(
         self, topics: Sequence[NewTopic], timeout_s: float, validate_only: bool
@@ -440,10 +483,7 @@ class Router:
         def results(response: Any) -> tuple[TopicResult, ...]:
             if not isinstance(response, Message):
                 return results_of(response)
-            return tuple(
-                TopicResult(t.topic, t.error, t.message, t.topic_id, t.partitions, t.replication_factor)
-                for t in response.topics  # type: ignore[attr-defined]
-            )
+            return response.topics  # type: ignore[attr-defined,no-any-return]
 
         response, again = yield from self.to_controller(
             request, timeout_s, lambda response: [each.error for each in results(response)]
@@ -453,3 +493,7 @@ class Router:
 
 def _forgive(results: tuple[TopicResult, ...], code: ErrorCode) -> tuple[TopicResult, ...]:
     return tuple(TopicResult(r.topic, 0, topic_id=r.topic_id) if r.error == code else r for r in results)
+
+
+def _has_producer_id(batch: Buffer) -> bool:
+    return len(batch) >= _PRODUCER_ID_AT + 8 and _PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] >= 0
