@@ -24,10 +24,10 @@ from rich.table import Table
 
 from bench.waves import Counts, scrape
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.results import PartitionMetadata
 from kafkalite.coordination import paths
 from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.rpc.messages.data import PartitionMetadata
 from kafkalite.testing.chaos import controller_of, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 

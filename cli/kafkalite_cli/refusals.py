@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafkalite.client.results import TopicMetadata
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
-from kafkalite.rpc.messages.data import TopicMetadata
 
 _FORBIDDEN = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_requests import ClusterRequests, of_kind
 from kafkalite.client.exchange import Request
-from kafkalite.client.results import FetchedPartition, ListedOffset
+from kafkalite.client.results import FetchedPartition, ListedOffset, Metadata
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
-from kafkalite.model import BrokerId, ProducerId, TopicPartition
-from kafkalite.rpc.answers import RpcError
-from kafkalite.rpc.messages.base import Message
 from kafkalite.extension.messages.topics import (
     DescribeReplicasRequest,
     DescribeReplicasResponse,
@@ -29,6 +26,9 @@ from kafkalite.extension.messages.watching import (
     HealthRequest,
     HealthResponse,
 )
+from kafkalite.model import BrokerId, ProducerId, TopicPartition
+from kafkalite.rpc.answers import RpcError
+from kafkalite.rpc.messages.base import Message
 from kafkalite.security.dialling import ClientSecurity
 
 M = TypeVar("M", bound=Message)
@@ -118,6 +118,13 @@ class AsyncClient(ClusterRequests):
     ) -> tuple[TopicResult, ...]:
         """Delete topics; one result each. `vanished`: also replicas that brokers keep of topics that have vanished."""
         return await self.run(self.routing.delete_topics(topics, timeout_s, vanished))
+
+    async def describe_topics(self, topics: Iterable[str] | None = None, *, timeout_s: float = 30.0) -> Metadata:
+        """As `metadata`, and with what Kafka tells elsewhere: eligible leader replicas, and those that are being added.
+
+        A broker that does not tell leaves them empty. Raises ApiError, RpcError.
+        """
+        return await self.run(self.routing.describe_topics(topics, timeout_s))
 
     async def order(self, request: Message, answer: type[M], *, timeout_s: float = 30.0) -> M:
         """Give an order that does no harm twice to any node, and return its answer, which may be a refusal."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
@@ -23,6 +23,7 @@ from kafkalite.client.node_order import NodeOrder
 from kafkalite.client.results import AbortedTransaction, ListedOffset, Metadata, ProducedPartition
 from kafkalite.client.routing import Effect, Flow, LeaderRequest, Pause, Refresh, Router, ToAny, ToLeaders, ToNode
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
+from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Endpoint, Offset, ProducerId, TopicPartition
 from kafkalite.rpc.answers import RpcError, RpcNotSent, RpcTimeout
@@ -122,6 +123,10 @@ class BlockingClient:
         """A producer id and its epoch; of a transactional id, its next epoch. Raises ApiError, RpcError."""
         timeout_s = self._request_s(timeout_ms)
         return self.run(self.routing.init_producer_id(transactional_id, transaction_timeout_ms, timeout_s))
+
+    def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int | None = None) -> tuple[TopicResult, ...]:
+        """Create topics; one result each. After a try whose outcome was lost, "exists already" is success."""
+        return self.run(self.routing.create_topics(topics, self._request_s(timeout_ms), False))
 
     def call_any(self, request: Request, *, timeout_ms: int | None = None) -> Any:
         """Ask nodes until one answers; for requests that do no harm twice. Raises ApiError, RpcError."""

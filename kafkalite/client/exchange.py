@@ -10,8 +10,6 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
-import msgpack
-
 from kafkalite import __version__
 from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error, error_code
 from kafkalite.frames import FrameReader
@@ -20,7 +18,7 @@ from kafkalite.model import Endpoint
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import Buffer, Decoder, Encoder, WireStruct, decoder, encoder, read_varint
 from kafkalite.protocol.schema import schemas
-from kafkalite.rpc.codec import UNPACK_ERRORS, from_fields, pack
+from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.base import Message
 
 #: A request: a message of Kafka's protocol, or one of kafkalite's own (which travels in the extension API).
@@ -215,11 +213,7 @@ def _unwrapped(request: type[Message], response: Any) -> Message | KafkaliteErro
     if response.error_code:
         code = error_code(response.error_code)
         return api_error(code, response.error_message or code.name)
-    try:
-        fields = msgpack.unpackb(response.body, strict_map_key=False)
-    except UNPACK_ERRORS as error:
-        raise ProtocolError(f"the response to {request.__name__} is not msgpack: {error}") from None
-    return from_fields(response_class(request), fields)
+    return unpack_as(response_class(request), response.body or b"")
 
 
 def response_class(request: type[Message]) -> type[Message]:

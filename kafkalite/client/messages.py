@@ -6,6 +6,7 @@ Fields that only some versions have are all filled: a broker of any version find
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kafkalite.client.results import (
@@ -19,11 +20,11 @@ from kafkalite.client.results import (
     TopicMetadata,
 )
 from kafkalite.errors import ErrorCode, error_code
+from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import Buffer
 from kafkalite.protocol.topic_ids import from_wire
-from kafkalite.extension.messages.topics import NewTopic, TopicResult
 
 GROUP, TRANSACTION = 0, 1
 
@@ -68,6 +69,45 @@ def _topic(topic: Any) -> TopicMetadata:
         for each in topic.partitions
     )
     return TopicMetadata(topic.name or "", topic.error_code, from_wire(topic.topic_id), partitions)
+
+
+def describe_partitions_request(topics: Iterable[str], cursor: Any) -> Any:
+    """From the response's cursor on."""
+    request = wire.DescribeTopicPartitionsRequest
+    where = None if cursor is None else request.Cursor(cursor.topic_name, cursor.partition_index)
+    return request([request.TopicRequest(name) for name in sorted(topics)], cursor=where)
+
+
+#: Fields of a PartitionMetadata.
+_More = dict[TopicPartition, dict[str, Any]]
+
+
+def take_eligible(response: Any, more: _More) -> None:
+    for topic in response.topics:
+        for each in topic.partitions:
+            fields = more.setdefault(TopicPartition(topic.name or "", each.partition_index), {})
+            fields["elr"] = tuple(each.eligible_leader_replicas or ())
+            fields["last_known_elr"] = tuple(each.last_known_elr or ())
+
+
+def take_adding(response: Any, more: _More) -> None:
+    for topic in response.topics:
+        for each in topic.partitions:
+            fields = more.setdefault(TopicPartition(topic.name, each.partition_index), {})
+            fields["adding"] = tuple(each.adding_replicas)
+
+
+def completed(found: Metadata, more: _More) -> Metadata:
+    topics = tuple(
+        replace(
+            topic,
+            partitions=tuple(
+                replace(each, **more.get(TopicPartition(topic.topic, each.partition), {})) for each in topic.partitions
+            ),
+        )
+        for topic in found.topics
+    )
+    return replace(found, topics=topics)
 
 
 # --- offsets and records -------------------------------------------------------------------------

@@ -19,13 +19,13 @@ from kafkalite.client.exchange import Request
 from kafkalite.client.results import FetchedPartition, ListedOffset, Metadata, ProducedPartition
 from kafkalite.client.retry import Backoff, Verdict, judge_produce, wants_metadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
+from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import Buffer
 from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 from kafkalite.rpc.messages.base import Message
-from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 
 T = TypeVar("T")
 
@@ -146,6 +146,29 @@ class Router:
         found = messages.metadata_of((yield ToAny(request, timeout_s)))
         self.view.update(found)
         return found
+
+    def describe_topics(self, topics: Iterable[str] | None, timeout_s: float) -> Flow[Metadata]:
+        """With what other APIs tell: eligible leader replicas (KIP-966) and replicas that are being added (KIP-455)."""
+        deadline = self._now() + timeout_s
+        found = yield from self.metadata(topics, timeout_s)
+        names = [topic.topic for topic in found.topics if not topic.error]
+        more: dict[TopicPartition, dict[str, Any]] = {}
+        try:
+            cursor = None
+            while names:
+                request = messages.describe_partitions_request(names, cursor)
+                response = yield ToAny(request, self._left(deadline))
+                messages.take_eligible(response, more)
+                cursor = response.next_cursor
+                if cursor is None:
+                    break
+            if names:
+                response = yield ToAny(wire.ListPartitionReassignmentsRequest(1000, None), self._left(deadline))
+                messages.take_adding(response, more)
+        except ApiError as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+        return messages.completed(found, more)
 
     def known_topic(self, topic: str, timeout_s: float) -> Flow[int]:
         """The topic's number of partitions.

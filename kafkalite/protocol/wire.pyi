@@ -3056,3 +3056,25 @@ class AlterUserScramCredentialsResponse(WireStruct):
         throttle_time_ms: int = ...,
         results: Sequence[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult] = ...,
     ) -> None: ...
+
+class ExtensionRequest(WireStruct):
+    kind: str
+    body: bytes
+    def __init__(
+        self,
+        kind: str = ...,
+        body: bytes = ...,
+    ) -> None: ...
+
+class ExtensionResponse(WireStruct):
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    body: bytes | None
+    def __init__(
+        self,
+        throttle_time_ms: int = ...,
+        error_code: int = ...,
+        error_message: str | None = ...,
+        body: bytes | None = ...,
+    ) -> None: ...

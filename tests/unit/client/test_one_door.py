@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.env.seams import ConnectionHandler
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-from kafkalite.rpc.answers import RpcError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import HealthRequest
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
+from kafkalite.rpc.answers import RpcError
 from tests.unit.kafka.conftest import Broker, batch, produce
 
 KEY = TopicPartition("t", 0)
@@ -98,5 +97,3 @@ async def test_a_port_that_is_no_kafka_listener_is_named(answer: bytes, text: st
         with pytest.raises(RpcError, match=text):
             await client.metadata(timeout_s=0.2)
     server.close()
-
-
