@@ -83,6 +83,8 @@ Connect = Callable[[ClientOptions], LogClient]
 
 #: Of each thread.
 KEPT_CLIENTS = 8
+#: A cluster that has never answered is given up after this time, if its addresses refuse: a typing error shows at once.
+FIRST_ANSWER_MS = 3_000
 
 _clients: dict[tuple[int, int, ClientOptions], LogClient] = {}
 
@@ -123,7 +125,11 @@ def connect(options: ClientOptions) -> LogClient:
     from kafkalite.client.group_offsets import OffsetsClient
 
     config = BlockingClientConfig(
-        ",".join(options.bootstrap), options.client_id, options.request_timeout_ms, security=options.security
+        ",".join(options.bootstrap),
+        options.client_id,
+        options.request_timeout_ms,
+        first_answer_ms=FIRST_ANSWER_MS,
+        security=options.security,
     )
     client: LogClient = OffsetsClient(config)
     return client

@@ -41,7 +41,12 @@ def write(server: LogServer, count: int, options: Mapping[str, str] = {}) -> Non
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_rows_are_written_and_read(server: LogServer, codec: str) -> None:
     write(server, 300, {"kafka.compression.type": codec})
-    given = {"kafka.bootstrap.servers": server.address, "subscribe": "t", "startingTimestamp": "1", "minPartitions": "5"}
+    given = {
+        "kafka.bootstrap.servers": server.address,
+        "subscribe": "t",
+        "startingTimestamp": "1",
+        "minPartitions": "5",
+    }
     reader = KafkaliteReader(read_options(given, streaming=False), COLUMNS)
     found = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
     assert sorted(int(row["value"]) for row in found) == list(range(300))
