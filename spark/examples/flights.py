@@ -79,7 +79,7 @@ def write_flights(spark: SparkSession, given: argparse.Namespace, rows: str = "a
         (
             flights.select(f.col("tailnum").alias("key"), f.to_json(f.struct("*")).alias("value"))
             .write.format("kafkalite")
-            .option("kafkalite.bootstrap.servers", given.bootstrap)
+            .option("kafka.bootstrap.servers", given.bootstrap)
             .option("topic", given.topic)
             .mode("append")
             .save()
@@ -92,7 +92,7 @@ def ensure_flights(spark: SparkSession, given: argparse.Namespace) -> None:
     ensure_topic(given.bootstrap, given.topic)
     records = (
         spark.read.format("kafkalite")
-        .option("kafkalite.bootstrap.servers", given.bootstrap)
+        .option("kafka.bootstrap.servers", given.bootstrap)
         .option("subscribe", given.topic)
         .schema("offset long")  # of that column only the batches' headers are read
         .load()

@@ -63,7 +63,7 @@ def ends(kafkalite_cluster) -> dict[str, tuple[str, str]]:
     """Format -> its bootstrap option."""
     return {
         "kafka": ("kafka.bootstrap.servers", ",".join(kafkalite_cluster.bootstrap)),
-        "kafkalite": ("kafkalite.bootstrap.servers", ",".join(kafkalite_cluster.bootstrap)),
+        "kafkalite": ("kafka.bootstrap.servers", ",".join(kafkalite_cluster.bootstrap)),
     }
 
 

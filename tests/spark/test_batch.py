@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 
 def load(spark, served, topic: str = "t", **options: str):
-    reader = spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", served.address)
+    reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", served.address)
     return reader.option("subscribe", topic).options(**options).load()
 
 
@@ -58,9 +58,7 @@ def test_sql_sees_every_record_once(spark, numbers) -> None:
 
 
 def test_offsets_and_a_schema_of_one_s_own(spark, numbers) -> None:
-    reader = (
-        spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", numbers.address).option("subscribe", "t")
-    )
+    reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", numbers.address).option("subscribe", "t")
     df = reader.schema("offset long, value binary").option("startingOffsets", '{"t":{"0":990,"1":-2}}')
     rows = df.option("endingOffsets", '{"t":{"0":-1,"1":1}}').load().orderBy("offset").collect()
     assert [(r.offset, bytes(r.value)) for r in rows] == [(0, b"0"), *((n, b"%d" % n) for n in range(990, 1000))]
@@ -106,7 +104,7 @@ def test_what_is_written_is_read_back(spark, served) -> None:
         "concat('value-', id) value",
         "case when id % 2 = 0 then array(named_struct('key', 'h', 'value', cast(cast(id as string) as binary))) end headers",
     )
-    df.write.format("kafkalite").option("kafkalite.bootstrap.servers", served.address).option("topic", "out").mode(
+    df.write.format("kafkalite").option("kafka.bootstrap.servers", served.address).option("topic", "out").mode(
         "append"
     ).save()
     back = load(spark, served, "out", includeHeaders="true")
@@ -122,10 +120,10 @@ def test_the_topic_column_and_a_temporary_view(spark, served) -> None:
     served.log.add_topic("a", 1)
     served.log.add_topic("b", 1)
     df = spark.range(10).selectExpr("case when id % 2 = 0 then 'a' else 'b' end topic", "cast(id as string) value")
-    df.write.format("kafkalite").option("kafkalite.bootstrap.servers", served.address).mode("append").save()
+    df.write.format("kafkalite").option("kafka.bootstrap.servers", served.address).mode("append").save()
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW ab USING kafkalite OPTIONS "
-        f"(`kafkalite.bootstrap.servers` '{served.address}', subscribePattern '[ab]')"
+        f"(`kafka.bootstrap.servers` '{served.address}', subscribePattern '[ab]')"
     )
     assert spark.sql("select topic, count(*) n from ab group by topic order by topic").collect() == [("a", 5), ("b", 5)]
 
@@ -133,19 +131,19 @@ def test_the_topic_column_and_a_temporary_view(spark, served) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda s, a: s.read.format("kafkalite").option("kafkalite.bootstrap.servers", a).load().count(), "exactly one of assign"),
-        (lambda s, a: s.read.format("kafkalite").option("subscribe", "t").load().count(), "kafkalite.bootstrap.servers is missing"),
+        (lambda s, a: s.read.format("kafkalite").option("kafka.bootstrap.servers", a).load().count(), "exactly one of assign"),
+        (lambda s, a: s.read.format("kafkalite").option("subscribe", "t").load().count(), "kafka.bootstrap.servers is missing"),
         (
-            lambda s, a: s.read.format("kafkalite").option("kafkalite.bootstrap.servers", a).option("subscribe", "x").load().count(),
+            lambda s, a: s.read.format("kafkalite").option("kafka.bootstrap.servers", a).option("subscribe", "x").load().count(),
             "x: no such topic",
         ),
         (
-            lambda s, a: s.range(1).write.format("kafkalite").option("kafkalite.bootstrap.servers", a).mode("append").save(),
+            lambda s, a: s.range(1).write.format("kafkalite").option("kafka.bootstrap.servers", a).mode("append").save(),
             "no column value",
         ),
         (
             lambda s, a: s.sql("select 'v' value, 'nope' topic").write.format("kafkalite")
-            .option("kafkalite.bootstrap.servers", a).mode("append").save(),
+            .option("kafka.bootstrap.servers", a).mode("append").save(),
             "create-topic nope",
         ),
     ],
