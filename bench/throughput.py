@@ -1,4 +1,4 @@
-"""Produce and fetch through the native client: MB/s, requests/s, latency, memory, CPU, start-up.
+"""Produce and fetch through the Python client: MB/s, requests/s, latency, memory, CPU, start-up.
 
     python -m bench.throughput [--seconds 5] [--json FILE]
 
@@ -29,7 +29,7 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.messages import fetch_request, fetched, produce_request, produced
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import BrokerId, Offset, TopicPartition
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
@@ -73,8 +73,8 @@ async def produce(
         while time.monotonic() < until or waiting:
             while len(waiting) < depth and time.monotonic() < until:
                 waiting.append(connection.send_nowait(request))
-            [entry] = produced(await waiting.popleft())
-            assert entry.error == 0, entry
+            (answer,) = produced(await waiting.popleft())
+            assert answer.error == 0, answer
             counts["requests"] += 1
 
     async with asyncio.TaskGroup() as tasks:
@@ -93,12 +93,11 @@ async def fetch(client: AsyncClient, topic: str, *, seconds: float, size: int = 
     connection = await client.connections.to(await leader_of(client, topic, 0))
     began = time.monotonic()
     total = requests = 0
-    offset = Offset(0)
+    key = TopicPartition(topic, 0)
+    offset = 0
     while time.monotonic() - began < seconds:
-        request = fetch_request(
-            {TopicPartition(topic, 0): offset}, {}, max_wait_ms=0, max_bytes=size, partition_max_bytes=size, isolation=0
-        )
-        [(entry, body)] = fetched(await connection.call(request, timeout_s=30))
+        request = fetch_request({key: offset}, {}, max_wait_ms=0, max_bytes=size, partition_max_bytes=size, isolation=0)
+        ((entry, body),) = fetched(await connection.call(request, timeout_s=30))
         assert entry.error == 0, entry
         requests += 1
         total += len(body)
@@ -108,10 +107,10 @@ async def fetch(client: AsyncClient, topic: str, *, seconds: float, size: int = 
             last = position
             position += 12 + length
         if last is None:
-            offset = Offset(0)
+            offset = 0
         else:
             base = int.from_bytes(body[last : last + 8], "big")
-            offset = Offset(base + int.from_bytes(body[last + 23 : last + 27], "big") + 1)
+            offset = base + int.from_bytes(body[last + 23 : last + 27], "big") + 1
     took = time.monotonic() - began
     return {"MB/s": total / took / 1e6, "requests/s": requests / took}
 

@@ -14,9 +14,9 @@ from kafkalite import __version__
 from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error, error_code
 from kafkalite.frames import FrameReader
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import Endpoint
+from kafkalite.model import Buffer, Endpoint
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import Buffer, Decoder, Encoder, WireStruct, decoder, encoder, read_varint
+from kafkalite.protocol.codec import Decoder, Encoder, WireStruct, decoder, encoder, read_varint
 from kafkalite.protocol.schema import schemas
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.base import Message

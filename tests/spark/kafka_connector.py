@@ -65,7 +65,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Of both formats: Kafka listeners of kafkalite's nodes, or of one broker of an Apache Kafka release."""
     if request.param == "kafkalite":
-        yield ",".join(request.getfixturevalue("kafkalite_cluster").kafka_bootstrap)
+        yield ",".join(request.getfixturevalue("kafkalite_cluster").bootstrap)
         return
     classes = server_class_path(CACHE, request.param)
     with KafkaCluster(tmp_path_factory.mktemp(f"kafka-{request.param}"), classes, nodes=1) as running:
