@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql.datasource import DataSourceReader
@@ -10,6 +11,7 @@ from pyspark.sql.datasource import DataSourceReader
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
+from pyspark_kafkalite.driver import like_kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
@@ -151,3 +153,38 @@ def test_the_topic_column_and_a_temporary_view(spark, served) -> None:
 def test_errors_say_what_to_do(spark, served, make, says: str) -> None:
     with pytest.raises(Exception, match=says):
         make(spark, served.address)
+
+
+def in_a_thread(work) -> None:
+    """Raises what the work raises."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def test_a_thread_writes_when_it_has_an_active_session(spark, served) -> None:
+    served.log.add_topic("t", 1)
+    rows = spark.range(10).selectExpr("cast(id as string) value")
+    writer = rows.write.format("kafkalite").option("kafka.bootstrap.servers", served.address).option("topic", "t")
+
+    def work() -> None:
+        spark.createDataFrame([], "x int")  # makes the session active
+        writer.mode("append").save()
+
+    in_a_thread(work)
+    assert load(spark, served).count() == 10
+
+
+def test_like_kafka_a_write_needs_neither_mode_nor_main_thread(spark, served, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.readwriter import DataFrameWriter
+
+    monkeypatch.setattr(DataFrameWriter, "save", DataFrameWriter.save)  # put back afterwards
+    served.log.add_topic("t", 1)
+    rows = spark.range(10).selectExpr("cast(id as string) value").write
+    like_kafka()
+    like_kafka()
+    writer = rows.format("kafkalite").option("kafka.bootstrap.servers", served.address).option("topic", "t")
+    writer.save()
+    in_a_thread(writer.save)
+    assert load(spark, served).count() == 20
+    with pytest.raises(Exception, match="cannot be overwritten"):
+        writer.mode("overwrite").save()
