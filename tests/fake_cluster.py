@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,7 +115,7 @@ class FakeLog:
 
 
 #: What a handler returns; None: no response is sent.
-Answer = Any | Awaitable[Any] | None
+Answer = Any | None
 
 
 class FakeNode:
@@ -126,7 +126,7 @@ class FakeNode:
         self.number = number
         self.server: Listener | None = None
         self.endpoint = Endpoint("127.0.0.1", 0)
-        #: Requests are taken and never answered (a stopped process).
+        #: Requests are taken and never answered, but for those that open a connection (a process stopped after that).
         self.hung = False
         #: Appends that many produces, then cuts the connection instead of answering.
         self.cut_after_append = 0
@@ -141,7 +141,6 @@ class FakeNode:
         }
         self._connections: set[asyncio.StreamWriter] = set()
         self._handlers: dict[str, Callable[[Any], Answer]] = {
-            "ApiVersionsRequest": self._api_versions,
             "MetadataRequest": self._metadata,
             "ProduceRequest": self._produce,
             "FetchRequest": self._fetch,
@@ -180,7 +179,7 @@ class FakeNode:
                 schema = schemas()[names[key]]
                 start = 10 + max(0, int.from_bytes(frame[8:10], signed=True)) + (version in schema.flexible)
                 message, _ = decoder(schema.name, version)(frame[start:])
-                answer = await self._answer(message)
+                answer = self._answer(message)
                 if answer is None:
                     continue
                 response = schemas()[type(answer).__name__]
@@ -193,21 +192,20 @@ class FakeNode:
             self._connections.discard(writer)
             writer.close()
 
-    async def _answer(self, message: Any) -> Any:
+    def _answer(self, message: Any) -> Any:
         name = type(message).__name__
         if name == "ApiVersionsRequest":
-            return await asyncio.get_running_loop().create_future() if self.hung else self._api_versions(message)
+            return self._api_versions(message)
         inside: Message | None = None
         if name == "ExtensionRequest":
             kind = next(kind for kind in self._extension if kind.__name__ == message.kind)
             inside, name = unpack_as(kind, message.body), message.kind
         self.cluster.requests.append((self.number, name))
         if self.hung:
-            return await asyncio.get_running_loop().create_future()
+            return None
         if inside is not None:
             return wire.ExtensionResponse(body=pack(self._extension[type(inside)](inside)))
-        answer = self._handlers[name](message)
-        return await answer if isinstance(answer, Awaitable) else answer
+        return self._handlers[name](message)
 
     def _api_versions(self, _: Any) -> Answer:
         response = wire.ApiVersionsResponse
@@ -218,11 +216,9 @@ class FakeNode:
         view = self.metadata_view
         return view[key] if view is not None and key in view else (log.leader, log.epoch)
 
-    def _cut(self) -> Awaitable[Any]:
-        loop = asyncio.get_running_loop()
+    def _cut(self) -> None:
         for writer in self._connections:
-            loop.call_soon(writer.transport.abort)
-        return loop.create_future()
+            asyncio.get_running_loop().call_soon(writer.transport.abort)
 
     def _metadata(self, message: Any) -> Answer:
         response = wire.MetadataResponse
@@ -252,7 +248,8 @@ class FakeNode:
     def _produce(self, message: Any) -> Answer:
         if self.cut_before_append:
             self.cut_before_append -= 1
-            return self._cut()
+            self._cut()
+            return None
         response = wire.ProduceResponse
         topics = []
         for topic in message.topic_data:
@@ -263,7 +260,8 @@ class FakeNode:
             topics.append(response.TopicProduceResponse(topic.name, parts))
         if self.cut_after_append:
             self.cut_after_append -= 1
-            return self._cut()
+            self._cut()
+            return None
         return None if message.acks == 0 else response(topics)
 
     def _append(self, key: TopicPartition, records: memoryview) -> tuple[ErrorCode, int]:
@@ -331,7 +329,7 @@ class FakeNode:
 
     def _init_producer_id(self, message: Any) -> Answer:
         self.cluster.next_producer_id += 1
-        return wire.InitProducerIdResponse(0, 0, self.cluster.next_producer_id, 0)  # type: ignore[arg-type]
+        return wire.InitProducerIdResponse(0, 0, self.cluster.next_producer_id, 0)
 
     def _create_topics(self, message: Any) -> Answer:
         response = wire.CreateTopicsResponse

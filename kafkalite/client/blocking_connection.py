@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.exchange import Exchange, Request, introduce
 from kafkalite.errors import ApiError, KafkaliteError, ProtocolError
-from kafkalite.model import Endpoint
-from kafkalite.protocol.codec import Buffer
+from kafkalite.model import Buffer, Endpoint
 from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 
 if TYPE_CHECKING:

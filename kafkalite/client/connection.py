@@ -8,11 +8,11 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.exchange import Exchange, Request, introduce
-from kafkalite.env.seams import Buffer, Network
+from kafkalite.env.seams import Network
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, KafkaliteError, ProtocolError
-from kafkalite.model import Endpoint
+from kafkalite.model import Buffer, Endpoint
 from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcRefused, RpcTimeout
 from kafkalite.telemetry.logs import get_logger
 

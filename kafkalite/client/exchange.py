@@ -15,9 +15,9 @@ from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error
 from kafkalite.extension import MAX_BODY_BYTES
 from kafkalite.frames import FrameReader
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import Endpoint
+from kafkalite.model import Buffer, Endpoint
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import Buffer, Decoder, Encoder, WireStruct, decoder, encoder, read_varint
+from kafkalite.protocol.codec import Decoder, Encoder, WireStruct, decoder, encoder, read_varint
 from kafkalite.protocol.schema import schemas
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.base import Message

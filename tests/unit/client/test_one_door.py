@@ -65,7 +65,7 @@ async def test_producer_ids_are_given_and_those_of_a_transaction_are_fenced(brok
 
 
 async def test_a_broker_without_the_extension_api_is_named(broker: Broker) -> None:
-    broker.side.apis.pop(20_000, None)
+    broker.side.listener.apis.pop(20_000)
     async with AsyncClient.connect(address(broker)) as client:
         with pytest.raises(ApiError, match="does not offer kafkalite's extension API"):
             await client.call_any(HealthRequest(), timeout_s=5)
