@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.refusals import refuse
+from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest, DescribeBrokerSettingsResponse
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
 from kafkalite.protocol import wire
@@ -33,6 +34,11 @@ class ConfigResource:
         return cls(_BROKER, "" if broker_id is None else str(broker_id))
 
     @property
+    def broker_id(self) -> BrokerId | None:
+        """The broker, if it is one."""
+        return BrokerId(int(self.name)) if self.resource_type == _BROKER and self.name else None
+
+    @property
     def own_source(self) -> int:
         """The config_source of its own dynamic settings."""
         if self.resource_type == _TOPIC:
@@ -49,10 +55,19 @@ class Settings:
 
 
 async def describe_configs(client: AsyncClient, resource: ConfigResource, *, timeout_s: float = 30.0) -> Settings:
-    """Settings as ZooKeeper has them. A broker need not be alive."""
+    """Settings as ZooKeeper has them. A broker need not be alive (that takes kafkalite's extension API)."""
     request = wire.DescribeConfigsRequest
-    wanted = request.DescribeConfigsResource(resource.resource_type, resource.name, None)
-    answer = await client.call_any(request([wanted], True), timeout_s=timeout_s)
+    message = request([request.DescribeConfigsResource(resource.resource_type, resource.name, None)], True)
+    if resource.broker_id is not None:
+        await client.metadata((), timeout_s=timeout_s)
+        if resource.broker_id not in client.view.brokers:
+            asked = DescribeBrokerSettingsRequest(resource.broker_id)
+            found = await client.order(asked, DescribeBrokerSettingsResponse, timeout_s=timeout_s)
+            refuse(found.error, found.message)
+            return Settings(found.settings or {}, {})
+        answer = await client.call_node(resource.broker_id, message, timeout_s=timeout_s)
+    else:
+        answer = await client.call_any(message, timeout_s=timeout_s)
     [result] = answer.results
     refuse(result.error_code, result.error_message)
     own = {

@@ -91,12 +91,11 @@ class ConfigHandlers:
         elif resource.resource_type == _BROKER:
             broker_id = self._broker(resource.resource_name)
             if broker_id is None:
-                source = _SOURCE_DYNAMIC_DEFAULT
-                return self._set_entries(await self._services.broker_overrides(None), source, wanted, message)
+                return self._cluster_entries(await self._services.broker_overrides(None), wanted, message)
             if broker_id != self._services.broker_id:
-                # It may be dead. What else holds there, only that broker knows: Kafka's clients ask it.
-                source = _SOURCE_DYNAMIC_BROKER
-                return self._set_entries(await self._services.broker_overrides(broker_id), source, wanted, message)
+                raise api_error(
+                    ErrorCode.INVALID_REQUEST, f"this is broker {self._services.broker_id}; ask the one you mean"
+                )
             layers = await self._broker_layers()
             broker = self._services.config
             for owner, keys in ((broker, BROKER_KEYS), (broker.topic, TOPIC_KEYS)):
@@ -129,17 +128,17 @@ class ConfigHandlers:
         dynamic = [(source, settings[key]) for source, settings in layers if key in settings]
         return [*dynamic, *_defaults(getattr(owner, spec.name), spec.default)]
 
-    def _set_entries(
-        self, settings: Mapping[str, str], source: int, wanted: set[str] | None, message: wire.DescribeConfigsRequest
+    def _cluster_entries(
+        self, settings: Mapping[str, str], wanted: set[str] | None, message: wire.DescribeConfigsRequest
     ) -> list[_Entry]:
-        """What is set for all brokers, or for another broker, and nothing else; of all brokers as Kafka does."""
+        """What is set for all brokers, and nothing else, as Kafka does."""
         entries = []
         config = with_dynamic(self._services.static_config, settings)
         for key, text in sorted(_canonical(settings).items()):
             if (wanted is None or key in wanted) and is_dynamic(key):
                 spec, _ = TOPIC_KEYS[key] if key in TOPIC_KEYS else BROKER_KEYS[key]
                 value = getattr(config.topic if key in TOPIC_KEYS else config, spec.name)
-                values = [(source, text)]
+                values = [(_SOURCE_DYNAMIC_DEFAULT, text)]
                 entries.append(_entry(key, value, spec, values, message, is_read_only=False))
         return entries + _limits(settings, wanted, message)
 
