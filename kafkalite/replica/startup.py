@@ -157,6 +157,7 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
                 info.rpc.port,
                 info.rack,
                 info.transaction_version,
+                int(info.keeps_elr),
             )
         )
     return tuple(brokers)
