@@ -193,7 +193,7 @@ class InternalLog(Generic[State]):
             # The disk, or leadership went: forget the attempt, the next comparison tries again.
             untold = self._repeats.told(partition)
             if untold is not None:
-                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), untold=untold)
+                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), suppressed=untold)
             if self._epochs.get(partition) == epoch:
                 del self._epochs[partition]
             return
