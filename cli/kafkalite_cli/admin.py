@@ -11,10 +11,12 @@ from collections.abc import Sequence
 import click
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.messages import metadata_of, metadata_request
+from kafkalite.client.results import PartitionMetadata, TopicMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import BrokerId, is_under_replicated
-from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from kafkalite.protocol import wire
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.imports import uncollected
@@ -171,8 +173,8 @@ async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) 
     attempts = 0
     while True:
         await client.metadata([topic], timeout_s=timeout_s)
-        answers = await client.every_node(MetadataRequest((topic,)), timeout_s=timeout_s)
-        if answers and all(isinstance(a, MetadataResponse) and _has_leaders(a.topics) for a in answers.values()):
+        answers = (await client.every_node(metadata_request([topic]), timeout_s=timeout_s)).values()
+        if answers and not any(isinstance(each, KafkaliteError) or not _has_leaders(each) for each in answers):
             return True
         attempts += 1
         if client.now() > deadline:
@@ -180,7 +182,8 @@ async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) 
         await asyncio.sleep(client.backoff.pause_s(min(attempts, 3)))
 
 
-def _has_leaders(topics: Sequence[TopicMetadata]) -> bool:
+def _has_leaders(response: wire.MetadataResponse) -> bool:
+    topics = metadata_of(response).topics
     return all(not t.error and t.partitions and all(p.leader >= 0 for p in t.partitions) for t in topics)
 
 
@@ -260,7 +263,7 @@ def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s:
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.metadata(topics or None, timeout_s=timeout_s)
+            answer = await client.describe_topics(topics or None, timeout_s=timeout_s)
             found = sorted(answer.topics, key=lambda topic: topic.topic)
             for topic in found:
                 raise_for_topic(topic)

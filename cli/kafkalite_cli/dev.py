@@ -38,7 +38,7 @@ def dev(
 ) -> None:
     """Run a whole cluster in the foreground until Ctrl-C.
 
-    Every Kafka client, the native client and Spark can use it. Prints `ready` and the bootstrap addresses.
+    Every Kafka client and Spark can use it. Prints `ready` and the bootstrap addresses.
     The ZooKeeper is in memory; with --dir its state and the logs are kept for the next run.
 
     Examples:
@@ -73,14 +73,13 @@ async def _run(nodes: int, directory: Path | None, kafka_port: int, settings: di
     try:
         took = time.monotonic() - began
         if as_json:
-            ready = {"event": "dev.ready", "kafka": cluster.kafka_bootstrap, "rpc": cluster.bootstrap}
+            ready = {"event": "dev.ready", "kafka": cluster.bootstrap}
             ready["http"] = [str(node.endpoints["http"]) for node in cluster.nodes.values()]
             click.echo(json.dumps(ready))
         else:
             click.echo(f"ready: {nodes} nodes in {took:.2f} s{'' if directory else ', in memory of this run only'}")
-            click.echo(f"Kafka clients   bootstrap.servers={','.join(cluster.kafka_bootstrap)}")
-            click.echo(f"native, Spark   kafkalite.bootstrap.servers={','.join(cluster.bootstrap)}")
-            click.echo(f"status page     http://{cluster.nodes[1].endpoints['http']}/")
+            click.echo(f"bootstrap    {','.join(cluster.bootstrap)}")
+            click.echo(f"status page  http://{cluster.nodes[1].endpoints['http']}/")
         await stop.wait()
     finally:
         await cluster.stop()

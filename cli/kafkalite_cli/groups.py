@@ -8,10 +8,9 @@ from datetime import datetime
 import click
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.groups import Groups
+from kafkalite.client.groups import GroupDescription, Groups
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-from kafkalite.rpc.messages.groups import DescribeGroupResponse
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import MAX_LONG, Whole, is_whole, parse_partition
 
@@ -83,7 +82,7 @@ def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> Non
         if as_json:
             value = {"group": group, "coordinator": node, "state": reported.state, "protocol": reported.protocol}
             members = [dataclasses.asdict(member) for member in reported.members]
-            out.value({**value, "generation": reported.generation, "members": members, "offsets": rows}, "")
+            out.value({**value, "members": members, "offsets": rows}, "")
             return
         click.echo(f"group {group}: {reported.state}, {len(reported.members)} members, coordinator {node}")
         if reported.members:
@@ -101,7 +100,7 @@ def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> Non
     run_async(work())
 
 
-async def _existing(admin: Groups, group: str) -> tuple[int, DescribeGroupResponse]:
+async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
     node, reported = await admin.describe(group)
     if reported.state == _NOBODY:
         raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")

@@ -71,7 +71,13 @@ class TransactionCoordinator:
         self._ids = ProducerIdsInUse(services)
         self._repeats = Repeats(services.clock.monotonic)
         self.log: InternalLog[TransactionPartition] = InternalLog(
-            services, TRANSACTION_TOPIC, TransactionPartition, self._replay, self._loaded, lambda partition: None
+            services,
+            TRANSACTION_TOPIC,
+            TransactionPartition,
+            self._replay,
+            self._loaded,
+            lambda partition: None,
+            when_committed=True,
         )
 
     def start(self) -> None:
