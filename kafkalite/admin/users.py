@@ -23,7 +23,7 @@ class UserAdmin:
         self._session = session
 
     async def describe(self, request: DescribeUsersRequest) -> DescribeUsersResponse:
-        """Who has credentials, and which; nothing of what is in them but the iterations."""
+        """The users with credentials and their mechanisms; only the iterations of the credentials are returned."""
         from kafkalite.coordination.scram_users import list_users  # only who uses SCRAM loads it
 
         try:

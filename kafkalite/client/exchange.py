@@ -30,7 +30,7 @@ _LENGTH_BYTES = 4
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
-#: Higher versions are not for us: they name topics by their ids (Fetch), take part in transactions without being told
+#: Higher versions are not for us: they name topics by their ids (Fetch), take part in transactions without an explicit request
 #: (Produce, EndTxn) or are for brokers (AddPartitionsToTxn).
 _HIGHEST = {"Fetch": 12, "Produce": 11, "EndTxn": 4, "AddPartitionsToTxn": 3}
 

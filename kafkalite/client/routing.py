@@ -62,7 +62,7 @@ class ToAny:
 
 @dataclass(frozen=True, slots=True)
 class LeaderRequest:
-    """`keys`: given up as soon as another node leads one of them. Empty: waited for, whoever leads. `about`: all of them."""
+    """`keys`: the request is given up as soon as another node leads one of them. Empty: never given up for that. `about`: all of them."""
 
     node: BrokerId
     request: Request
@@ -222,7 +222,7 @@ class Router:
         """Ask the leaders of `keys` until each partition is done.
 
         Args:
-            request_of: the request for partitions of one leader, which may take so many seconds.
+            request_of: the request for partitions of one leader, given its timeout in seconds.
             take: keeps what a response says, and returns what it means for each partition.
         Raises:
             ApiError: what asking again does not change. All leaders that were asked have answered then.

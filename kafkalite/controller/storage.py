@@ -54,7 +54,7 @@ class StatesFound:
 
 
 class Storage(DeletionStorage):
-    """One term of office's access to ZooKeeper. Every method raises SessionExpiredError; those that write also ControllerMovedError."""
+    """The access of one elected epoch to ZooKeeper. Every method raises SessionExpiredError; those that write also ControllerMovedError."""
 
     # --- what there is ---------------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class Storage(DeletionStorage):
     # --- orders ----------------------------------------------------------------------------------------------
 
     async def drop_preferred_election(self, version: int) -> None:
-        """Remove the order; one that was written anew meanwhile stays, its watch has fired."""
+        """Remove the request; one that was written again meanwhile stays, and its watch has fired."""
         for _ in range(REMOVE_ATTEMPTS):
             if await self._fenced([Delete(paths.PREFERRED_REPLICA_ELECTION, version)]):
                 return

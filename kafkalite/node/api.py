@@ -45,7 +45,7 @@ from kafkalite.rpc.messages.data import InitProducerIdRequest, InitProducerIdRes
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
 from kafkalite.rpc.messages.security import AlterUserRequest, DescribeUsersRequest
 
-#: A client that asks for an unknown topic waits at most so long for its creation to be known here.
+#: Maximum time that a client that requests an unknown topic waits until its creation is known here.
 AUTO_CREATE_WAIT_S = 5.0
 
 R = TypeVar("R", bound=Message)

@@ -1,4 +1,4 @@
-"""Consumer groups on the RPC listener: the coordinator's answers, for whoever asks the node that coordinates.
+"""Consumer groups on the RPC listener: the coordinator's responses.
 
 Native members and those of Kafka clients share groups: subscriptions and assignments travel between them as Kafka's
 consumer protocol, under the assignor "range".

@@ -50,7 +50,7 @@ from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOf
 if TYPE_CHECKING:
     from kafkalite.node.node import Node
 
-#: A coordinator compares what is led with what is loaded at least so often, whatever it was told.
+#: Maximum interval at which a coordinator compares led and loaded partitions, with or without notifications.
 _LEADERSHIP_POLL_S = 0.2
 _METADATA_POLL_S = 0.5
 

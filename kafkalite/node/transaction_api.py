@@ -1,4 +1,4 @@
-"""Transactions on the RPC listener: the coordinator's answers, for whoever asks the node that coordinates."""
+"""Transactions on the RPC listener: the coordinator's responses."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from kafkalite.rpc.messages.base import Message
 _PREFIX = struct.Struct(">II")
 PREFIX_BYTES = _PREFIX.size
 
-#: A stranger (no hello yet) may send no larger frame than this.
+#: Size of the largest frame that a peer may send before its hello.
 HELLO_FRAME_BYTES = 16 * 1024
 #: msgpack may unpack to some sixty times its size, so what a client may send as a header is small
 #: beside a frame; nodes send each other whole clusters' states.

@@ -28,7 +28,7 @@ class Peer:
 
 @dataclass(slots=True)
 class RpcRequest:
-    """One request. `body` is valid until the answer is given; whoever keeps it longer copies it."""
+    """One request. `body` is valid until the response is given; copy it to keep it longer."""
 
     message: Message
     body: memoryview
@@ -43,7 +43,7 @@ SILENCE = Message()
 class Reply:
     """One answer. The buffers of `body` must not change until they are written.
 
-    `throttle_ms`: nothing more is read from the connection for so long after it.
+    `throttle_ms`: time after the response for which nothing more is read from the connection.
     """
 
     message: Message

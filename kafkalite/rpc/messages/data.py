@@ -40,7 +40,7 @@ class ProducedPartition:
 @kind(31)
 @dataclass(frozen=True, slots=True)
 class ProduceResponse(Message):
-    """`throttle_ms`: a quota is exceeded; nothing more is read from the connection for so long."""
+    """`throttle_ms`: a quota is exceeded; nothing more is read from the connection for this time."""
 
     partitions: tuple[ProducedPartition, ...]
     throttle_ms: int = 0

@@ -123,7 +123,7 @@ class UserDescription:
 @kind(160)
 @dataclass(frozen=True, slots=True)
 class DescribeUsersRequest(Message):
-    """Who has SCRAM credentials. No names: everybody."""
+    """Users with SCRAM credentials. No names: all users."""
 
     names: tuple[str, ...] = ()
 
