@@ -54,12 +54,16 @@ class TopicConfig:
         choices=("delete", "compact", "compact,delete", "delete,compact"),
         is_set=True,
     )
-    compression_type: str = _key("producer", "the broker keeps batches as they arrive", choices=("producer",))
-    flush_messages: int = _key(_MAX, "fsync after so many records", low=1)
-    flush_ms: int = _key(_MAX, "fsync after so much time", low=0)
-    index_interval_bytes: int = _key(4096, "one offset index entry per so many bytes of log", low=0)
+    compression_type: str = _key(
+        "producer",
+        "compression of a topic's batches; the broker keeps batches as producers send them",
+        choices=("producer",),
+    )
+    flush_messages: int = _key(_MAX, "number of records after which a log is fsynced", low=1)
+    flush_ms: int = _key(_MAX, "time after which unsynced records are fsynced", low=0)
+    index_interval_bytes: int = _key(4096, "bytes of log per entry of the offset index", low=0)
     log_flush_before_ack: bool = _key(False, "fsync on every in-sync replica before a record counts as committed")
-    max_message_bytes: int = _key(1_048_588, "largest record batch", low=0)
+    max_message_bytes: int = _key(1_048_588, "size of the largest record batch", low=0)
     message_timestamp_after_max_ms: int = _key(
         3_600_000, "a record whose own timestamp is further ahead of the broker's clock is refused (CreateTime)", low=0
     )
@@ -67,22 +71,28 @@ class TopicConfig:
         _MAX, "a record whose own timestamp is further behind the broker's clock is refused (CreateTime)", low=0
     )
     message_timestamp_type: str = _key(
-        "CreateTime", "whose clock a record carries", choices=("CreateTime", "LogAppendTime")
+        "CreateTime",
+        "whether a record's timestamp is the producer's (CreateTime) or the broker's (LogAppendTime)",
+        choices=("CreateTime", "LogAppendTime"),
     )
-    min_cleanable_dirty_ratio: float = _key(0.5, "share of uncompacted log that starts a compaction", low=0, high=1)
-    min_compaction_lag_ms: int = _key(0, "a record stays uncompacted at least so long", low=0)
-    max_compaction_lag_ms: int = _key(_MAX, "a record stays uncompacted at most so long", low=1)
+    min_cleanable_dirty_ratio: float = _key(
+        0.5, "share of the log that is not compacted yet from which a compaction starts", low=0, high=1
+    )
+    min_compaction_lag_ms: int = _key(0, "minimum time before a record may be compacted", low=0)
+    max_compaction_lag_ms: int = _key(_MAX, "maximum time before a record must be compacted", low=1)
     delete_retention_ms: int = _key(86_400_000, "how long a compacted log keeps tombstones", low=0)
     file_delete_delay_ms: int = _key(
-        60_000, "wait between taking a segment out of service and removing its files", low=0
+        60_000, "time between the deletion of a segment and the removal of its files", low=0
     )
-    min_insync_replicas: int = _key(1, "acks=all needs at least so many in-sync replicas", low=1)
-    retention_bytes: int = _key(-1, "size of a partition beyond which old segments go; -1 no limit", low=-1)
-    retention_ms: int = _key(604_800_000, "age beyond which segments go; -1 no limit", low=-1)
-    segment_bytes: int = _key(1_073_741_824, "a segment rolls at this size", low=1024, high=2**31 - 1)
-    segment_index_bytes: int = _key(10_485_760, "an index rolls its segment at this size", low=4096)
-    segment_ms: int = _key(604_800_000, "a segment rolls at this age", low=1)
-    unclean_leader_election_enable: bool = _key(False, "may a replica lead that is not in sync (records can be lost)")
+    min_insync_replicas: int = _key(1, "minimum number of in-sync replicas for acks=all", low=1)
+    retention_bytes: int = _key(-1, "size of a partition above which old segments are deleted; -1: no limit", low=-1)
+    retention_ms: int = _key(604_800_000, "age above which segments are deleted; -1: no limit", low=-1)
+    segment_bytes: int = _key(1_073_741_824, "size at which a segment rolls", low=1024, high=2**31 - 1)
+    segment_index_bytes: int = _key(10_485_760, "size of an index file at which the segment rolls", low=4096)
+    segment_ms: int = _key(604_800_000, "age at which a segment rolls", low=1)
+    unclean_leader_election_enable: bool = _key(
+        False, "whether a replica that is not in sync may become the leader (records can be lost)"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,169 +100,229 @@ class BrokerConfig:
     """One node's configuration, checked as a whole by `load`."""
 
     broker_id: int = _key(-1, "this node's id (serve --id)", low=-1, high=2**31 - 1)
-    log_dirs: tuple[str, ...] = _key(("./kafkalite-data",), "directories of the log, one per disk")
-    zookeeper_connect: str = _key("127.0.0.1:2181", "HOST:PORT,…/chroot")
-    zookeeper_session_timeout_ms: int = _key(18_000, "session timeout; below replica.lag.time.max.ms", low=200)
-    host: str = _key("127.0.0.1", "address that the listeners bind and tell others")
-    kafka_port: int = _key(9092, "Kafka protocol listener; 0 any free port, -1 none", low=-1, high=65535)
-    rpc_port: int = _key(9192, "msgpack RPC listener; 0 any free port", low=0, high=65535)
-    http_port: int = _key(9292, "metrics and status page; 0 any free port, -1 none", low=-1, high=65535)
-    broker_rack: str = _key("", "rack of this broker, for placement")
+    log_dirs: tuple[str, ...] = _key(("./kafkalite-data",), "log directories, one per disk")
+    zookeeper_connect: str = _key("127.0.0.1:2181", "addresses of the ZooKeeper ensemble: HOST:PORT,…/chroot")
+    zookeeper_session_timeout_ms: int = _key(
+        18_000, "timeout of the ZooKeeper session; must be below replica.lag.time.max.ms", low=200
+    )
+    host: str = _key("127.0.0.1", "address that the listeners bind and advertise")
+    kafka_port: int = _key(9092, "port of the Kafka listener; 0: any free port, -1: no listener", low=-1, high=65535)
+    rpc_port: int = _key(9192, "port of the RPC listener (msgpack); 0: any free port", low=0, high=65535)
+    http_port: int = _key(
+        9292, "port of metrics and status page; 0: any free port, -1: no listener", low=-1, high=65535
+    )
+    broker_rack: str = _key("", "rack of this broker, used to place replicas")
 
-    auto_create_topics_enable: bool = _key(True, "create a topic when a client first asks for it")
-    num_partitions: int = _key(1, "partitions of a topic that does not say", low=1)
-    default_replication_factor: int = _key(1, "replicas of a topic that does not say", low=1)
-    delete_topic_enable: bool = _key(True, "may topics be deleted")
-    max_partitions_per_topic: int = _key(100_000, "refuse more", low=1)
+    auto_create_topics_enable: bool = _key(True, "whether a topic is created when a client first requests it")
+    num_partitions: int = _key(1, "default number of partitions of a new topic", low=1)
+    default_replication_factor: int = _key(1, "default number of replicas of a new topic", low=1)
+    delete_topic_enable: bool = _key(True, "whether topics may be deleted")
+    max_partitions_per_topic: int = _key(100_000, "maximum number of partitions of a topic", low=1)
 
-    replica_lag_time_max_ms: int = _key(30_000, "a follower that has not caught up for so long leaves the ISR", low=1)
-    replica_fetch_max_bytes: int = _key(1_048_576, "per partition and fetch", low=1)
-    replica_fetch_response_max_bytes: int = _key(10_485_760, "per fetch", low=1)
-    replica_fetch_wait_max_ms: int = _key(500, "a follower's long poll", low=0)
-    replica_fetch_min_bytes: int = _key(1, "a follower's long poll returns with so many", low=0)
-    replica_fetch_backoff_ms: int = _key(1_000, "longest wait after a failed fetch", low=0)
-    num_replica_fetchers: int = _key(1, "fetch connections per leader", low=1, high=64, dynamic=True)
-    replica_high_watermark_checkpoint_interval_ms: int = _key(5_000, "how often high watermarks are saved", low=1)
-    replica_socket_timeout_ms: int = _key(30_000, "a fetch without an answer for so long is given up", low=1)
+    replica_lag_time_max_ms: int = _key(30_000, "time without catching up after which a follower leaves the ISR", low=1)
+    replica_fetch_max_bytes: int = _key(1_048_576, "bytes that a follower fetches per partition and request", low=1)
+    replica_fetch_response_max_bytes: int = _key(10_485_760, "bytes that a follower fetches per request", low=1)
+    replica_fetch_wait_max_ms: int = _key(500, "maximum duration of a follower's long poll", low=0)
+    replica_fetch_min_bytes: int = _key(1, "number of bytes with which a follower's long poll returns early", low=0)
+    replica_fetch_backoff_ms: int = _key(1_000, "longest pause of a follower after a failed fetch", low=0)
+    num_replica_fetchers: int = _key(1, "number of fetch connections to each leader", low=1, high=64, dynamic=True)
+    replica_high_watermark_checkpoint_interval_ms: int = _key(
+        5_000, "interval at which high watermarks are saved", low=1
+    )
+    replica_socket_timeout_ms: int = _key(
+        30_000, "time without a response after which a follower gives up a fetch", low=1
+    )
 
-    log_flush_offset_checkpoint_interval_ms: int = _key(60_000, "how often recovery points are saved", low=1)
-    log_retention_check_interval_ms: int = _key(300_000, "how often old segments are looked for", low=1)
-    log_cleaner_backoff_ms: int = _key(15_000, "the pause between two searches for logs to compact", low=1)
+    log_flush_offset_checkpoint_interval_ms: int = _key(60_000, "interval at which recovery points are saved", low=1)
+    log_retention_check_interval_ms: int = _key(
+        300_000, "interval of the checks for segments that retention deletes", low=1
+    )
+    log_cleaner_backoff_ms: int = _key(15_000, "pause between two searches for logs to compact", low=1)
     log_dir_probe_interval_ms: int = _key(
-        5_000, "how often a small file is written, synced and read on every disk, to find a dead one", low=100
+        5_000,
+        "interval at which a small file is written, synced and read on every disk, to detect a dead disk",
+        low=100,
     )
     log_dir_probe_timeout_ms: int = _key(
-        5_000, "a disk that is slow to answer, but whose device completes operations, is given so long", low=1_000
+        5_000, "timeout for a probe of a disk that answers slowly, but whose device completes operations", low=1_000
     )
     producer_id_expiration_ms: int = _key(
-        86_400_000, "a silent producer's state is forgotten after", low=1, dynamic=True
+        86_400_000, "time after which the state of an inactive producer is removed", low=1, dynamic=True
     )
     stray_delete_delay_ms: int = _key(
         86_400_000,
-        "a replica's directory that was set aside (-stray) is kept for this time, and until its records are in sync elsewhere",
+        "minimum time for which a replica's directory that was set aside (-stray) is kept; it is also kept until its records are in sync elsewhere",
         low=0,
     )
     stray_max_fraction_percent: int = _key(
-        50, "refuse to set aside more than this share of local replicas at once", low=0, high=100
+        50, "maximum share of local replicas that may be set aside as strays at once, in percent", low=0, high=100
     )
 
-    fetch_max_bytes: int = _key(57_671_680, "largest fetch answer", low=1024)
-    max_connections: int = _key(10_000, "open connections per listener", low=1, dynamic=True)
-    max_inflight_requests_per_connection: int = _key(64, "requests read ahead on one connection", low=1)
+    fetch_max_bytes: int = _key(57_671_680, "size of the largest response to a fetch request", low=1024)
+    max_connections: int = _key(10_000, "maximum number of open connections per listener", low=1, dynamic=True)
+    max_inflight_requests_per_connection: int = _key(
+        64, "maximum number of requests of one connection that are read before the first is answered", low=1
+    )
     queued_max_request_bytes: int = _key(
         268_435_456,
-        "memory for requests under way, all connections; as much again for answers that wait to be read",
+        "memory for the requests in progress of all connections; responses that clients have not read yet may use the same amount again",
         low=1,
     )
-    socket_request_max_bytes: int = _key(104_857_600, "largest request on the Kafka listener", low=1024)
-    rpc_max_frame_bytes: int = _key(134_217_728, "largest frame on the RPC listener", low=1024)
-    connections_max_idle_ms: int = _key(600_000, "an idle connection is closed after", low=1)
+    socket_request_max_bytes: int = _key(104_857_600, "size of the largest request on the Kafka listener", low=1024)
+    rpc_max_frame_bytes: int = _key(134_217_728, "size of the largest frame on the RPC listener", low=1024)
+    connections_max_idle_ms: int = _key(600_000, "time after which an idle connection is closed", low=1)
 
-    max_connections_per_ip: int = _key(2**31 - 1, "open connections from one address, per listener", low=0)
-    max_connections_per_ip_overrides: str = _key("", "other limits for some addresses: HOST:COUNT,HOST:COUNT")
+    max_connections_per_ip: int = _key(
+        2**31 - 1, "maximum number of open connections from one address, per listener", low=0
+    )
+    max_connections_per_ip_overrides: str = _key(
+        "", "limits of connections for individual addresses: HOST:COUNT,HOST:COUNT"
+    )
 
-    authorizer_enabled: bool = _key(False, "refuse what no ACL in ZooKeeper allows")
-    super_users: str = _key("", "who may do everything: User:NAME;User:NAME")
-    allow_everyone_if_no_acl_found: bool = _key(False, "a resource that no ACL is about is open to all")
-    quota_window_num: int = _key(11, "windows over which a client's rate is taken", low=2, high=3600)
-    quota_window_size_seconds: int = _key(1, "length of such a window", low=1, high=3600)
+    authorizer_enabled: bool = _key(False, "whether requests are refused that no ACL in ZooKeeper allows")
+    super_users: str = _key("", "users that may do everything: User:NAME;User:NAME")
+    allow_everyone_if_no_acl_found: bool = _key(False, "whether every user may use a resource that has no ACL")
+    quota_window_num: int = _key(
+        11, "number of windows over which a client's rate is measured for quotas", low=2, high=3600
+    )
+    quota_window_size_seconds: int = _key(1, "length of a quota window", low=1, high=3600)
 
     controller_socket_timeout_ms: int = _key(
-        30_000, "a command that is not answered for so long raises an alert", low=1
+        30_000, "time without a response to a controller's command after which health reports it", low=1
     )
-    controller_queue_max_requests: int = _key(1_000, "commands waiting per broker", low=1)
-    broker_heartbeat_interval_ms: int = _key(300, "how often controller and brokers ask each other over RPC", low=10)
+    controller_queue_max_requests: int = _key(
+        1_000, "maximum number of the controller's commands that wait per broker", low=1
+    )
+    broker_heartbeat_interval_ms: int = _key(300, "interval of the heartbeats between controller and brokers", low=10)
     broker_heartbeat_timeout_ms: int = _key(
         1_500,
-        "a node that does not answer for so long loses its leaderships, or the controller's office; 0 never",
+        "time without a response to heartbeats after which a broker loses its leaderships, or the controller is replaced; 0: never",
         low=0,
     )
     replica_alter_log_dirs_io_max_bytes_per_second: int = _key(
-        0, "a replica that moves between disks of the node is copied so fast; 0: as fast as it goes", low=0
+        0, "rate at which a replica is copied between disks of the node; 0: no fixed limit", low=0
     )
-    auto_leader_rebalance_enable: bool = _key(False, "give leaderships back to the preferred replicas now and then")
-    leader_imbalance_check_interval_seconds: int = _key(300, "... so often", low=1)
+    auto_leader_rebalance_enable: bool = _key(
+        False, "whether the controller periodically makes the preferred replicas the leaders"
+    )
+    leader_imbalance_check_interval_seconds: int = _key(
+        300, "interval at which the controller checks the leader imbalance (auto.leader.rebalance.enable)", low=1
+    )
     leader_imbalance_per_broker_percentage: int = _key(
-        10, "... to brokers that lack more than this share of theirs", low=0, high=100
+        10,
+        "share of its preferred leaderships that a broker may lack before the controller gives them back, in percent",
+        low=0,
+        high=100,
     )
-    controlled_shutdown_enable: bool = _key(True, "move leaders off before stopping")
-    controlled_shutdown_max_wait_ms: int = _key(10_000, "patience of a controlled shutdown", low=0)
+    controlled_shutdown_enable: bool = _key(True, "whether a node moves its leaderships away before it stops")
+    controlled_shutdown_max_wait_ms: int = _key(10_000, "maximum duration of a controlled shutdown", low=0)
 
-    transactional_id_expiration_ms: int = _key(604_800_000, "an idle transactional id is forgotten after", low=1)
-    transaction_max_timeout_ms: int = _key(900_000, "longest transaction timeout that may be asked for", low=1)
+    transactional_id_expiration_ms: int = _key(
+        604_800_000, "time after which an idle transactional id is removed", low=1
+    )
+    transaction_max_timeout_ms: int = _key(900_000, "longest transaction timeout that a producer may request", low=1)
     transaction_partition_verification_enable: bool = _key(
         True,
-        "ask the coordinator before a transaction begins on a partition; without it, late records of an aborted one may become visible",
+        "whether a leader asks the coordinator before a transaction begins on a partition; without it, late records of an aborted transaction may become visible",
     )
-    offsets_topic_num_partitions: int = _key(50, "partitions of __consumer_offsets", low=1)
-    offsets_topic_replication_factor: int = _key(3, "replicas of __consumer_offsets, at most as many as brokers", low=1)
-    offsets_retention_minutes: int = _key(10_080, "offsets of an empty group are kept so long", low=1)
+    offsets_topic_num_partitions: int = _key(50, "number of partitions of __consumer_offsets", low=1)
+    offsets_topic_replication_factor: int = _key(
+        3, "number of replicas of __consumer_offsets; at most the number of brokers is used", low=1
+    )
+    offsets_retention_minutes: int = _key(10_080, "time for which the offsets of an empty group are kept", low=1)
     transaction_state_log_min_isr: int = _key(
         2,
         "min.insync.replicas of __transaction_state and __consumer_offsets when they are created; at most one less than"
-        " their replicas, so that one of them may be missing",
+        " the number of their replicas, so that one of them may be missing",
         low=1,
     )
-    transaction_state_log_num_partitions: int = _key(50, "partitions of __transaction_state", low=1)
+    transaction_state_log_num_partitions: int = _key(50, "number of partitions of __transaction_state", low=1)
     transaction_state_log_replication_factor: int = _key(
-        3, "replicas of __transaction_state, at most as many as brokers", low=1
+        3, "number of replicas of __transaction_state; at most the number of brokers is used", low=1
     )
-    group_initial_rebalance_delay_ms: int = _key(3_000, "wait for more members of a new group", low=0)
-    group_min_session_timeout_ms: int = _key(6_000, "shortest session timeout", low=1)
-    group_max_session_timeout_ms: int = _key(1_800_000, "longest session timeout", low=1)
+    group_initial_rebalance_delay_ms: int = _key(3_000, "time that a new group waits for more members", low=0)
+    group_min_session_timeout_ms: int = _key(6_000, "shortest session timeout of a group member", low=1)
+    group_max_session_timeout_ms: int = _key(1_800_000, "longest session timeout of a group member", low=1)
 
-    listener_security_protocol: str = _key("PLAINTEXT", "of the Kafka listener", choices=PROTOCOLS)
-    rpc_security_protocol: str = _key("PLAINTEXT", "of the RPC listener: nodes and native clients", choices=PROTOCOLS)
+    listener_security_protocol: str = _key("PLAINTEXT", "security protocol of the Kafka listener", choices=PROTOCOLS)
+    rpc_security_protocol: str = _key(
+        "PLAINTEXT", "security protocol of the RPC listener, for nodes and native clients", choices=PROTOCOLS
+    )
     http_security_protocol: str = _key(
         "",
-        "of the HTTP listener; SASL_*: whoever asks logs in with name and password (HTTP Basic); empty: as the RPC listener",
+        "security protocol of the HTTP listener; SASL_* means a login with name and password (HTTP Basic); empty: the value of rpc.security.protocol",
         choices=("", *PROTOCOLS),
     )
     ssl_keystore_location: str = _key("", "PEM file: this node's certificate, its chain and its key")
-    ssl_truststore_location: str = _key("", "PEM file: the authorities that are trusted; empty: the system's")
-    ssl_key_password: str = _key("", "of the key, if it is encrypted; file:PATH reads it from a file", secret=True)
+    ssl_truststore_location: str = _key("", "PEM file: the trusted certificate authorities; empty: those of the system")
+    ssl_key_password: str = _key(
+        "",
+        "password of the key in ssl.keystore.location, if it is encrypted; file:PATH reads it from a file",
+        secret=True,
+    )
     ssl_client_auth: str = _key(
-        "none", "certificates of clients, on the Kafka and the RPC listener", choices=CLIENT_AUTH
+        "none", "whether clients of the Kafka and the RPC listener need a certificate", choices=CLIENT_AUTH
     )
     http_ssl_client_auth: str = _key(
-        "", "certificates of clients, on the HTTP listener; empty: as ssl.client.auth", choices=("", *CLIENT_AUTH)
+        "",
+        "whether clients of the HTTP listener need a certificate; empty: the value of ssl.client.auth",
+        choices=("", *CLIENT_AUTH),
     )
     http_bearer_tokens_location: str = _key(
-        "", "file of NAME=TOKEN lines: who may log in on the HTTP listener with a token; read again on change"
+        "", "file of NAME=TOKEN lines: users that log in on the HTTP listener with a token; read again on change"
     )
     ssl_endpoint_identification_algorithm: str = _key(
-        "https", "whoever dials checks the host in the certificate; empty: not", choices=("https", "")
+        "https",
+        "https: the side that opens a connection checks the host in the certificate; empty: no check",
+        choices=("https", ""),
     )
-    ssl_principal_mapping_rules: str = _key("DEFAULT", "from a certificate's subject to a user's name, as in Kafka")
+    ssl_principal_mapping_rules: str = _key(
+        "DEFAULT", "rules that turn a certificate's subject into a user's name, as in Kafka"
+    )
     sasl_enabled_mechanisms: tuple[str, ...] = _key(
-        ("SCRAM-SHA-256", "SCRAM-SHA-512"), "what clients may authenticate with: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"
+        ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "mechanisms with which clients may authenticate: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
     )
-    sasl_plain_users_location: str = _key("", "file of NAME=PASSWORD lines: the users of PLAIN; read again on change")
+    sasl_plain_users_location: str = _key(
+        "", "file of NAME=PASSWORD lines: the users of SASL PLAIN; read again on change"
+    )
     sasl_mechanism_inter_broker_protocol: str = _key(
-        "SCRAM-SHA-512", "how nodes authenticate to each other", choices=SASL_MECHANISMS
+        "SCRAM-SHA-512", "SASL mechanism with which nodes authenticate to each other", choices=SASL_MECHANISMS
     )
-    inter_broker_username: str = _key("", "this node's user, where SASL is used between nodes")
-    inter_broker_password: str = _key("", "its password; file:PATH reads it from a file", secret=True)
+    inter_broker_username: str = _key("", "user of this node, if SASL is used between nodes")
+    inter_broker_password: str = _key(
+        "", "password of inter.broker.username; file:PATH reads it from a file", secret=True
+    )
     broker_principals: str = _key(
-        "", "principals that may act as nodes, `User:a;User:CN=b`; this node's own always may"
+        "", "principals that may act as nodes, `User:a;User:CN=b`; this node's own principal always may"
     )
     security_transition: str = _key(
         "",
-        "on the way from plain text: accept takes plain text and security, dials in plain text; offer takes both, dials"
-        " with security; empty: neither (docs/security.md)",
+        "step of the transition from plain text: accept: accept both, connect in plain text; offer: accept both, connect"
+        " with security; empty: no transition (docs/security.md)",
         choices=("", "accept", "offer"),
     )
     connections_max_reauth_ms: int = _key(
-        0, "whoever uses SASL, on either listener, authenticates again after so long (KIP-368); 0 never", low=0
+        0,
+        "lifetime of a SASL session on the Kafka and the RPC listener; clients authenticate again before its end (KIP-368); 0: no limit",
+        low=0,
     )
     connection_failed_authentication_delay_ms: int = _key(
-        100, "a failed authentication is answered so late", low=0, high=10_000
+        100, "delay of the response to a failed authentication", low=0, high=10_000
     )
-    zookeeper_auth: str = _key("", "USER:PASSWORD for digest; file:PATH reads it from a file", secret=True)
-    zookeeper_set_acl: bool = _key(False, "znodes are created so that only zookeeper.auth may change them")
-    zookeeper_ssl_client_enable: bool = _key(False, "TLS to ZooKeeper")
-    zookeeper_ssl_truststore_location: str = _key("", "PEM file: who signs ZooKeeper's certificate; empty: the system")
-    zookeeper_ssl_keystore_location: str = _key("", "PEM file: our certificate and key for ZooKeeper")
+    zookeeper_auth: str = _key(
+        "", "USER:PASSWORD for ZooKeeper's digest authentication; file:PATH reads it from a file", secret=True
+    )
+    zookeeper_set_acl: bool = _key(
+        False, "whether znodes are created so that only the identity of zookeeper.auth may change them"
+    )
+    zookeeper_ssl_client_enable: bool = _key(False, "whether connections to ZooKeeper use TLS")
+    zookeeper_ssl_truststore_location: str = _key(
+        "", "PEM file: the authorities that sign ZooKeeper's certificate; empty: those of the system"
+    )
+    zookeeper_ssl_keystore_location: str = _key(
+        "", "PEM file: this node's certificate and key for connections to ZooKeeper"
+    )
 
     topic: TopicConfig = TopicConfig()
 
@@ -496,8 +566,9 @@ def with_dynamic(static: BrokerConfig, *layers: Mapping[str, str]) -> BrokerConf
     return config
 
 
-#: The limits of reassignments (KIP-435, invariant C13): cluster-wide dynamic settings, in both spellings of the KIP.
-LIMIT_PREFIXES = ("reassignment.parallel.", "parallel.reassignment.", "parallel.")
+#: The limits of reassignments (KIP-435, invariant C13): cluster-wide dynamic settings. The KIP's text has the first prefix, its table the
+#: second one; the others are accepted because earlier versions accepted them.
+LIMIT_PREFIXES = ("reassignment.parallel.", "reassignment.max.concurrent.", "parallel.reassignment.", "parallel.")
 REPLICAS = "replica.count"
 PARTITIONS = "partition.count"
 LEADER_MOVEMENTS = "leader.movements"

@@ -15,7 +15,8 @@ DOCUMENT = ROOT / "docs" / "invariants.md"
 _NUMBER = r"[CF]?\d{1,2}"
 _ROW = re.compile(rf"^\| (?P<number>{_NUMBER}) \| (?P<text>.*) \| (?P<source>.*) \| ?(?P<held>.*?) ?\|$")
 CITATION = re.compile(
-    rf"\binvariants?\s+(?P<numbers>{_NUMBER}(?:(?:, | and | to )(?:#\s*)?{_NUMBER})*)\b", re.IGNORECASE
+    rf"\binvariants?(?: | ?\n[ \t]*(?:#:? ?)?)(?P<numbers>{_NUMBER}(?:(?:, | and | to )(?:#\s*)?{_NUMBER})*)\b",
+    re.IGNORECASE,
 )
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
+from kafkalite.extension import MAX_BODY_BYTES
 from kafkalite.extension import messages as extension_messages
-from kafkalite.extension.apis import APIS, MAX_BODY_BYTES
+from kafkalite.extension.apis import APIS
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.protocol.schema import schemas
 from kafkalite.rpc import messages
@@ -93,8 +94,8 @@ def rpc_api() -> str:
     requests = [cls for kind, cls in sorted(by_kind.items()) if kind % 2 == 0]
     for cls in requests:
         answer = by_kind.get(response_kind(cls))
-        told = "none: one way" if answer is None else f"[{answer.__name__}](#{answer.__name__.lower()})"
-        lines.append(f"| {cls.kind} | [{cls.__name__}](#{cls.__name__.lower()}) | {told} |")
+        response = "none: one way" if answer is None else f"[{answer.__name__}](#{answer.__name__.lower()})"
+        lines.append(f"| {cls.kind} | [{cls.__name__}](#{cls.__name__.lower()}) | {response} |")
     lines.append("")
     for _, cls in sorted(by_kind.items()):
         lines += [f"## {cls.__name__}", "", f"Kind {cls.kind}.", "", *_says(cls), *_fields(cls)]
@@ -155,42 +156,42 @@ def extension_api() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-#: What a reader who knows Apache Kafka would not expect.
+#: Differences that a reader who knows Apache Kafka does not expect.
 _KAFKA_DIFFERENCES = (
-    ("Records", "Only record batches of format version 2 (Kafka 0.11 and later). Produce 0 to 2 are advertised and refused with UNSUPPORTED_VERSION, because librdkafka turns compression off unless Produce begins at 0. Batches are stored as the client compressed them. What lies inside a batch is looked at only for keys, on compacted topics: a batch with a right CRC around something that is no gzip is stored, which Kafka refuses. A producer's timestamps must be near the broker's clock, as in Kafka (`message.timestamp.after.max.ms`, one hour; `message.timestamp.before.max.ms`, no limit; else INVALID_TIMESTAMP): only the first and the largest timestamp of each batch are checked."),
+    ("Records", "Only record batches of format version 2 (Kafka 0.11 and later). Produce 0 to 2 are advertised and refused with UNSUPPORTED_VERSION, because librdkafka turns compression off unless Produce begins at 0. Batches are stored as the client compressed them. The records of a batch are parsed only for their keys, on compacted topics: if the CRC of a batch is right but its content is not valid gzip, it is stored (Kafka refuses it). A producer's timestamps must be near the broker's clock, as in Kafka (`message.timestamp.after.max.ms`, one hour; `message.timestamp.before.max.ms`, no limit; else INVALID_TIMESTAMP): only the first and the largest timestamp of each batch are checked."),
     ("Produce", "One batch per partition and request, as Kafka from version 3 on. An error with acks=0 closes the connection."),
-    ("Fetch", "No incremental fetch sessions: every answer has session id 0, which clients take as a full fetch. Fetching from followers (rack awareness) is not offered: preferred_read_replica is -1. One answer has at most a sixteenth of what is left of `queued.max.request.bytes` (16 MiB of the default, more if one batch is larger), and waits if nothing is left."),
+    ("Fetch", "No incremental fetch sessions: every response has session id 0, so clients send full fetches. Fetching from followers (rack awareness) is not offered: preferred_read_replica is -1. One response has at most a sixteenth of the free part of `queued.max.request.bytes` (16 MiB with the default, more if one batch is larger), and waits if nothing is free."),
     ("Extension", "An API of kafkalite's own, in a private key range (docs/extension-api.md): disks, health, history, reassignments with limits, removal of partitions, groups of transactions."),
-    ("Unsupported versions", "Answered with UNSUPPORTED_VERSION; the connection stays open (Kafka closes it, but for ApiVersions)."),
-    ("Metadata", "A node that has just started waits up to a second for its first word of the controller before it answers. Topics are created on demand if `auto.create.topics.enable`."),
-    ("Frames", "No request but Produce may be larger than 16 MiB; one array may have 200,000 elements at most. Memory for half received frames is bounded over all connections by `queued.max.request.bytes`."),
-    ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered; clients use the classic one unless told otherwise; Java's (3.9) does not fall back and ends with UnsupportedVersionException if `group.protocol=consumer` is set."),
+    ("Unsupported versions", "They are answered with UNSUPPORTED_VERSION; the connection stays open (Kafka closes it, except for ApiVersions)."),
+    ("Metadata", "A node that has just started waits up to a second for its first command of the controller before it answers. Topics are created on demand if `auto.create.topics.enable`."),
+    ("Frames", "No request but Produce may be larger than 16 MiB; one array may have 200,000 elements at most. Memory for incomplete frames is bounded over all connections by `queued.max.request.bytes`."),
+    ("Groups", "The classic protocol, with static members and cooperative rebalancing. The new protocol of KIP-848 (ConsumerGroupHeartbeat) and share groups are not offered. Clients use the classic protocol by default; the Java client (3.9) does not fall back and ends with UnsupportedVersionException if `group.protocol=consumer` is set."),
     ("Transactions", "KIP-890, both parts. Before a transaction begins on a partition, or with the offsets of a group, the leader verifies with the coordinator that it is part of the transaction (`transaction.partition.verification.enable`), or adds it (Produce 12, TxnOffsetCommit 5); EndTxn 5 bumps the epoch; markers carry the transaction's version (WriteTxnMarkers 2, KIP-1228). `transaction.version` is the highest version that all live brokers know, and UpdateFeatures does not change it: 2, or 0 while a node of an older version is registered; `finalized_features_epoch` is the highest broker epoch. Two-phase commit (KIP-939) is not offered."),
     ("Security", "TLS, SASL with PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512, SCRAM users: docs/security.md. No GSSAPI, OAUTHBEARER or delegation tokens. A listener without SASL answers SaslHandshake and SaslAuthenticate with ILLEGAL_SASL_STATE, as Kafka does."),
     ("ACLs", "Kafka's, in Kafka's znodes, if `authorizer.enabled` (docs/security.md). AddPartitionsToTxn 4 and later is for brokers only, as with Kafka."),
     ("Quotas", "Bytes produced and fetched, and request percentage, for users and client ids. Not `controller_mutation_rate`, not quotas of IP addresses. A batch larger than the quota of all windows is delivered."),
-    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, brokers and all brokers (an empty name); which keys of a broker take effect without a restart: docs/configuration.md. Kafka's broker-wide spellings (log.retention.ms) are taken and told as ours (retention.ms). The limits of reassignments (`reassignment.parallel.*`) are settings of all brokers. What is not set can be deleted whatever its name, as with Kafka. Any broker takes the settings of any other. Of Kafka's topic settings there are none for message formats, timestamp bounds, compression levels, preallocation, segment jitter and tiered storage; they are refused with INVALID_CONFIG, as is any `compression.type` but `producer`. CreateTopics does not tell the new topic's configuration."),
-    ("Reassignment", "Any broker takes AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders, not only the controller. A reassignment goes in batches (KIP-435) where limits are set: `replicas` of ListPartitionReassignments are all that there are or will be; the steps under way are in the tagged field 435, `current_batch`: per topic `name` and `partitions`, each with `partition_index`, `current_replicas` and `target_replicas`. Throttles are given with `kafkalite admin reassign --throttle`; Kafka's `*.replication.throttled.*` are refused."),
-    ("Disks", "DescribeLogDirs tells total and usable bytes. AlterReplicaLogDirs moves a replica between the disks of its node while it is in use; DescribeLogDirs shows the copy under way (`is_future_key`) with how far it is behind."),
+    ("Configuration", "DescribeConfigs, AlterConfigs and IncrementalAlterConfigs for topics, brokers and all brokers (an empty name); which keys of a broker take effect without a restart: docs/configuration.md. Kafka's broker-wide spellings (log.retention.ms) are accepted, and returned in our spelling (retention.ms). The limits of reassignments (`reassignment.parallel.*`) are settings of all brokers. A setting that is not set can be deleted whatever its name, as with Kafka. Any broker accepts the settings of any other. Kafka's topic settings for message formats, timestamp bounds, compression levels, preallocation, segment jitter and tiered storage do not exist; they are refused with INVALID_CONFIG, as is any `compression.type` but `producer`. CreateTopics does not return the new topic's configuration."),
+    ("Reassignment", "Any broker accepts AlterPartitionReassignments, ListPartitionReassignments and ElectLeaders, not only the controller. If limits are set, a reassignment runs in batches (KIP-435): `replicas` of ListPartitionReassignments are all present and future replicas; the current steps are in the tagged field 435, `current_batch`: per topic `name` and `partitions`, each with `partition_index`, `current_replicas` and `target_replicas`. Throttles are given with `kafkalite admin reassign --throttle`; Kafka's `*.replication.throttled.*` are refused."),
+    ("Disks", "DescribeLogDirs returns total and usable bytes. AlterReplicaLogDirs moves a replica between the disks of its node while it is in use; DescribeLogDirs shows the current copy (`is_future_key`) and how far it is behind."),
 )  # fmt: skip
-#: How the clients below were seen to run.
+#: How the clients below were tested.
 _SEEN_TO_RUN = (
-    "Apache Kafka's own services, version 3.9.1, three nodes, each a test of `make interop` (tests/interop). Nothing is set "
-    "for our sake; a replication factor of -1 for their own topics takes `default.replication.factor`."
+    "Apache Kafka's own services, version 3.9.1, three nodes, each a test of `make interop` (tests/interop). They have no "
+    "settings for kafkalite; with a replication factor of -1 their own topics get `default.replication.factor`."
 )
-#: Services of Apache Kafka that run as clients of ours, and what is seen of them.
+#: Services of Apache Kafka that run as clients, and the results.
 _SERVICES = (
     (
         "Kafka Streams",
-        "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances begin again without their state, from changelogs that the cleaner has been through. Repartition topics are purged (DeleteRecords).",
+        "`exactly_once_v2` with a repartition topic, changelogs (compacted; compacted and deleted), standby replicas, static and dynamic members. Every count is there once, in order, for a read_committed reader, while the changelog's leader, the group's coordinator and each instance are killed with -9, an instance is stopped until its transaction is aborted, and both instances restart without their state, from changelogs that the cleaner has compacted. Repartition topics are purged (DeleteRecords).",
     ),
     (
         "Kafka Connect",
-        "Distributed, two workers, `exactly.once.source.support=enabled`, topics made by Connect (`topic.creation.default.*`). Two file sources and a sink; a worker is killed with -9, then a broker: each line is in the topic once and in order, and the sink has all of them. Sinks are at least once, as with Kafka.",
+        "Distributed, two workers, `exactly.once.source.support=enabled`, topics created by Connect (`topic.creation.default.*`). Two file sources and a sink; a worker is killed with -9, then a broker: each line is in the topic once and in order, and the sink has all of them. Sinks are at least once, as with Kafka.",
     ),
     (
         "MirrorMaker 2",
-        "Both ways between an Apache Kafka node and kafkalite, `exactly.once.source.support=enabled`. Topics with partitions and settings, changes of settings, records with keys and headers, once through a kill -9 of MirrorMaker; a group that has read all of the one cluster goes on at the same record in the other. For a group that is further behind MirrorMaker knows an earlier place. Synchronising ACLs (`sync.topic.acls.enabled`) was not tried.",
+        "Both ways between an Apache Kafka node and kafkalite, `exactly.once.source.support=enabled`. Topics with partitions and settings, changes of settings, records with keys and headers, once through a kill -9 of MirrorMaker; a group that has read everything in one cluster continues at the same record in the other. For a group that is further behind, MirrorMaker has only an earlier position. Synchronising ACLs (`sync.topic.acls.enabled`) was not tested.",
     ),
 )
 

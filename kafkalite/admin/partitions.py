@@ -7,10 +7,9 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 
 from kafkalite.admin.placement import PlacementError, shifted
-from kafkalite.admin.reassignments import POLL_S, read_topics
-from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience_s
+from kafkalite.admin.reassignments import POLL_S, readable_topics
+from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.state import Replicas
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,
@@ -22,6 +21,7 @@ from kafkalite.coordination.coordinator import (
     NoNodeError,
     Op,
 )
+from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse, PartitionResult
@@ -33,7 +33,7 @@ from kafkalite.extension.messages.topics import (
     RemovePartitionsResponse,
     TopicResult,
 )
-from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, Replicas, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -54,13 +54,13 @@ class PartitionAdmin:
 
     async def add(self, request: AddPartitionsRequest) -> AddPartitionsResponse:
         """One result per topic; an error is a result, never raised. Returns when the partitions are in the topic."""
-        return AddPartitionsResponse(
-            tuple([await self._add(wanted, request.timeout_ms, request.validate_only) for wanted in request.topics])
-        )
+        with waiting_at_most(request.timeout_ms):
+            results = [await self._add(each, request.timeout_ms, request.validate_only) for each in request.topics]
+        return AddPartitionsResponse(tuple(results))
 
     async def _add(self, wanted: NewPartitions, timeout_ms: int, validate_only: bool) -> TopicResult:
         try:
-            async with asyncio.timeout(patience_s(timeout_ms)):
+            async with patience(timeout_ms):
                 topic, new = await self._orders.repeating(lambda zk: self._new_partitions(zk, wanted))
                 if not validate_only:
                     await self._orders.repeating(lambda zk: self._order_add(zk, wanted.topic, new))
@@ -81,7 +81,7 @@ class PartitionAdmin:
     ) -> tuple[znodes.TopicZnode, dict[int, Replicas]]:
         """What has to be ordered. Raises ApiError."""
         _refuse_internal(wanted.topic)
-        topic = (await read_topics(zk, [wanted.topic])).get(wanted.topic)
+        topic = (await readable_topics(zk, [wanted.topic])).get(wanted.topic)
         if topic is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic!r}")
         have = len(topic.partitions)
@@ -154,7 +154,7 @@ class PartitionAdmin:
 
     async def _has(self, zk: Coordinator, topic: str, count: int) -> bool:
         """Whether the topic has so many partitions, all with a leader."""
-        value = (await read_topics(zk, [topic])).get(topic)
+        value = (await readable_topics(zk, [topic])).get(topic)
         if value is None or len(value.partitions) < count:
             return value is None
         states = await zk.get_many([paths.partition_state(TopicPartition(topic, number)) for number in range(count)])
@@ -166,7 +166,7 @@ class PartitionAdmin:
         """NONE: the order stands. With drain it is not waited for."""
         gone: tuple[int, ...] = ()
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 gone = await self._orders.repeating(lambda zk: self._order_removal(zk, request))
                 if not request.drain:
                     await self._until(lambda zk: self._is_removed(zk, request.topic))
@@ -183,7 +183,7 @@ class PartitionAdmin:
 
     async def _order_removal(self, zk: Coordinator, request: RemovePartitionsRequest) -> tuple[int, ...]:
         _refuse_internal(request.topic)
-        topic = (await read_topics(zk, [request.topic])).get(request.topic)
+        topic = (await readable_topics(zk, [request.topic])).get(request.topic)
         if topic is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {request.topic!r}")
         have = len(topic.partitions)
@@ -220,7 +220,7 @@ class PartitionAdmin:
     async def elect(self, request: ElectLeadersRequest) -> ElectLeadersResponse:
         """Give the order, wait until it is carried out, and say who leads."""
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 wanted, results = await self._orders.repeating(lambda zk: self._due(zk, request))
                 if wanted:
                     await self._orders.repeating(lambda zk: self._order_election(zk, wanted, request.unclean))
@@ -245,7 +245,7 @@ class PartitionAdmin:
             names = (await zk.children(paths.TOPICS))[0]
         else:
             names = sorted({topic for topic, _ in request.partitions})
-        topics = await read_topics(zk, names)
+        topics = await readable_topics(zk, names)
         asked = (
             [TopicPartition(*each) for each in dict.fromkeys(request.partitions)]
             if request.partitions is not None
@@ -313,7 +313,7 @@ class PartitionAdmin:
     async def _outcomes(
         self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool
     ) -> list[PartitionResult]:
-        topics = await read_topics(zk, sorted({partition.topic for partition in partitions}))
+        topics = await readable_topics(zk, sorted({partition.topic for partition in partitions}))
         results: list[PartitionResult] = []
         for partition, state in zip(partitions, await self._states(zk, partitions), strict=True):
             topic = topics.get(partition.topic)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kafkalite.model import BrokerId
-
-Replicas = tuple[BrokerId, ...]
+from kafkalite.model import BrokerId, Replicas
 
 
 class PlacementError(ValueError):

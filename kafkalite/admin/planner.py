@@ -11,9 +11,7 @@ from dataclasses import field
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition
-
-Replicas = tuple[BrokerId, ...]
+from kafkalite.model import BrokerId, Replicas, TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

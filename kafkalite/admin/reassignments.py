@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience_s
+from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
 from kafkalite.controller.reassignments import is_over
-from kafkalite.controller.state import Replicas
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,
@@ -29,7 +28,7 @@ from kafkalite.extension.messages.reassignment import (
     WantedReassignment,
 )
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, Replicas, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -62,7 +61,7 @@ class ReassignmentAdmin:
     async def alter(self, request: AlterReassignmentsRequest) -> AlterReassignmentsResponse:
         """One result per partition; an error is a result, never raised. NONE: the order stands."""
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 results, written = await self._orders.repeating(lambda zk: self._order(zk, request))
         except TimeoutError:
             reason = "ZooKeeper has not answered: whether the order stands is not known"
@@ -112,7 +111,7 @@ class ReassignmentAdmin:
         raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
 
     async def _read(self, zk: Coordinator, names: set[str]) -> _Cluster:
-        topics = await read_topics(zk, sorted(names))
+        topics = await readable_topics(zk, sorted(names))
         brokers, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
         try:
             data, stat = await zk.get(paths.REASSIGN_PARTITIONS)
@@ -132,7 +131,7 @@ class ReassignmentAdmin:
             async with asyncio.timeout(TAKE_UP_WAIT_S):
                 while True:
                     names = sorted({partition.topic for partition in written})
-                    topics = await self._orders.repeating(lambda zk, names=names: read_topics(zk, names))  # type: ignore[misc]
+                    topics = await self._orders.repeating(lambda zk, names=names: readable_topics(zk, names))  # type: ignore[misc]
                     if all(_is_taken_up(topics.get(p.topic), p.partition, written[p]) for p in written):
                         return
                     await asyncio.sleep(POLL_S)
@@ -144,7 +143,7 @@ class ReassignmentAdmin:
     async def list(self, request: ListReassignmentsRequest) -> ListReassignmentsResponse:
         """From the topics' znodes, where the truth is: any node answers the same."""
         try:
-            async with asyncio.timeout(patience_s(0)):
+            async with patience(None):
                 return await self._orders.repeating(lambda zk: self._list(zk, request))
         except TimeoutError:
             return ListReassignmentsResponse(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper has not answered")
@@ -156,7 +155,7 @@ class ReassignmentAdmin:
             names, _ = await zk.children(paths.TOPICS)
         else:
             names = sorted({topic for topic, _ in request.partitions})
-        topics = await read_topics(zk, names)
+        topics = await readable_topics(zk, names)
         wanted = None if request.partitions is None else set(request.partitions)
         moving = [
             TopicPartition(name, number)
@@ -195,7 +194,7 @@ class ReassignmentAdmin:
         return ListReassignmentsResponse(ErrorCode.NONE, "", tuple(found))
 
 
-async def read_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, znodes.TopicZnode]:
+async def readable_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, znodes.TopicZnode]:
     """The topics that are there and can be read."""
     topics: dict[str, znodes.TopicZnode] = {}
     for name, each in zip(names, await zk.get_many([paths.topic(name) for name in names]), strict=True):

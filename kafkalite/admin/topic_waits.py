@@ -30,11 +30,12 @@ class TopicOrders:
 
     async def create_topics(self, request: CreateTopicsRequest) -> CreateTopicsResponse:
         """REQUEST_TIMED_OUT: the topic is ordered and will come, but has not got all its leaders in time."""
+        began = asyncio.get_running_loop().time()
         response = await self._orders.create_topics(request)
         if request.validate_only:
             return response
         made = [result for result in response.topics if result.error == ErrorCode.NONE]
-        if await self._within(request.timeout_ms, lambda: all(self._is_led(result) for result in made)):
+        if await self._within(began, request.timeout_ms, lambda: all(self._is_led(result) for result in made)):
             return response
         return CreateTopicsResponse(
             tuple(
@@ -47,9 +48,10 @@ class TopicOrders:
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
         """REQUEST_TIMED_OUT: the deletion is ordered and goes on (a dead replica may have to return first)."""
+        began = asyncio.get_running_loop().time()
         response = await self._orders.delete_topics(request)
         ordered = [result.topic for result in response.topics if result.error == ErrorCode.NONE]
-        if await self._within(request.timeout_ms, lambda: all(self._metadata.topic(t) is None for t in ordered)):
+        if await self._within(began, request.timeout_ms, lambda: all(self._metadata.topic(t) is None for t in ordered)):
             return response
         return DeleteTopicsResponse(
             tuple(
@@ -66,13 +68,14 @@ class TopicOrders:
             return False
         return all(state.leader != NO_LEADER for state in partitions.values())
 
-    async def _within(self, timeout_ms: int, holds: Callable[[], bool]) -> bool:
+    async def _within(self, began: float, timeout_ms: int, holds: Callable[[], bool]) -> bool:
+        """Wait until it holds, at most `timeout_ms` after `began`, of which ZooKeeper's return may have taken a part."""
         if holds():
             return True
         if timeout_ms <= 0:
             return False
         try:
-            async with asyncio.timeout(min(timeout_ms, _MAX_WAIT_MS) / 1000):
+            async with asyncio.timeout_at(began + min(timeout_ms, _MAX_WAIT_MS) / 1000):
                 while not holds():
                     await asyncio.shield(self._metadata.changed())
         except TimeoutError:

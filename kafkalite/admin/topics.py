@@ -9,7 +9,8 @@ import asyncio
 import base64
 import random
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from kafkalite.admin import placement
@@ -30,6 +31,8 @@ from kafkalite.coordination.coordinator import (
     SetData,
     TooBigError,
 )
+from kafkalite.coordination.patience import DEFAULT_S, waiting_at_most
+from kafkalite.coordination.registration import registered_brokers
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -42,13 +45,12 @@ from kafkalite.extension.messages.topics import (
     TopicResult,
 )
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, TopicId
+from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, Replicas, TopicId
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
 T = TypeVar("T")
-Replicas = tuple[BrokerId, ...]
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 RETRY_S = 0.1
@@ -90,7 +92,7 @@ class TopicAdmin:
     """Writes orders of administrators.
 
     Args:
-        session: the current ZooKeeper session, waiting for one if need be. May raise ApiError.
+        session: the current ZooKeeper session, waiting for one if need be (`patience`). May raise ApiError.
         config: defaults for what a request leaves open; given anew each time because it may change.
         rng: topic ids and where placement starts.
     """
@@ -123,7 +125,7 @@ class TopicAdmin:
         names = [topic.topic for topic in request.topics]
         results: list[TopicResult] = []
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 await self._create_each(request, names, results)
         except (TimeoutError, ApiError) as error:
             done = {result.topic for result in results}
@@ -152,15 +154,10 @@ class TopicAdmin:
     async def existing(self, zk: Coordinator) -> Existing:
         topics, _ = await zk.children(paths.TOPICS)
         ids, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
-        brokers: dict[BrokerId, str | None] = {}
-        for id_, each in zip(ids, await zk.get_many([paths.broker(id_) for id_ in ids]), strict=True):
-            if each is not None:
-                try:
-                    broker = znodes.decode_broker(each[0], paths.broker(id_))
-                    if broker.rpc is not None:  # else a Kafka broker on the same ZooKeeper: it can hold nothing of ours
-                        brokers[id_] = broker.rack
-                except ZnodeError as error:
-                    _log.warning("znode.malformed", path=error.path, reason=error.reason)
+        registered, malformed = registered_brokers(ids, await zk.get_many([paths.broker(id_) for id_ in ids]))
+        brokers = {id_: info.rack for id_, info in registered.items()}
+        for path, reason in malformed.items():  # also a Kafka broker on the same ZooKeeper: it can hold nothing of ours
+            _log.warning("znode.malformed", path=path, reason=reason)
         if len({rack is None for rack in brokers.values()}) > 1:
             brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
         return Existing(frozenset(topics), brokers)
@@ -306,7 +303,7 @@ class TopicAdmin:
             return DeleteTopicsResponse(tuple(TopicResult(name, code, reason) for name in names))
         there: list[str] = []
         try:
-            async with asyncio.timeout(patience_s(request.timeout_ms)):
+            async with patience(request.timeout_ms):
                 legal = [name for name in names if _NAME.fullmatch(name)]
                 found = await self.repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
                 there = [name for name, each in zip(legal, found, strict=True) if each is not None or request.vanished]
@@ -388,9 +385,17 @@ def check_assignment(assignment: Mapping[int, Sequence[BrokerId]], brokers: Mapp
         raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
 
-def patience_s(timeout_ms: int) -> float:
-    """How long ZooKeeper may take. An order of a client in a hurry is still placed (its work goes on anyway)."""
-    return max(timeout_ms / 1000, MIN_PATIENCE_S)
+@asynccontextmanager
+async def patience(timeout_ms: int | None) -> AsyncIterator[None]:
+    """The scope of one request: if ZooKeeper is away, its return is waited for within the request's own timeout.
+
+    Raises TimeoutError if ZooKeeper takes longer to carry it out. A request of a client in a hurry has MIN_PATIENCE_S for that,
+    since its work goes on anyway.
+    """
+    limit_s = DEFAULT_S if timeout_ms is None else timeout_ms / 1000
+    with waiting_at_most(timeout_ms):
+        async with asyncio.timeout(max(limit_s, MIN_PATIENCE_S)):
+            yield
 
 
 def _unanswered(name: str) -> TopicResult:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.exchange import Exchange, Request, introduce
 from kafkalite.errors import ApiError, KafkaliteError, ProtocolError
-from kafkalite.model import Endpoint
-from kafkalite.protocol.codec import Buffer
+from kafkalite.model import Buffer, Endpoint
 from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 
 if TYPE_CHECKING:
@@ -22,6 +21,10 @@ if TYPE_CHECKING:
 READ_BYTES = 1024 * 1024
 #: Buffers from this size on are sent as they are; smaller ones are joined.
 _LARGE_BYTES = 65_536
+
+
+class ConnectTimeout(RpcNotSent):
+    """No connection in time: the host may be busy, or a firewall may drop what is sent there."""
 
 
 class BlockingConnection:
@@ -39,6 +42,8 @@ class BlockingConnection:
         deadline = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
+        except TimeoutError as error:
+            raise ConnectTimeout(f"{endpoint}: {error}") from None
         except OSError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -56,6 +61,8 @@ class BlockingConnection:
         except RpcDisconnected as error:
             hint = "not a Kafka listener, or one that wants TLS or SASL?"
             raise RpcNotSent(f"{error} before it said its versions or took the login: {hint}") from None
+        except RpcTimeout as error:
+            raise ConnectTimeout(str(error)) from None
         except RpcError as error:
             raise RpcNotSent(str(error)) from None
         finally:

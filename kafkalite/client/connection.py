@@ -8,11 +8,11 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.exchange import Exchange, Request, introduce
-from kafkalite.env.seams import Buffer, Network
+from kafkalite.env.seams import Network
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, KafkaliteError, ProtocolError
-from kafkalite.model import Endpoint
+from kafkalite.model import Buffer, Endpoint
 from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcRefused, RpcTimeout
 from kafkalite.telemetry.logs import get_logger
 
@@ -226,7 +226,7 @@ class Connection:
                 for frame in frames.feed(data):
                     self._take(frame)
             if not self._is_open:
-                reason += " before it said its versions or took the login: not a Kafka listener, or one that wants TLS or SASL?"
+                reason += " before it said its versions or took the login: not a Kafka listener, or one that wants TLS or SASL? See --client-config"
         except ProtocolError as error:
             reason = str(error).removeprefix(f"{self.endpoint}: ")
             _log.warning("client.bad_response", peer=str(self.endpoint), reason=reason)

@@ -21,9 +21,8 @@ from kafkalite.client.results import (
 )
 from kafkalite.errors import ErrorCode, error_code
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
-from kafkalite.model import NO_LEADER_EPOCH, BrokerId, LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.model import NO_LEADER_EPOCH, BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import Buffer
 from kafkalite.protocol.topic_ids import from_wire
 
 GROUP, TRANSACTION = 0, 1

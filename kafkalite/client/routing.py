@@ -21,9 +21,8 @@ from kafkalite.client.retry import Backoff, Verdict, judge_produce, wants_metada
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic, TopicResult
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, Offset, ProducerId, TopicPartition
+from kafkalite.model import BrokerId, Buffer, Endpoint, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol import wire
-from kafkalite.protocol.codec import Buffer
 from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 from kafkalite.rpc.messages.base import Message
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from kafkalite.controller.effects import Effect, ReadStates
+from kafkalite.controller.effects import Decision, ReadStates
 from kafkalite.controller.events import BalanceDue, PreferredElection
 from kafkalite.controller.state import ControllerState
 from kafkalite.model import BrokerId, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
 
 
 def on_balance_due(state: ControllerState, event: BalanceDue) -> Decision:

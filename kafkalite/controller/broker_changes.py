@@ -8,6 +8,7 @@ from kafkalite.controller import partition_orders, restarts
 from kafkalite.controller.commands import announce_brokers, initialise
 from kafkalite.controller.effects import (
     CloseChannel,
+    Decision,
     Effect,
     LookAtMoves,
     Note,
@@ -34,8 +35,6 @@ from kafkalite.controller.topic_changes import begin_deletion, without_leader
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.rpc.messages.control import ControlledShutdownResponse
-
-Decision = tuple[ControllerState, list[Effect]]
 
 
 def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:

@@ -11,32 +11,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Mapping
-from dataclasses import field
 
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.events import BrokerCleared, BrokerSuspected, Event
+from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, Outcome
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo
-from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
-from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
+from kafkalite.rpc.client import RpcError, RpcRefused
+from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Patience grows with every wrong suspicion up to this many times the configured one.
-MAX_PATIENCE_FACTOR = 16
 #: A suspect has to answer for so long without a gap before it is trusted again.
 PROBATION_S = 1.0
 #: ... and this much beyond the pauses between questions is a gap.
 GAP_S = 0.5
-#: Wrong suspicions are forgotten after so long.
-FORGET_S = 300.0
-#: No answer is waited for less than this.
-MIN_WAIT_S = 0.05
 #: Who has just been given the partitions of a dead broker is busy with them, and answers late: taking those away
 #: again, from a node that is well, would leave them below min.insync.replicas. So long, and so much more patience.
 STRAIN_PER_PARTITION_S = 0.003
@@ -49,22 +43,21 @@ CALM_ANSWER_S = 0.1
 AGAIN_S = 0.03
 #: How long a broker's host has, when a term begins, to say that nobody listens there.
 REFUSAL_S = 0.1
-#: A question is given up by its connection only long after we have.
-_NEVER_S = 3600.0
+#: After a heartbeat without a response the next one follows soon (seconds).
+_SOON_S = 0.05
 
 
 @dataclass(slots=True)
 class _Watched:
     broker: BrokerInfo
+    heartbeat: Heartbeat
     task: asyncio.Task[None] | None = None
-    connection: RpcConnection | None = None
     is_suspected: bool = False
     #: Own time.
     heard_at: float = 0.0
     answering_since: float = 0.0
     #: Quick answers in a row since the last failover.
     calm_answers: int = 0
-    closed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class BrokerFailureDetector:
@@ -90,10 +83,9 @@ class BrokerFailureDetector:
     ) -> None:
         self._interval_s = config.broker_heartbeat_interval_ms / 1000
         self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
-        self._env = env
         self._own_time = own_time
         self._supervisor = supervisor
-        self._hello = hello
+        self._dialler = Dialler(env.network, supervisor, hello)
         self._own_id = own_id
         self._usable = usable
         self._post = post
@@ -139,9 +131,7 @@ class BrokerFailureDetector:
         asked = 0
         while True:
             try:
-                connection = await RpcConnection.open(
-                    self._env.network, broker.rpc, self._hello(), supervisor=self._supervisor, timeout_s=_NEVER_S
-                )
+                connection = await self._dialler.open(broker.rpc)
             except RpcRefused:
                 break
             except (RpcError, ApiError):
@@ -169,7 +159,8 @@ class BrokerFailureDetector:
             if id_ == self._own_id or (known is not None and known.broker == registered[id_]):
                 continue
             self._drop(id_)
-            watched = self._watched[id_] = _Watched(registered[id_], is_suspected=id_ in suspected)
+            heartbeat = Heartbeat(self._dialler, self._own_time, id_, registered[id_].rpc)
+            watched = self._watched[id_] = _Watched(registered[id_], heartbeat, is_suspected=id_ in suspected)
             watched.task = self._supervisor.spawn(f"controller.heartbeat[{id_}]", self._watch(watched))
 
     def strained(self, partitions: int) -> None:
@@ -190,8 +181,7 @@ class BrokerFailureDetector:
             return
         assert watched.task is not None
         watched.task.cancel()
-        if watched.connection is not None:
-            watched.connection.abort("no longer watched")
+        watched.heartbeat.close("no longer watched")
 
     # --- one broker ------------------------------------------------------------------------------------------
 
@@ -201,9 +191,10 @@ class BrokerFailureDetector:
             began = self._own_time.now()
             # When it was last heard counts, not when this question was put.
             left = self._timeout_s if watched.is_suspected else max(self._due(watched) - began, MIN_WAIT_S)
-            refused, answered = await self._beat(watched, left)
+            outcome = await watched.heartbeat.beat(left)
+            refused = outcome is Outcome.REFUSED
             now = self._own_time.now()
-            if answered:
+            if outcome is Outcome.ANSWERED:
                 watched.calm_answers = watched.calm_answers + 1 if now - began <= CALM_ANSWER_S else 0
                 if now - watched.heard_at > 2 * self._interval_s + GAP_S:
                     watched.answering_since = now
@@ -217,47 +208,10 @@ class BrokerFailureDetector:
                     self._suspect(watched, "refuses connections" if refused else "does not answer", refused)
             if refused and watched.is_suspected:
                 await asyncio.sleep(self._interval_s)
-            elif answered:
-                await self._pause(watched)
+            elif outcome is Outcome.ANSWERED:
+                await watched.heartbeat.pause(self._interval_s)
             else:
-                await asyncio.sleep(min(self._interval_s, 0.05))
-
-    async def _beat(self, watched: _Watched, patience: float) -> tuple[bool, bool]:
-        """One question, for so many seconds: (the process is surely not there, it has answered)."""
-        try:
-            async with self._own_time.timeout(patience):
-                if watched.connection is None or watched.connection.closed:
-                    watched.connection = None
-                    watched.closed.clear()
-                    connection = await RpcConnection.open(
-                        self._env.network,
-                        watched.broker.rpc,
-                        self._hello(),
-                        supervisor=self._supervisor,
-                        timeout_s=_NEVER_S,
-                    )
-                    connection.on_closed = watched.closed.set
-                    watched.connection = connection
-                    if connection.peer.node_id != watched.broker.broker_id:
-                        connection.abort("another node")
-                        return True, False
-                await watched.connection.call(HeartbeatRequest(), timeout_s=_NEVER_S)
-        except RpcRefused:
-            return True, False
-        except (RpcError, ApiError, TimeoutError):
-            if watched.connection is not None:
-                watched.connection.abort("no heartbeat")
-                watched.connection = None
-            return False, False
-        return False, True
-
-    async def _pause(self, watched: _Watched) -> None:
-        """Until the next heartbeat is due, or the connection is closed."""
-        try:
-            async with asyncio.timeout(self._interval_s):
-                await watched.closed.wait()
-        except TimeoutError:
-            return
+                await asyncio.sleep(min(self._interval_s, _SOON_S))
 
     # --- suspicion -------------------------------------------------------------------------------------------
 

@@ -6,15 +6,16 @@ from collections.abc import Collection, Iterable, Mapping
 
 from kafkalite.controller.effects import Effect, Send
 from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.state import ControllerState, Replicas
+from kafkalite.controller.state import ControllerState
 from kafkalite.model import (
+    EPOCH_DURING_DELETE,
     NO_LEADER,
     NO_LEADER_EPOCH,
     NO_TOPIC_ID,
     BrokerId,
     BrokerInfo,
     LeaderAndIsr,
-    LeaderEpoch,
+    Replicas,
     TopicId,
     TopicPartition,
 )
@@ -29,7 +30,6 @@ from kafkalite.rpc.messages.control import (
 )
 
 #: StopReplica with this leader epoch passes whatever the replica's own epoch is: the topic is deleted (KIP-570).
-EPOCH_DURING_DELETE = LeaderEpoch(-2)
 
 
 def wire_broker(info: BrokerInfo) -> Broker:

@@ -11,9 +11,9 @@ from kafkalite.controller.channels import Channels
 from kafkalite.controller.controller_election import ControllerElection, Won
 from kafkalite.controller.event_loop import Balance, ControllerEventLoop, Source
 from kafkalite.controller.events import Event
-from kafkalite.controller.limits import limits_from
 from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.problems import find_problems
+from kafkalite.controller.reassignments import limits_from
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Connectivity, DeposedError, Storage

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig
+from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, Outcome
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
 from kafkalite.coordination.session import SessionKeeper
@@ -22,22 +23,16 @@ from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.rpc.client import RpcConnection, RpcError, RpcRefused
-from kafkalite.rpc.messages.connection import HeartbeatRequest, HelloRequest
+from kafkalite.rpc.client import RpcError, RpcRefused
+from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Patience doubles with each controller that was removed for its silence, up to this factor.
-MAX_PATIENCE_FACTOR = 16
-#: ... and is the configured one again after so long without a removal.
-FORGET_S = 300.0
-#: No answer is waited for less than this.
-MIN_WAIT_S = 0.05
 #: So many other nodes are asked whether it is us who cannot hear.
 MAX_OTHERS = 8
-#: A question is given up by its connection only long after we have.
-_NEVER_S = 3600.0
+#: After a heartbeat without a response the next one follows soon (seconds).
+_AGAIN_S = 0.1
 
 
 class ControllerFailureDetector:
@@ -63,16 +58,14 @@ class ControllerFailureDetector:
     ) -> None:
         self._interval_s = config.broker_heartbeat_interval_ms / 1000
         self._timeout_s = config.broker_heartbeat_timeout_ms / 1000
-        self._env = env
         self._own_time = own_time
         self._supervisor = supervisor
         self._session = session
         self._metadata = metadata
         self._seen = seen
         self._broker_id = broker_id
-        self._hello = hello
-        self._connection: RpcConnection | None = None
-        self._closed = asyncio.Event()
+        self._dialler = Dialler(env.network, supervisor, lambda: hello)
+        self._heartbeat: Heartbeat | None = None
         self._factor = 1
         self._removed_at = float("-inf")
 
@@ -87,19 +80,19 @@ class ControllerFailureDetector:
             began = self._own_time.now()
             if incumbent != watched or incumbent is None:
                 watched, heard_at = incumbent, began
-                self._disconnect()
-            if incumbent is None:
+                self._follow(incumbent)
+            if incumbent is None or self._heartbeat is None:
                 await asyncio.sleep(self._interval_s)
                 continue
             patience = self._patience_s(began)
             # When it was last heard counts, not when this question was put.
             left = max(heard_at + patience - began, MIN_WAIT_S)
-            refused, answered = await self._beat(incumbent[1], left)
+            outcome = await self._heartbeat.beat(left)
             now = self._own_time.now()
-            if answered:
+            if outcome is Outcome.ANSWERED:
                 heard_at = now
-            elif refused or now - heard_at >= patience:
-                if refused:
+            elif outcome is Outcome.REFUSED or now - heard_at >= patience:
+                if outcome is Outcome.REFUSED:
                     await self._remove(*incumbent, "refuses connections")
                 elif not await self._hears_others(incumbent[0]):
                     _log.info("controller.unheard", controller=incumbent[0], reason="nor is any other node heard")
@@ -107,7 +100,15 @@ class ControllerFailureDetector:
                     await self._remove(*incumbent, "does not answer")
                     self._factor = min(MAX_PATIENCE_FACTOR, self._factor * 2)
                 self._removed_at = heard_at = self._own_time.now()
-            await self._pause(answered)
+            if outcome is Outcome.ANSWERED:
+                await self._heartbeat.pause(self._interval_s)
+            else:
+                await asyncio.sleep(min(self._interval_s, _AGAIN_S))
+
+    def _follow(self, incumbent: tuple[BrokerId, Endpoint] | None) -> None:
+        if self._heartbeat is not None:
+            self._heartbeat.close("no longer watched")
+        self._heartbeat = None if incumbent is None else Heartbeat(self._dialler, self._own_time, *incumbent)
 
     async def _incumbent(self) -> tuple[BrokerId, Endpoint] | None:
         controller_id = self._seen()
@@ -154,9 +155,7 @@ class ControllerFailureDetector:
         if endpoint is None:
             return
         try:
-            connection = await RpcConnection.open(
-                self._env.network, endpoint, self._hello, supervisor=self._supervisor, timeout_s=_NEVER_S
-            )
+            connection = await self._dialler.open(endpoint)
             connection.abort("it is there")
         except RpcRefused:
             pass
@@ -168,38 +167,6 @@ class ControllerFailureDetector:
         if now - self._removed_at > FORGET_S:
             self._factor = 1
         return self._timeout_s * self._factor
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.abort("no longer watched")
-            self._connection = None
-
-    async def _beat(self, endpoint: Endpoint, patience: float) -> tuple[bool, bool]:
-        """One question, for so many seconds: (the process is surely not there, it has answered)."""
-        try:
-            async with self._own_time.timeout(patience):
-                if self._connection is None or self._connection.closed:
-                    self._connection = None
-                    self._closed.clear()
-                    self._connection = await RpcConnection.open(
-                        self._env.network, endpoint, self._hello, supervisor=self._supervisor, timeout_s=_NEVER_S
-                    )
-                    self._connection.on_closed = self._closed.set
-                await self._connection.call(HeartbeatRequest(), timeout_s=_NEVER_S)
-        except RpcRefused:
-            return True, False
-        except (RpcError, ApiError, TimeoutError):
-            self._disconnect()
-            return False, False
-        return False, True
-
-    async def _pause(self, answered: bool) -> None:
-        """Until the next heartbeat is due, or the connection is closed."""
-        try:
-            async with asyncio.timeout(self._interval_s if answered else min(self._interval_s, 0.1)):
-                await (self._closed.wait() if answered else asyncio.Event().wait())
-        except TimeoutError:
-            return
 
     async def _remove(self, controller_id: BrokerId, endpoint: Endpoint, reason: str) -> None:
         """Remove /controller if it is still that controller's, in the same term, at the address that was asked."""

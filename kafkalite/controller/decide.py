@@ -14,7 +14,7 @@ from kafkalite.controller import (
     topic_changes,
     topic_writes,
 )
-from kafkalite.controller.effects import Effect
+from kafkalite.controller.effects import Decision
 from kafkalite.controller.events import (
     BalanceDue,
     BrokerCleared,
@@ -44,8 +44,6 @@ from kafkalite.controller.events import (
     TopicsWritten,
 )
 from kafkalite.controller.state import ControllerState
-
-Decision = tuple[ControllerState, list[Effect]]
 
 
 def decide(state: ControllerState, event: Event) -> Decision:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkalite.controller.events import Event, Purpose, TopicChange
-from kafkalite.controller.state import Replicas, Vanished
+from kafkalite.controller.state import ControllerState, Vanished
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, TopicId, TopicPartition
+from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, Replicas, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import (
     ControlledShutdownResponse,
     LeaderAndIsrRequest,
@@ -231,3 +231,6 @@ Effect = (
     | Note
     | Resign
 )
+
+#: The next state, and what is to be done, in this order.
+Decision = tuple[ControllerState, list[Effect]]

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from kafkalite.controller.eligible import LogEnd
-from kafkalite.controller.state import Leftover, Replicas, Topic, Vanished
+from kafkalite.controller.state import Leftover, Topic, Vanished
 from kafkalite.coordination.admin_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, TopicId, TopicPartition
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, Replicas, TopicId, TopicPartition
 
 #: No limit (Kafka's Int.MAX).
 UNLIMITED = 2**31 - 1

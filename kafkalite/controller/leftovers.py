@@ -10,11 +10,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from kafkalite.controller.effects import DropLeftover, Effect, Note
+from kafkalite.controller.effects import Decision, DropLeftover, Effect, Note
 from kafkalite.controller.state import ControllerState, Leftover
 from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
 
 #: Deleted topics with such replicas. Beyond it a deletion waits for dead brokers, as the deletion of a topic without an id does.
 MAX_LEFTOVERS = 10_000

@@ -9,6 +9,7 @@ from kafkalite.controller import elections, restarts, vanished
 from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.effects import (
     AskLogEnds,
+    Decision,
     DropPreferredElection,
     DropRestartRequests,
     Effect,
@@ -37,14 +38,12 @@ from kafkalite.controller.events import (
 )
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignments import advance_on
-from kafkalite.controller.state import ControllerState, Replicas
+from kafkalite.controller.state import ControllerState
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, Replicas, TopicPartition
 from kafkalite.rpc.messages.control import ControlledShutdownResponse, PartitionError
-
-Decision = tuple[ControllerState, list[Effect]]
 
 
 @dataclass(frozen=True, slots=True)

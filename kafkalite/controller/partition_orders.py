@@ -16,7 +16,15 @@ import dataclasses
 from collections.abc import Mapping
 
 from kafkalite.controller.commands import announce_removal, delete_replicas
-from kafkalite.controller.effects import DropPartitionOrders, Effect, Note, ReadStates, RemovePartition, WriteTopics
+from kafkalite.controller.effects import (
+    Decision,
+    DropPartitionOrders,
+    Effect,
+    Note,
+    ReadStates,
+    RemovePartition,
+    WriteTopics,
+)
 from kafkalite.controller.events import BeginDraining, PartitionOrders, PartitionRemoved, PartitionsDrained, TopicChange
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignments import MAX_PER_TOPIC
@@ -24,8 +32,6 @@ from kafkalite.controller.state import ControllerState, Removal, Topic
 from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import BrokerId, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
 
 
 def under_way(

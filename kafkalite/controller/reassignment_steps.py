@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from kafkalite.model import BrokerId
-
-Replicas = tuple[BrokerId, ...]
+from kafkalite.model import BrokerId, Replicas
 
 
 def next_step(

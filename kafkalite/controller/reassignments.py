@@ -18,20 +18,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
+from kafkalite.config import LEADER_MOVEMENTS, LIMIT_PREFIXES, PARTITIONS, REPLICAS, parse_limit
 from kafkalite.controller import elections
-from kafkalite.controller.effects import Effect, LookAtMoves, ReadStates, SettleOrder, WriteTopics
+from kafkalite.controller.effects import Decision, Effect, LookAtMoves, ReadStates, SettleOrder, WriteTopics
 from kafkalite.controller.eligible import Known, carried
-from kafkalite.controller.events import Advance, MovesDue, ReassignmentRequested, TopicChange
-from kafkalite.controller.limits import limits_of_order, stricter
+from kafkalite.controller.events import UNLIMITED, Advance, Limits, MovesDue, ReassignmentRequested, TopicChange
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.reassignment_steps import next_step
-from kafkalite.controller.state import ControllerState, Replicas, Topic
+from kafkalite.controller.state import ControllerState, Topic
 from kafkalite.coordination import paths
+from kafkalite.coordination.admin_znodes import OrderLimits
 from kafkalite.coordination.znodes import Move
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
+from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 
 #: Partitions of one topic in one transaction: its operations and bytes are bounded (invariant F31).
 MAX_PER_TOPIC = 200
@@ -75,7 +74,7 @@ def on_moves_due(state: ControllerState, event: MovesDue) -> Decision:
         order = {partition: target for partition, target in state.order.items() if partition not in done}
         state = dataclasses.replace(state, order=order)
         effects.append(SettleOrder(done))
-    advance = Advance(stricter(event.limits, limits_of_order(state.order_limits)), event.min_insync)
+    advance = Advance(_stricter(event.limits, _limits_of_order(state.order_limits)), event.min_insync)
     known = {partition: state.partitions[partition] for partition, _ in state.moves() if partition in state.partitions}
     chosen = [partition for change in _advance(state, advance, known) for partition in change.partitions]
     if chosen:
@@ -343,3 +342,32 @@ def undropped(state: ControllerState, to: Collection[BrokerId]) -> list[tuple[To
         for broker in move.dropping
         if broker in to and (partition, broker) not in state.dropped
     ]
+
+
+# --- limits (KIP-435, invariant C13) -----------------------------------------------------------------------------------------------
+
+
+def limits_from(settings: Mapping[str, str]) -> Limits:
+    """The limits; what is missing, or was written by hand and is no limit, limits nothing."""
+
+    def value(name: str) -> int:
+        for prefix in LIMIT_PREFIXES:
+            if prefix + name in settings:
+                return parse_limit(settings[prefix + name]) or UNLIMITED
+        return UNLIMITED
+
+    return Limits(value(REPLICAS), value(PARTITIONS), value(LEADER_MOVEMENTS))
+
+
+def _limits_of_order(limits: OrderLimits) -> Limits:
+    """What an order limits itself to; 0 limits nothing."""
+    return Limits(*(each or UNLIMITED for each in limits))
+
+
+def _stricter(one: Limits, other: Limits) -> Limits:
+    """Both hold: the cluster's, and those of the order under way."""
+    return Limits(
+        min(one.replicas, other.replicas),
+        min(one.partitions, other.partitions),
+        min(one.leader_movements, other.leader_movements),
+    )

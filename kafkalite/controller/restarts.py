@@ -1,4 +1,4 @@
-"""Replicas on dead disks (KIP-18): out of the ISR and out of the lead, as if their broker were dead for those partitions.
+"""dict[TopicPartition, frozenset[BrokerId]] on dead disks (KIP-18): out of the ISR and out of the lead, as if their broker were dead for those partitions.
 
 A broker asks through /restart_partitions/req-N. Each request ends in a new leader epoch in which the broker is not in
 the ISR: what it needs to begin again, empty (invariant F28). A broker also says so when it refuses a command with
@@ -11,15 +11,12 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from kafkalite.controller import elections
-from kafkalite.controller.effects import DropRestartRequests, Effect, Note, ReadStates
+from kafkalite.controller.effects import Decision, DropRestartRequests, Effect, Note, ReadStates
 from kafkalite.controller.events import ReplicasFailed, Restart, RestartsRequested, StatesRead
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.state import ControllerState
 from kafkalite.coordination import paths
 from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
-Replicas = dict[TopicPartition, frozenset[BrokerId]]
 
 
 def on_restarts_requested(state: ControllerState, event: RestartsRequested) -> Decision:
@@ -29,8 +26,8 @@ def on_restarts_requested(state: ControllerState, event: RestartsRequested) -> D
     for path in sorted(known | event.malformed.keys()):
         state, notes = note_malformed(state, path, event.malformed.get(path))
         effects += notes
-    failed: Replicas = {}
-    back: Replicas = {}
+    failed: dict[TopicPartition, frozenset[BrokerId]] = {}
+    back: dict[TopicPartition, frozenset[BrokerId]] = {}
     for request in event.requests:
         broker = state.brokers.get(request.broker_id)
         if broker is None or broker.broker_epoch > request.made_at:
@@ -97,7 +94,7 @@ def forget_recovered(state: ControllerState, event: StatesRead) -> ControllerSta
     """A leader has taken these replicas into its ISR: they are not offline any more."""
     if not state.offline_replicas or isinstance(event.purpose, Restart):
         return state
-    recovered: Replicas = {}
+    recovered: dict[TopicPartition, frozenset[BrokerId]] = {}
     for partition, found in event.states.items():
         marked = state.offline_replicas.get(partition)
         if marked and found is not None and found.leader != NO_LEADER and found.leader not in marked:

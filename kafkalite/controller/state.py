@@ -21,11 +21,10 @@ from kafkalite.model import (
     ControllerEpoch,
     LeaderAndIsr,
     LeaderEpoch,
+    Replicas,
     TopicId,
     TopicPartition,
 )
-
-Replicas = tuple[BrokerId, ...]
 
 
 @dataclass(frozen=True, slots=True)

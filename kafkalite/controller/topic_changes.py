@@ -27,15 +27,21 @@ from kafkalite.controller.commands import (
     drop_replicas,
     keep_replicas,
 )
-from kafkalite.controller.effects import DropDeletionOrders, Effect, LookAtMoves, Note, ReadStates, RemoveTopic
+from kafkalite.controller.effects import (
+    Decision,
+    DropDeletionOrders,
+    Effect,
+    LookAtMoves,
+    Note,
+    ReadStates,
+    RemoveTopic,
+)
 from kafkalite.controller.events import DeletionsRequested, Repair, ReplicasStopped, TopicRemoved, TopicsChanged
 from kafkalite.controller.partition_notes import note_malformed
 from kafkalite.controller.state import ControllerState, Deletion
 from kafkalite.controller.topic_writes import is_told_anew
 from kafkalite.coordination import paths
 from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
 
 #: Topics that have vanished at once and are named one by one in the log.
 MAX_NAMED = 20

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 from kafkalite.controller.commands import announce_changes, drop_replicas
-from kafkalite.controller.effects import Effect, LookAtMoves, Note, ReadStates, RereadTopics
+from kafkalite.controller.effects import Decision, Effect, LookAtMoves, Note, ReadStates, RereadTopics
 from kafkalite.controller.events import Repair, TopicsWritten
 from kafkalite.controller.partition_orders import on_change_written
-from kafkalite.controller.state import ControllerState, Replicas, Topic
+from kafkalite.controller.state import ControllerState, Topic
 from kafkalite.coordination.znodes import Move
-from kafkalite.model import BrokerId, LeaderAndIsr, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
+from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 
 
 def is_told_anew(before: Topic, now: Topic, number: int) -> bool:

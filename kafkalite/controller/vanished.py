@@ -11,12 +11,10 @@ import dataclasses
 from collections.abc import Collection
 
 from kafkalite.controller import elections
-from kafkalite.controller.effects import DropVanished, Effect, KeepVanished
+from kafkalite.controller.effects import Decision, DropVanished, Effect, KeepVanished
 from kafkalite.controller.eligible import Known, carried, without_doubtful
 from kafkalite.controller.state import ControllerState, Vanished
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
-
-Decision = tuple[ControllerState, list[Effect]]
 
 #: Topics whose last states are remembered; beyond it the oldest are dropped.
 MAX_VANISHED = 1_000

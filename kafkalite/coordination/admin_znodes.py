@@ -7,18 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kafkalite.coordination.znode_json import (
-    INT32_MAX,
-    JsonReader,
-    Replicas,
-    ZnodeError,
-    parse,
-    read,
-    replica_list,
-    write,
-)
+from kafkalite.coordination.znode_json import INT32_MAX, JsonReader, ZnodeError, parse, read, replica_list, write
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, Replicas, TopicPartition
 
 #: KIP-435's three limits for one order: replicas at once per partition, partitions, leader movements; 0 none.
 OrderLimits = tuple[int, int, int]

@@ -100,7 +100,7 @@ class SessionKeeper:
                     connect=self._connect,
                     silent_s=round(silent_s, 1),
                     lease_s=round(max(self.lease_left(), 0.0), 1),
-                    then="leaders and ISRs cannot change, orders are refused, no broker can start; when the lease ends, a "
+                    then="leaders and ISRs cannot change, requests of administrators wait and then fail, no broker can start; when the lease ends, a "
                     "leader that is alone in sync, or that no replica follows, takes no records",
                 )
             elif not is_away and self.away_since_ms is not None:

@@ -6,12 +6,10 @@ import json
 from collections.abc import Callable
 
 from kafkalite.errors import KafkaliteError
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, Replicas, TopicPartition
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-
-Replicas = tuple[BrokerId, ...]
 
 
 class ZnodeError(KafkaliteError):

@@ -1,10 +1,10 @@
-"""A node's metrics, gathered when they are asked for: the hot path counts in plain integers, nothing more.
+"""A node's metrics, collected at each scrape: the hot path only counts plain integers.
 
-Names are Kafka's, as its JMX exporter spells them; what Kafka does not have starts with `kafkalite_`. Values of logs are
-told by topic, not by partition: with ten thousand partitions a scrape would hold the node up. What is not in METRICS
-cannot be told; docs/metrics.md is made from it.
+Names are Kafka's, as its JMX exporter spells them; metrics that Kafka does not have start with `kafkalite_`. Values of logs are
+reported per topic, not per partition: with ten thousand partitions a scrape would block the node. Only metrics in METRICS can be
+exported; docs/metrics.md is generated from it.
 
-Imported at the first scrape: prometheus_client brings an HTTP server and more, 15 ms of processor.
+Imported at the first scrape, because prometheus_client imports an HTTP server and more, 15 ms of processor time.
 """
 
 from __future__ import annotations
@@ -49,73 +49,73 @@ _SOCKETS = "kafka_server_socketservermetrics_"
 METRICS = (
     Spec(_RM + "partitioncount", GAUGE, "Replicas on this node"),
     Spec(_RM + "leadercount", GAUGE, "Partitions led by this node"),
-    Spec(_RM + "underreplicatedpartitions", GAUGE, "Led here, and not all replicas in sync"),
-    Spec(_RM + "underminisrpartitioncount", GAUGE, "Led here, with fewer in sync than min.insync.replicas: acks=all is refused"),
-    Spec(_RM + "atminisrpartitioncount", GAUGE, "Led here, with exactly min.insync.replicas in sync"),
-    Spec(_RM + "offlinereplicacount", GAUGE, "Replicas here whose disk has failed"),
-    Spec(_RM + "partitionswithlatetransactionscount", GAUGE, "Led here, with a transaction open for longer than any timeout: readers of committed records wait"),
-    Spec(_RM + "isrshrinks", COUNTER, "Members that left an ISR of a partition led here"),
-    Spec(_RM + "isrexpands", COUNTER, "Members that joined"),
+    Spec(_RM + "underreplicatedpartitions", GAUGE, "Partitions led by this node that have a replica which is not in sync"),
+    Spec(_RM + "underminisrpartitioncount", GAUGE, "Partitions led by this node with fewer in-sync replicas than min.insync.replicas: acks=all is refused"),
+    Spec(_RM + "atminisrpartitioncount", GAUGE, "Partitions led by this node with exactly min.insync.replicas in-sync replicas"),
+    Spec(_RM + "offlinereplicacount", GAUGE, "Replicas on this node whose disk has failed"),
+    Spec(_RM + "partitionswithlatetransactionscount", GAUGE, "Partitions led by this node with a transaction that is open for longer than any timeout: readers of committed records wait"),
+    Spec(_RM + "isrshrinks", COUNTER, "Replicas that left the ISR of a partition led by this node"),
+    Spec(_RM + "isrexpands", COUNTER, "Replicas that joined the ISR of a partition led by this node"),
     Spec(_RM + "failedisrupdates", COUNTER, "Changes of an ISR that ZooKeeper refused"),
-    Spec(_RM + "replicarestarts", COUNTER, "Replicas that were made anew on another disk"),
+    Spec(_RM + "replicarestarts", COUNTER, "Replicas that were recreated on another disk"),
     Spec(_RM + "delayedoperations", GAUGE, "Produce and fetch requests that wait (Kafka's purgatory)"),
     Spec(_TOPICS + "bytesin", COUNTER, "Bytes appended by producers"),
-    Spec(_TOPICS + "bytesout", COUNTER, "Bytes given to consumers"),
+    Spec(_TOPICS + "bytesout", COUNTER, "Bytes sent to consumers"),
     Spec(_TOPICS + "messagesin", COUNTER, "Records appended by producers"),
     Spec(_TOPICS + "replicationbytesin", COUNTER, "Bytes fetched from leaders"),
-    Spec(_TOPICS + "replicationbytesout", COUNTER, "Bytes given to followers"),
+    Spec(_TOPICS + "replicationbytesout", COUNTER, "Bytes sent to followers"),
     Spec(_TOPICS + "totalproducerequests", COUNTER, "Partitions in produce requests"),
-    Spec(_TOPICS + "failedproducerequests", COUNTER, "Of those, refused at once"),
+    Spec(_TOPICS + "failedproducerequests", COUNTER, "Partitions in produce requests that were refused at once"),
     Spec(_TOPICS + "totalfetchrequests", COUNTER, "Partitions in fetch requests of consumers"),
-    Spec(_TOPICS + "failedfetchrequests", COUNTER, "Fetch requests of consumers with a refused partition"),
-    Spec("kafkalite_topic_bytes_in", COUNTER, "Bytes appended by producers to partitions led here now", ("topic",)),
+    Spec(_TOPICS + "failedfetchrequests", COUNTER, "Fetch requests of consumers in which a partition was refused"),
+    Spec("kafkalite_topic_bytes_in", COUNTER, "Bytes appended by producers to the partitions that this node leads at the moment", ("topic",)),
     Spec("kafka_log_log_size", GAUGE, "Bytes of the logs on this node", ("topic",)),
     Spec("kafka_log_log_numlogsegments", GAUGE, "Segments of the logs on this node", ("topic",)),
-    Spec("kafka_server_replicafetchermanager_maxlag", GAUGE, "Records by which the slowest replica that follows here was behind its leader's high watermark"),
-    Spec("kafkalite_follower_lag_max", GAUGE, "Records by which the slowest follower of a partition led here is behind"),
+    Spec("kafka_server_replicafetchermanager_maxlag", GAUGE, "Records by which the slowest follower replica on this node was behind its leader's high watermark"),
+    Spec("kafkalite_follower_lag_max", GAUGE, "Records by which the slowest follower of a partition led by this node is behind"),
     Spec(_REQUESTS + "requests", COUNTER, "Requests answered", ("listener", "request")),
-    Spec(_REQUESTS + "totaltimems", HISTOGRAM, "From the call of the handler to the answer", ("listener", "request")),
-    Spec(_REQUESTS + "localtimems", HISTOGRAM, "Of that, our own work until the handler returned", ("listener", "request")),
-    Spec(_REQUESTS + "remotetimems", HISTOGRAM, "Of that, waiting: for followers, for records, for ZooKeeper", ("listener", "request")),
+    Spec(_REQUESTS + "totaltimems", HISTOGRAM, "Time of a request from the call of the handler to the response", ("listener", "request")),
+    Spec(_REQUESTS + "localtimems", HISTOGRAM, "Time of a request in the handler itself, until it returned", ("listener", "request")),
+    Spec(_REQUESTS + "remotetimems", HISTOGRAM, "Time of a request after the handler returned: waiting for followers, for records, for ZooKeeper", ("listener", "request")),
     Spec(_SOCKETS + "connectioncount", GAUGE, "Open connections", ("listener",)),
-    Spec(_SOCKETS + "successful_authentication", COUNTER, "Who proved by SASL or an HTTP login who they are", ("listener",)),
-    Spec(_SOCKETS + "failed_authentication", COUNTER, "Who did not: wrong passwords and tokens, certificates that no rule names", ("listener",)),
-    Spec("kafkalite_tls_refused", COUNTER, "TLS handshakes that failed, took too long or gave way; Kafka counts them with the failed authentications", ("listener",)),
-    Spec("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, "Consumer groups coordinated here"),
-    Spec("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE, "Offsets committed in them"),
+    Spec(_SOCKETS + "successful_authentication", COUNTER, "Successful authentications by SASL or an HTTP login", ("listener",)),
+    Spec(_SOCKETS + "failed_authentication", COUNTER, "Failed authentications: wrong passwords and tokens, certificates that no mapping rule matches", ("listener",)),
+    Spec("kafkalite_tls_refused", COUNTER, "TLS handshakes that failed, took too long or were replaced by newer ones; Kafka counts them as failed authentications", ("listener",)),
+    Spec("kafka_coordinator_group_groupmetadatamanager_numgroups", GAUGE, "Consumer groups that this node coordinates"),
+    Spec("kafka_coordinator_group_groupmetadatamanager_numoffsets", GAUGE, "Committed offsets of the consumer groups that this node coordinates"),
     Spec(_CONTROLLER + "activecontrollercount", GAUGE, "1 on the controller, 0 elsewhere"),
     Spec(_CONTROLLER + "activebrokercount", GAUGE, "Live brokers, as the controller sees them"),
-    Spec(_CONTROLLER + "offlinepartitionscount", GAUGE, "Partitions nobody leads"),
-    Spec(_CONTROLLER + "globaltopiccount", GAUGE, "Topics, on the controller"),
-    Spec(_CONTROLLER + "globalpartitioncount", GAUGE, "Partitions, on the controller"),
-    Spec(_CONTROLLER + "preferredreplicaimbalancecount", GAUGE, "Partitions that their first replica does not lead"),
-    Spec(_CONTROLLER + "topicstodeletecount", GAUGE, "Deletions under way"),
-    Spec("kafka_controller_controllerstats_uncleanleaderelections", COUNTER, "Leaders elected that were not in sync: records may be lost"),
-    Spec("kafka_controller_controllerstats_leaderelections", COUNTER, "Leaders elected"),
-    Spec("kafka_controller_controllereventmanager_eventqueuesize", GAUGE, "News that the controller has not taken up yet"),
-    Spec("kafka_controller_controllereventmanager_eventqueuetimems", HISTOGRAM, "How long news waited"),
-    Spec("kafkalite_controller_rpcs_sent", COUNTER, "Commands sent and answered", ("kind",)),
-    Spec("kafkalite_controller_rpcs_failed", COUNTER, "Attempts that failed", ("kind",)),
-    Spec("kafkalite_controller_zk_ops", COUNTER, "Operations on ZooKeeper", ("kind",)),
-    Spec("kafkalite_controller_failover_milliseconds", GAUGE, "Phases of the last failover, from the moment its cause was seen", ("kind", "phase")),
-    Spec("kafka_log_logmanager_offlinelogdirectorycount", GAUGE, "Dead disks"),
-    Spec("kafka_log_logmanager_logdirectoryoffline", GAUGE, "1 if this disk is dead", ("logdirectory",)),
-    Spec("kafkalite_disk_free_bytes", GAUGE, "Room on a disk that is alive", ("logdirectory",)),
+    Spec(_CONTROLLER + "offlinepartitionscount", GAUGE, "Partitions without a leader"),
+    Spec(_CONTROLLER + "globaltopiccount", GAUGE, "Topics, as the controller sees them"),
+    Spec(_CONTROLLER + "globalpartitioncount", GAUGE, "Partitions, as the controller sees them"),
+    Spec(_CONTROLLER + "preferredreplicaimbalancecount", GAUGE, "Partitions whose leader is not their preferred (first) replica"),
+    Spec(_CONTROLLER + "topicstodeletecount", GAUGE, "Topics that are being deleted"),
+    Spec("kafka_controller_controllerstats_uncleanleaderelections", COUNTER, "Elections of a leader that was not in sync: records may be lost"),
+    Spec("kafka_controller_controllerstats_leaderelections", COUNTER, "Leader elections"),
+    Spec("kafka_controller_controllereventmanager_eventqueuesize", GAUGE, "Events that wait in the controller's queue"),
+    Spec("kafka_controller_controllereventmanager_eventqueuetimems", HISTOGRAM, "Time that events waited in the controller's queue"),
+    Spec("kafkalite_controller_rpcs_sent", COUNTER, "Commands of the controller that brokers answered", ("kind",)),
+    Spec("kafkalite_controller_rpcs_failed", COUNTER, "Attempts of the controller to send a command that failed", ("kind",)),
+    Spec("kafkalite_controller_zk_ops", COUNTER, "Operations of the controller on ZooKeeper", ("kind",)),
+    Spec("kafkalite_controller_failover_milliseconds", GAUGE, "Time of each phase of the last failover, since its cause was detected", ("kind", "phase")),
+    Spec("kafka_log_logmanager_offlinelogdirectorycount", GAUGE, "Log directories that are offline"),
+    Spec("kafka_log_logmanager_logdirectoryoffline", GAUGE, "1 if this log directory is offline", ("logdirectory",)),
+    Spec("kafkalite_disk_free_bytes", GAUGE, "Free bytes in a log directory that is online", ("logdirectory",)),
     Spec("kafka_server_sessionexpirelistener_zookeeperdisconnects", COUNTER, "Connections to ZooKeeper lost"),
-    Spec("kafka_server_sessionexpirelistener_zookeeperexpires", COUNTER, "Sessions that ended"),
-    Spec("kafka_server_sessionexpirelistener_sessionstate", GAUGE, "1 for the state the session is in", ("state",)),
-    Spec("kafkalite_session_lease_seconds", GAUGE, "How long ZooKeeper surely still holds our session; negative: the time since it ended"),
-    Spec("kafkalite_zookeeper_silent_seconds", GAUGE, "How long ago ZooKeeper was last heard"),
+    Spec("kafka_server_sessionexpirelistener_zookeeperexpires", COUNTER, "ZooKeeper sessions that expired"),
+    Spec("kafka_server_sessionexpirelistener_sessionstate", GAUGE, "1 for the present state of the ZooKeeper session", ("state",)),
+    Spec("kafkalite_session_lease_seconds", GAUGE, "Time for which the ZooKeeper session is guaranteed to exist; negative: time since the lease ended"),
+    Spec("kafkalite_zookeeper_silent_seconds", GAUGE, "Time since the last response of ZooKeeper"),
     Spec("kafkalite_zookeeper_away", GAUGE, "1 while ZooKeeper does not answer: `admin health` says zookeeper.away"),
     Spec(_AUTHORIZER + "allowed", COUNTER, "Requests allowed by ACLs"),
     Spec(_AUTHORIZER + "denied", COUNTER, "Requests refused by ACLs", ("operation", "resource")),
-    Spec("kafka_server_produce_throttled", COUNTER, "Answers that told a producer to wait"),
-    Spec("kafka_server_produce_throttle_time_milliseconds", COUNTER, "Waits told to producers"),
-    Spec("kafka_server_fetch_throttled", COUNTER, "Answers that told a consumer to wait"),
-    Spec("kafka_server_fetch_throttle_time_milliseconds", COUNTER, "Waits told to consumers"),
-    Spec("kafka_server_request_throttled", COUNTER, "Answers that told a client to wait, for the time it took"),
-    Spec("kafka_server_request_throttle_time_milliseconds", COUNTER, "Waits told for that"),
-    Spec("kafkalite_health_problems", GAUGE, "What this node sees wrong", ("what",)),
+    Spec("kafka_server_produce_throttled", COUNTER, "Produce responses with a throttle time"),
+    Spec("kafka_server_produce_throttle_time_milliseconds", COUNTER, "Sum of the throttle times in produce responses"),
+    Spec("kafka_server_fetch_throttled", COUNTER, "Fetch responses with a throttle time"),
+    Spec("kafka_server_fetch_throttle_time_milliseconds", COUNTER, "Sum of the throttle times in fetch responses"),
+    Spec("kafka_server_request_throttled", COUNTER, "Responses with a throttle time because of the request quota (processor time)"),
+    Spec("kafka_server_request_throttle_time_milliseconds", COUNTER, "Sum of the throttle times because of the request quota (processor time)"),
+    Spec("kafkalite_health_problems", GAUGE, "Problems that this node reports, by kind", ("what",)),
 )  # fmt: skip
 
 _BY_NAME = {spec.name: spec for spec in METRICS}
@@ -154,7 +154,7 @@ def histogram(name: str, rows: Iterable[tuple[tuple[str, ...], Timing]]) -> Metr
 
 
 class Exposition:
-    """All that a scrape of a node tells, the process's own metrics included, which are read from /proc."""
+    """The response to a scrape of a node, including the process's own metrics, which are read from /proc."""
 
     def __init__(self, node: Node) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
@@ -163,8 +163,8 @@ class Exposition:
 
     def text(self) -> bytes:
         """In Prometheus's text format."""
-        told: bytes = generate_latest(self._registry)
-        return told
+        text: bytes = generate_latest(self._registry)
+        return text
 
 
 class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has no types

@@ -13,6 +13,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.coordination.coordinator import CoordinatorError
+from kafkalite.coordination.patience import waiting_at_most
 from kafkalite.coordinators.services import Services
 from kafkalite.env import heap
 from kafkalite.env.seams import Listener
@@ -288,7 +289,8 @@ class KafkaListener:
         assert api is not None
         answer = None
         try:
-            answer = await work
+            with waiting_at_most(getattr(message, "timeout_ms", None)):
+                answer = await work
         except ApiError as error:
             answer = refusal(api, message, request.version, error.code, str(error))
         except CoordinatorError as error:

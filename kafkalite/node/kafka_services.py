@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
-from kafkalite.coordinators.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights, Room
-from kafkalite.env.seams import Buffer
+from kafkalite.coordinators.services import ActiveProducer, LogDir, LogDirReplica, Rights
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -33,6 +32,7 @@ from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
     BrokerId,
+    Buffer,
     LeaderEpoch,
     Offset,
     ProducerId,
@@ -42,6 +42,7 @@ from kafkalite.model import (
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
+from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
@@ -99,7 +100,7 @@ class NodePartitions:
             transaction_version=transaction_version,
         )
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
         self._replicas.fetch(request, done, room)
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -144,12 +145,8 @@ class NodePartitions:
         self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
     ) -> tuple[LeaderEpoch, Offset]:
         led = self._led(partition)
-        assert led.leader is not None
-        if current_epoch != NO_LEADER_EPOCH:
-            if current_epoch < led.leader.leader_epoch:
-                raise api_error(ErrorCode.FENCED_LEADER_EPOCH)
-            if current_epoch > led.leader.leader_epoch:
-                raise api_error(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if current_epoch != NO_LEADER_EPOCH and (error := led.epoch_error(current_epoch)):
+            raise api_error(error)
         if epoch > led.log.latest_epoch:
             # What a consumer has from there is not in this log (an unclean election): there is no end to tell.
             return NO_LEADER_EPOCH, NO_OFFSET

@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any
 
 from kafkalite.coordination.topic_configs import TOPICS
-from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.apis import APIS
 from kafkalite.extension.messages.open_transactions import (
@@ -37,7 +36,7 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_OFFSET, NO_TOPIC_ID
+from kafkalite.model import NO_OFFSET, NO_TOPIC_ID, Buffer
 from kafkalite.rpc.handling import Handler, Peer, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest

@@ -1,4 +1,4 @@
-"""What this node knows of ZooKeeper: whether it is away, or not the cluster's own; orders are refused then."""
+"""What this node knows of ZooKeeper: whether it is away, or not the cluster's own; requests of administrators wait for it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator
+from kafkalite.coordination.patience import refused_at as refused_at_of_the_request
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_cluster_id
@@ -18,6 +19,8 @@ _log = get_logger(__name__)
 
 #: The pause before a node checks again whether ZooKeeper has its cluster's data.
 _LOOK_AGAIN_S = 1.0
+#: A request that waits for ZooKeeper's return checks for it so often.
+_RETURN_LOOK_S = 0.1
 
 
 class ZooKeeperHealth:
@@ -50,10 +53,23 @@ class ZooKeeperHealth:
         return tuple(found)
 
     async def ordering(self) -> Coordinator:
-        """The session for an order of a client. Raises ApiError, at once, while ZooKeeper is away."""
+        """The session for a request of an administrator. While ZooKeeper is away it waits as long as the request may
+        (`coordination.patience`). Raises ApiError after that, and names the cause.
+        """
+        refused_at = refused_at_of_the_request()
+        while cause := self._missing():
+            left_s = refused_at - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"{cause}: the request was not carried out")
+            await asyncio.sleep(min(left_s, _RETURN_LOOK_S))
+        assert self._session.current is not None
+        return self._session.current
+
+    def _missing(self) -> str:
+        """Why nothing can be read from or written to ZooKeeper; empty if it can."""
         if cause := self.away() or self._foreign:
-            raise api_error(ErrorCode.REQUEST_TIMED_OUT, f"{cause}: nothing can be ordered or read there")
-        return await self._session.wait()
+            return cause
+        return "" if self._session.current is not None else f"no session with ZooKeeper ({self._session.connect})"
 
     async def until_ours(self, coordinator: Coordinator, cluster_id: str, *, holds_data: bool) -> None:
         """Wait until this ZooKeeper is our cluster's: it may have come back empty, or as another one.

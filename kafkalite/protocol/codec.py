@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar, overload
 
 from kafkalite.errors import ProtocolError
+from kafkalite.model import Buffer
 from kafkalite.protocol.schema import Field, Schema, Struct, schemas
 
 #: Record sets from this size on are handed to the socket as they are; smaller ones are copied into the answer.
@@ -31,7 +32,6 @@ _FIXED = {
 #: Fields whose values no log and no traceback shows.
 _SECRETS = frozenset({"auth_bytes", "salt", "salted_password"})
 
-Buffer = bytes | bytearray | memoryview
 Decoder = Callable[[memoryview], "tuple[Any, int]"]
 Encoder = Callable[[Any, bytearray, list[Buffer]], bytearray]
 
@@ -68,7 +68,7 @@ def _plain(value: Any) -> Any:
 # --- classes -------------------------------------------------------------------------------------
 
 
-def _default(field: Field) -> Any:
+def default_of(field: Field) -> Any:
     text = field.default
     if text == "null":
         return None
@@ -97,7 +97,7 @@ def _make_class(owner: Struct, classes: dict[str, type[WireStruct]]) -> None:
     if known is not None:
         assert known._names == names, f"{owner.name} is two things in one message"
         return
-    namespace: dict[str, Any] = {f"d{i}": _default(field) for i, field in enumerate(owner.fields)}
+    namespace: dict[str, Any] = {f"d{i}": default_of(field) for i, field in enumerate(owner.fields)}
     parameters = ", ".join(f"{name}=d{i}" for i, name in enumerate(names))
     body = "\n".join(f"    self.{name} = {name}" for name in names) or "    pass"
     exec(f"def __init__(self, {parameters}):\n{body}", namespace)
@@ -209,7 +209,7 @@ class _Writer:
         return name, compiled.size
 
     def default(self, field: Field) -> str:
-        value = _default(field)
+        value = default_of(field)
         return "()" if value == () else repr(value)
 
     def field_is_flexible(self, field: Field) -> bool:

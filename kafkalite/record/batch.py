@@ -21,8 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from kafkalite.errors import ErrorCode, api_error
-
-Buffer = bytes | bytearray | memoryview
+from kafkalite.model import Buffer
 
 HEADER_SIZE = 61
 #: Base offset and batch length: the bytes that `batch_length` does not count.

@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import Buffer
 from kafkalite.record.batch import HEADER_SIZE, BatchHeader, split_batches, verify_crc
 from kafkalite.record.compression import DEFAULT_LIMIT_BYTES, decompress
 from kafkalite.record.varint import decode_varint
-
-Buffer = bytes | bytearray | memoryview
 
 _CONTROL_KEY = struct.Struct(">hh")
 _END_TXN_VALUE = struct.Struct(">hi")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
+    EPOCH_DURING_DELETE,
     NO_BROKER_EPOCH,
     NO_LEADER,
     NO_LEADER_EPOCH,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
-    LeaderEpoch,
     Offset,
     TopicId,
     TopicPartition,
@@ -61,7 +61,6 @@ SLICE = 16
 #: Commands that may wait; a controller has few under way at once.
 MAX_QUEUED = 1_000
 #: StopPartition.leader_epoch of a topic's deletion: passes whatever the replica's epoch is.
-DELETED_TOPIC_EPOCH = LeaderEpoch(-2)
 
 
 class Commands:
@@ -520,12 +519,12 @@ class Commands:
                 self._logs.removal_ordered(key, wanted.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
-            if wanted.leader_epoch != DELETED_TOPIC_EPOCH and wanted.leader_epoch < partition.leader_epoch:
+            if wanted.leader_epoch != EPOCH_DURING_DELETE and wanted.leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             self._stop(partition)
             if not wanted.delete_files:
                 self.stopped_marks[key] = partition.follower_high_watermark
-        if not wanted.delete_files and wanted.leader_epoch == DELETED_TOPIC_EPOCH:
+        if not wanted.delete_files and wanted.leader_epoch == EPOCH_DURING_DELETE:
             self._is_judged = False  # the controller reports that its topic has vanished
         detail = "its files are deleted" if wanted.delete_files else "its files stay"
         self._hosted.history.note(str(key), "replica.stopped", detail)

@@ -6,12 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.validation import Origin
 from kafkalite.log.verification import NO_GUARD
-from kafkalite.model import NO_OFFSET, Offset, TopicPartition
+from kafkalite.model import NO_OFFSET, Buffer, Offset, TopicPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.purgatory import DelayedProduce, ProduceDone, ProduceWaiter

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
-from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import TopicPartition
+from kafkalite.model import Buffer, TopicPartition
 from kafkalite.replica.purgatory import ProduceDone
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, Reply, Request

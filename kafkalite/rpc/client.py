@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from kafkalite.env.seams import Buffer, Network
+from kafkalite.env.seams import Network
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error, error_code
-from kafkalite.model import Endpoint
+from kafkalite.model import Buffer, Endpoint
 from kafkalite.rpc.answers import (
     Answer,
     RpcDisconnected,

@@ -18,10 +18,9 @@ import msgpack
 from kafkalite import frames
 from kafkalite.errors import ProtocolError
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import Buffer
 from kafkalite.rpc.codec import UNPACK_ERRORS, to_fields
 from kafkalite.rpc.messages.base import Message
-
-Buffer = bytes | bytearray | memoryview
 
 _PREFIX = struct.Struct(">II")
 PREFIX_BYTES = _PREFIX.size

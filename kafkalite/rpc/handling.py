@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from kafkalite.env.seams import Buffer
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.model import BrokerEpoch, BrokerId, Buffer
 from kafkalite.rpc.messages.base import Message
 from kafkalite.security.principal import ANONYMOUS, Principal
 

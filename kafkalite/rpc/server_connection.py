@@ -7,12 +7,11 @@ import inspect
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kafkalite.env.seams import Buffer
 from kafkalite.env.streams import close_when_written
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, ProtocolError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_BROKER_EPOCH, BrokerId
+from kafkalite.model import NO_BROKER_EPOCH, BrokerId, Buffer
 from kafkalite.rpc.admission import Admission
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import (

@@ -20,7 +20,7 @@ class Advice:
 ADVICE = {
     "zookeeper.away": Advice(
         "reads go on, and so do writes if another replica follows the leader; until ZooKeeper answers no leader is elected, no "
-        "ISR and no setting changes, orders are refused, and a broker that stops cannot start",
+        "ISR and no setting changes, requests of administrators wait until their time-out and then fail, and a broker that stops cannot start",
         "check the ZooKeeper servers, and the network from the named brokers to them; restart no broker",
     ),
     "zookeeper.foreign": Advice(

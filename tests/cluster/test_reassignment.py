@@ -67,6 +67,7 @@ class Trace:
         self.client.close()
 
 
+@pytest.mark.checklist(42)
 @pytest.mark.checklist(43)
 @pytest.mark.checklist(67)
 @pytest.mark.checklist(71)

@@ -32,6 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster
         yield made
 
 
+@pytest.mark.checklist("C9")
 @pytest.mark.checklist(1, 7, 47, 48, 49, 50, 51, 55, "F6", "F12")
 async def test_it_leaves_the_isr_by_its_leaders_hand_and_returns(cluster: ProcessCluster) -> None:
     await create_topic(cluster, "slow", assignment={0: (1, 2, SLOW)}, min_insync_replicas="2")

@@ -65,7 +65,9 @@ async def test_writes_go_on_while_zookeeper_is_away(zookeeper: EmbeddedZooKeeper
             for command in ("describe", "describe-cluster"):
                 shown = await asyncio.to_thread(kafkalite, "admin", command, bootstrap=cluster.bootstrap)
                 assert shown.code == 0 and "this is what the brokers knew before: ZooKeeper" in shown.err, shown
-            order = await asyncio.to_thread(kafkalite, "admin", "create-topic", "more", bootstrap=cluster.bootstrap)
+            order = await asyncio.to_thread(
+                kafkalite, "admin", "create-topic", "more", "--timeout", "4", bootstrap=cluster.bootstrap
+            )
             assert order.code != 0 and "ZooKeeper" in order.err and "has not answered for" in order.err, order
             await load.more()
             if how == "stopped":

@@ -191,6 +191,7 @@ ORDERS = (
 LIVES = ("toggle", "bounce", "shrink", "topic", "delete", "failover", "preferred", "answers", "answers")
 
 
+@pytest.mark.checklist(68, "C14", "C16")
 @pytest.mark.checklist(9)
 @pytest.mark.checklist(36)
 @pytest.mark.checklist(67)

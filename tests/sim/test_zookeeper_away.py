@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import json
 import random
@@ -270,6 +271,7 @@ class Asked(Watched):
     async def main(self) -> None:
         self.said: list[HealthProblem] = []
         self.answers: list[str] = []
+        self.carried_out: list[str] = []
         for name in self.nodes:
             self.start_node(name)
         await self.until(self._not_ready, 60.0, "all nodes start")
@@ -285,7 +287,12 @@ class Asked(Watched):
         self.serve = [node.node.replicas.hosted.serves() for node in self.nodes.values()]
         self.world.start("asking", self._ask, self.client_ended)
         await self.until(lambda: None if len(self.answers) == 3 else str(self.answers), 30.0, "every order is answered")
+        self.world.start("patient", self._ask_again, self.client_ended)
+        for _ in range(80):
+            await self.step()
+        self.early = list(self.carried_out)
         self.world.zookeeper.start()
+        await self.until(lambda: None if len(self.carried_out) == 3 else "waits", 20.0, "every order is carried out")
         await self.until(
             lambda: "still" if any(node.node.problems() for node in self.nodes.values()) else None, 10.0, "all is well"
         )
@@ -293,13 +300,25 @@ class Asked(Watched):
 
     async def _ask(self, env: Env) -> None:
         async with client_of(self.plan, env, "asking") as client:
-            made = await client.create_topics([NewTopic("more", 1, 1)])
+            made = await client.create_topics([NewTopic("more", 1, 1)], timeout_s=2.0)
             self.answers.append(f"{made[0].error} {made[0].message}")
-            gone = await client.delete_topics(["topic1"])
+            gone = await client.delete_topics(["topic1"], timeout_s=2.0)
             self.answers.append(f"{gone[0].error} {gone[0].message}")
             request = AlterConfigsRequest("topics", "topic1", {"retention.ms": "1"})
             altered = await client.order(request, AlterConfigsResponse)
             self.answers.append(f"{altered.error} {altered.message}")
+
+    async def _ask_again(self, env: Env) -> None:
+        """Orders whose own time-out lasts until ZooKeeper is back."""
+        async with client_of(self.plan, env, "patient") as client:
+            request = AlterConfigsRequest("topics", "topic1", {"retention.ms": "604800001"})
+            altered, made, gone = await asyncio.gather(
+                client.order(request, AlterConfigsResponse),
+                client.create_topics([NewTopic("later", 1, 1)], timeout_s=30.0),
+                client.delete_topics(["never"], timeout_s=30.0),
+            )
+        assert gone[0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone
+        self.carried_out += [f"{altered.error}", f"{made[0].error}", "0"]
 
 
 def test_everybody_says_that_zookeeper_is_away_and_every_refused_order_does() -> None:
@@ -313,6 +332,7 @@ def test_everybody_says_that_zookeeper_is_away_and_every_refused_order_does() ->
     assert simulation.serve == [True] * 3  # it is away for all alike: no reason to send clients elsewhere
     assert all("ZooKeeper (zookeeper:2181) has not answered for" in answer for answer in simulation.answers)
     assert {answer.split()[0] for answer in simulation.answers} == {str(ErrorCode.REQUEST_TIMED_OUT)}
+    assert simulation.early == [] and simulation.carried_out == ["0"] * 3
     away = [line for line in lines if " zookeeper.away " in line]
     assert len(away) == 3 and all(" warning " in line and "lease_s=" in line for line in away)
     back = [line for line in lines if " zookeeper.back " in line]

@@ -37,6 +37,7 @@ class TopicHandlers:
     # --- CreateTopics ---
 
     async def create_topics(self, request: Request, message: wire.CreateTopicsRequest) -> wire.CreateTopicsResponse:
+        deadline = _deadline(message.timeout_ms)
         times = Counter(topic.name for topic in message.topics)
         refused: dict[str, TopicResult] = {}
         orders: list[NewTopic] = []
@@ -56,7 +57,7 @@ class TopicHandlers:
             results |= {result.topic: result for result in created.topics}
         if not message.validate_only:
             made = [result.topic for result in results.values() if not result.error]
-            if not await self._until(lambda: self._have_leaders(made), message.timeout_ms):
+            if not await self._until(lambda: self._have_leaders(made), deadline):
                 for name in made:
                     if not self._have_leaders([name]):
                         results[name] = TopicResult(
@@ -73,10 +74,10 @@ class TopicHandlers:
             for topic in self._services.metadata(topics).topics
         )
 
-    async def _until(self, condition: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until the cache shows it, at most `timeout_ms`."""
+    async def _until(self, condition: Callable[[], bool], deadline: float) -> bool:
+        """Wait until the cache shows it, at most until `deadline` (the loop's time)."""
         try:
-            async with asyncio.timeout(max(0, timeout_ms) / 1000):
+            async with asyncio.timeout_at(deadline):
                 while not condition():
                     await self._services.metadata_changed()
         except TimeoutError:
@@ -86,6 +87,7 @@ class TopicHandlers:
     # --- DeleteTopics ---
 
     async def delete_topics(self, request: Request, message: wire.DeleteTopicsRequest) -> wire.DeleteTopicsResponse:
+        deadline = _deadline(message.timeout_ms)
         result_class = wire.DeleteTopicsResponse.DeletableTopicResult
         answers: list[wire.DeleteTopicsResponse.DeletableTopicResult] = []
         names: list[str] = []
@@ -138,7 +140,7 @@ class TopicHandlers:
                         result.message or None,
                     )
                 )
-        await self._until(lambda: self._are_gone(deleted), message.timeout_ms)
+        await self._until(lambda: self._are_gone(deleted), deadline)
         return wire.DeleteTopicsResponse(responses=answers)
 
     def _are_gone(self, topics: list[str]) -> bool:
@@ -149,6 +151,7 @@ class TopicHandlers:
     async def create_partitions(
         self, request: Request, message: wire.CreatePartitionsRequest
     ) -> wire.CreatePartitionsResponse:
+        deadline = _deadline(message.timeout_ms)
         result_class = wire.CreatePartitionsResponse.CreatePartitionsTopicResult
         times = Counter(topic.name for topic in message.topics)
         answers = []
@@ -172,8 +175,13 @@ class TopicHandlers:
                     known = self._services.metadata(wanted).topics
                     return len(known[0].partitions) >= count and self._have_leaders(wanted)
 
-                await self._until(is_there, message.timeout_ms)
+                await self._until(is_there, deadline)
         return wire.CreatePartitionsResponse(results=answers)
+
+
+def _deadline(timeout_ms: int) -> float:
+    """The loop's time at which a request that begins now has to be answered."""
+    return asyncio.get_running_loop().time() + max(0, timeout_ms) / 1000
 
 
 def _new_topic_problem(topic: wire.CreateTopicsRequest.CreatableTopic, times: int) -> tuple[ErrorCode, str] | None:

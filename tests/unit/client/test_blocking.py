@@ -83,6 +83,7 @@ async def test_lost_answers_and_dead_leaders_make_no_duplicates() -> None:
         assert cluster.log("t").values() == [b"x", b"y"]
 
 
+@pytest.mark.checklist(64)
 @pytest.mark.parametrize("code", [E.NOT_ENOUGH_REPLICAS, E.NOT_LEADER_OR_FOLLOWER, E.REQUEST_TIMED_OUT])
 async def test_retriable_errors_are_retried(code: ErrorCode) -> None:
     async with FakeCluster(1) as cluster:

@@ -61,6 +61,7 @@ async def test_five_failovers_raise_the_epoch_by_five(cluster: Cluster) -> None:
     assert (cluster.zookeeper.peek("/controller_epoch") or (b"",))[0] == b"6"
 
 
+@pytest.mark.checklist(62)
 @pytest.mark.checklist(23)
 @pytest.mark.checklist(24)
 @pytest.mark.checklist(26)
@@ -75,6 +76,26 @@ async def test_new_topic_gets_leaders_in_one_rpc_per_broker(cluster: Cluster) ->
         assert len(broker.of(UpdateMetadataRequest)) == 1
     assert cluster.leader_and_isr("t", 0) == (1, (1, 2), 0)
     assert all(entry.is_new and entry.topic_id == "id-t" for entry in cluster.brokers[1].roles.values())
+
+
+@pytest.mark.checklist("C4")
+@pytest.mark.checklist("C5")
+async def test_commands_are_requests_that_carry_every_epoch(cluster: Cluster) -> None:
+    await running(cluster)
+    cluster.create_topic("t", {0: (1, 2, 3)})
+    await until(lambda: settled(cluster))
+    await cluster.stop_broker(1)
+    await until(lambda: cluster.leader_and_isr("t") == (2, (2, 3), 1) and settled(cluster))
+    state = cluster.state(T0)
+    assert state is not None
+    for broker in (cluster.brokers[2], cluster.brokers[3]):
+        assert broker.commands, "by RPC"
+        for command in broker.commands:
+            assert isinstance(command, LeaderAndIsrRequest | UpdateMetadataRequest)
+            assert (command.controller_epoch, command.broker_epoch) == (1, broker.epoch)
+        told = broker.roles[T0]
+        assert (told.leader_epoch, told.partition_epoch) == (state.leader_epoch, state.partition_epoch)
+        assert (told.controller_epoch, told.topic_id) == (state.controller_epoch, "id-t")
 
 
 @pytest.mark.checklist(24)
@@ -317,6 +338,7 @@ async def test_controlled_shutdown_moves_leaders_and_stops_followers(cluster: Cl
     assert (await cluster.controllers[1].controlled_shutdown(wrong)).error == 77
 
 
+@pytest.mark.checklist(62, 64)
 @pytest.mark.checklist(66)
 @pytest.mark.checklist(14)
 async def test_hung_broker_delays_no_other_and_is_reported() -> None:

@@ -34,6 +34,7 @@ def done(cluster: Cluster) -> bool:
     return cluster.zookeeper.peek(paths.REASSIGN_PARTITIONS) is None
 
 
+@pytest.mark.checklist(68, "C2")
 @pytest.mark.checklist(8)
 @pytest.mark.checklist(41)
 @pytest.mark.checklist(43)
@@ -73,6 +74,7 @@ async def test_an_order_of_nothing_is_removed(cluster: Cluster) -> None:
     await until(lambda: done(cluster))
 
 
+@pytest.mark.checklist(68, "C16")
 @pytest.mark.checklist(67)
 @pytest.mark.checklist(74)
 @pytest.mark.checklist(75)
@@ -82,7 +84,7 @@ async def test_an_order_of_nothing_is_removed(cluster: Cluster) -> None:
 async def test_the_kips_example_within_the_limits(cluster: Cluster, belongs_to: str) -> None:
     if belongs_to != "order":
         cluster.cluster_settings["reassignment.parallel.replica.count"] = "2"
-        cluster.cluster_settings["parallel.partition.count"] = "3"
+        cluster.cluster_settings["reassignment.max.concurrent.partition.count"] = "3"
         cluster.cluster_settings["reassignment.parallel.leader.movements"] = "1"
     own = {"cluster": admin_znodes.NO_LIMITS, "order": (2, 3, 1), "both": (7, 0, 4)}[belongs_to]
     await running(cluster, 10)

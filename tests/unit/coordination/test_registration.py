@@ -74,6 +74,7 @@ def test_all_nodes_agree_on_one_cluster_id(world: World) -> None:
     world.run(main())
 
 
+@pytest.mark.checklist("C3")
 @pytest.mark.checklist(5, "F5")
 def test_a_registration_is_ephemeral_and_its_czxid_the_epoch(world: World) -> None:
     async def main() -> None:

@@ -187,6 +187,7 @@ GOLDEN = [
 ]  # fmt: skip
 
 
+@pytest.mark.checklist("C1", "C2", "C17")
 @pytest.mark.checklist(3, 4, 5, 6, 7, 8, 9, 10, 11)
 @pytest.mark.parametrize(("kind", "encoded", "golden", "decoded"), GOLDEN, ids=[each[0] for each in GOLDEN])
 def test_golden_bytes(kind: str, encoded: bytes, golden: bytes, decoded: object) -> None:

@@ -163,11 +163,14 @@ async def test_a_replica_moves_between_disks_through_the_wire(tmp_path: Path) ->
         client.close()
 
 
-async def test_limits_of_reassignments_are_set_through_the_wire(tmp_path: Path) -> None:
+@pytest.mark.checklist(68, "C13")
+@pytest.mark.parametrize(
+    "key", ["reassignment.parallel.partition.count", "reassignment.max.concurrent.partition.count"]
+)
+async def test_limits_of_reassignments_are_set_through_the_wire(tmp_path: Path, key: str) -> None:
     async with LoopbackCluster(tmp_path, nodes=1, settings=_SETTINGS) as cluster:
         client = await _client(cluster, 1)
         request = wire.IncrementalAlterConfigsRequest
-        key = "reassignment.parallel.partition.count"
 
         async def alter(broker: str, name: str, operation: int, value: str | None) -> int:
             configs = [request.AlterableConfig(name, operation, value)]

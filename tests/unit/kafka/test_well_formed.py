@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from kafkalite.protocol.schema import schemas
 from kafkalite.testing.kafka_messages import TOPICS, MessageMaker
 
 ROUNDS = 12
+GOLDEN = Path(__file__).parent / "refusals.txt"
 
 
 @pytest.mark.parametrize("name", sorted(OFFERED))
@@ -42,3 +46,20 @@ def test_every_version_can_be_refused_as_a_whole(name: str) -> None:
             message = MessageMaker(random.Random(f"{name}/{version}/{number}"), schema, version).message()
             data = encode(refuse(name, message, version, ErrorCode.REQUEST_TIMED_OUT, "why"), version)
             assert type(decode(name + "Response", version, data)).__name__ == name + "Response"
+
+
+def test_refusals_are_the_bytes_they_were() -> None:
+    """One line for each API: a hash of its refusals in all versions. `make rewrite` writes the present ones."""
+    lines = []
+    for name in sorted(OFFERED):
+        found = hashlib.sha256()
+        for version in schemas()[name + "Request"].versions:
+            for number in range(ROUNDS):
+                source = random.Random(f"{name}/{version}/{number}")
+                message = MessageMaker(source, schemas()[name + "Request"], version).message()
+                for text in ("why", ""):
+                    found.update(encode(refuse(name, message, version, ErrorCode.REQUEST_TIMED_OUT, text), version))
+        lines.append(f"{name} {found.hexdigest()[:16]}\n")
+    if os.environ.get("KAFKALITE_REWRITE") == "1":
+        GOLDEN.write_text("".join(lines))
+    assert GOLDEN.read_text().splitlines(keepends=True) == lines

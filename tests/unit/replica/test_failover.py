@@ -179,6 +179,7 @@ async def test_stop_replica_of_an_older_epoch_is_refused(three):
     assert [p.error for p in answer.partitions] == [ErrorCode.FENCED_LEADER_EPOCH]
 
 
+@pytest.mark.checklist("C18")
 @pytest.mark.checklist("F18")
 async def test_a_topic_made_again_does_not_inherit_the_old_ones_records(three):
     await three.node(1).produce(TP, b"old topic")

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from kafkalite.errors import ErrorCode
 from kafkalite.model import TopicPartition
 
@@ -13,6 +15,7 @@ def indexes(node) -> dict[TopicPartition, int]:
     return {key: fetcher.index for key, fetcher in node.manager._fetchers._of.items()}
 
 
+@pytest.mark.checklist(65)
 async def test_partitions_are_spread_anew_in_the_middle_of_a_stream(make_cluster, until):
     cluster = await make_cluster(3, **{"replica.lag.time.max.ms": 60_000})
     cluster.create_topic("t", {tp.partition: (1, 2, 3) for tp in TPS})

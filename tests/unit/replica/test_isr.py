@@ -247,6 +247,7 @@ async def test_a_produce_times_out(make_cluster):
     assert len(leader.manager.hosted.wheel) == 0
 
 
+@pytest.mark.checklist("C11")
 @pytest.mark.checklist(46)
 async def test_with_flush_before_ack_every_member_has_it_on_its_disk(make_cluster, until):
     cluster = await started(make_cluster, **{"log.flush.before.ack": "true"})

@@ -16,6 +16,7 @@ async def _three(make_cluster, **overrides):
     return cluster
 
 
+@pytest.mark.checklist("C11")
 @pytest.mark.checklist(46)
 @pytest.mark.checklist(52)
 @pytest.mark.checklist(53)

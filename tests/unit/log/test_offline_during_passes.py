@@ -1,0 +1,153 @@
+"""A directory goes offline in the middle of a housekeeping pass: nothing is written there any more, and the pass goes on elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import re
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+import kafkalite
+from kafkalite.config import BrokerConfig, TopicConfig
+from kafkalite.env.own_time import OwnTime
+from kafkalite.env.real import RealClock
+from kafkalite.env.supervisor import Supervisor
+from kafkalite.errors import StorageError
+from kafkalite.log.log_manager import LogManager
+from kafkalite.model import TopicPartition
+from tests.support.logs import TOPIC_ID, batch
+from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
+
+#: More than the retention pass looks at before it lets others run.
+LOGS = 66
+CONFIG = TopicConfig(segment_bytes=200, retention_bytes=400, cleanup_policy="delete", file_delete_delay_ms=0)
+COMPACTED = TopicConfig(segment_bytes=200, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
+WRITES = {"append", "sync", "write_file", "sync_dir"}
+
+
+class YieldingDisk(MemoryDisk):
+    """Everything that takes time lets others run first."""
+
+    async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
+        await asyncio.sleep(0)
+        self._check(at)
+        return function()
+
+
+def fatal(error: BaseException) -> None:
+    raise error
+
+
+async def flush(manager: LogManager) -> None:
+    await manager.flush_pass()
+
+
+async def retain(manager: LogManager) -> None:
+    await manager.retention_pass()
+
+
+async def clean(manager: LogManager) -> None:
+    await manager.cleaning_pass()
+
+
+async def checkpoint(manager: LogManager) -> None:
+    await manager.checkpoint_offsets()
+    manager.checkpoint_high_watermarks({log.topic_partition: log.log_end_offset for log in manager.all()})
+
+
+async def remove(manager: LogManager) -> None:
+    await manager.removal_pass()
+
+
+async def filled(config: TopicConfig, logs: int) -> tuple[YieldingDisk, LogManager]:
+    disk, clock = YieldingDisk(), ManualClock()
+    manager = LogManager(
+        BrokerConfig(log_dirs=("/d1", "/d2")), disk, clock, supervisor=Supervisor(fatal),
+        own_time=OwnTime(RealClock()), on_dir_failed=lambda directory, error: None,
+    )  # fmt: skip
+    await manager.start("cluster", 1, {})
+    for number in range(logs):
+        log = manager.create(TopicPartition("t", number), TOPIC_ID, config)
+        for _ in range(6):
+            log.append_as_leader(batch(["a value of some bytes"] * 3), 1)
+    return disk, manager
+
+
+@pytest.mark.checklist(81)
+@pytest.mark.checklist(86)
+@pytest.mark.parametrize("job", [flush, retain, clean, checkpoint, remove])
+async def test_a_pass_leaves_a_directory_alone_that_went_offline(job: Callable[[LogManager], Awaitable[None]]) -> None:
+    ended_early = False
+    for turns in (1, 2, 5, 20):
+        logs = LOGS if job is retain else 8
+        disk, manager = await filled(COMPACTED if job is clean else CONFIG, logs)
+        manager.hw_of = lambda _: 18
+        on_d2 = {log.topic_partition for log in manager.all() if log.directory == "/d2"}
+        assert len(on_d2) == logs // 2
+        if job is remove:
+            await manager.retention_pass()
+        under_way = asyncio.ensure_future(job(manager))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        ended_early |= not under_way.done()
+        disk.broken = {"/d2"}
+        error = StorageError("append", directory="/d2")
+        error.__cause__ = OSError(errno.EIO, "injected")
+        assert set(manager.dir_failed(error)) == on_d2
+        before = len(disk.calls)
+        async with asyncio.timeout(60):
+            await under_way
+            await job(manager)
+        assert [call for call in disk.calls[before:] if call[1].startswith("/d2") and call[0] in WRITES] == []
+        assert {log.directory for log in manager.all()} == {"/d1"} and len(manager.all()) == logs // 2
+        assert set(manager.offline_partitions) == on_d2
+        if job is flush:
+            assert all(log.recovery_point == log.segments[-1].base_offset > 0 for log in manager.all())
+        await manager.close(clean=False)
+    assert ended_early, "the directory was never taken away in the middle of a pass"
+
+
+@pytest.mark.checklist(91)
+def test_records_are_read_by_one_call_that_can_fail() -> None:
+    """`sendfile` and `mmap` would meet a bad sector where nobody can say whose it is (mmap: as SIGBUS)."""
+    root = Path(kafkalite.__file__).parent
+    ways = re.compile(r"\bimport mmap\b|\bmmap\.|sendfile\b")
+    assert [path.name for path in root.rglob("*.py") if ways.search(path.read_text())] == []
+
+
+@pytest.mark.checklist(91)
+async def test_a_read_that_fails_names_its_log_and_takes_only_that_out_of_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk, clock = MemoryDisk(), ManualClock()
+    lost: list[TopicPartition] = []
+    dead: list[str] = []
+    judged = asyncio.Event()
+    manager = LogManager(
+        BrokerConfig(log_dirs=("/d1",)), disk, clock, supervisor=Supervisor(fatal), own_time=OwnTime(RealClock()),
+        on_dir_failed=lambda directory, _: dead.append(directory), on_log_failed=lambda tp, _: lost.append(tp),
+        on_judged=lambda _: judged.set(),
+    )  # fmt: skip
+    await manager.start("cluster", 1, {})
+    victim, other = (manager.create(TopicPartition("t", number), TOPIC_ID, TopicConfig()) for number in range(2))
+    for log in (victim, other):
+        log.append_as_leader(batch(["x"] * 5), 1)
+    read_at = MemoryFile.read_at
+
+    def bad_sector(self: MemoryFile, offset: int, size: int) -> bytes:
+        if self.path.startswith(victim.path):
+            raise OSError(errno.EIO, "bad sector")
+        return read_at(self, offset, size)
+
+    monkeypatch.setattr(MemoryFile, "read_at", bad_sector)
+    with pytest.raises(StorageError) as caught:
+        victim.read(0, max_bytes=1000)
+    assert (caught.value.path, caught.value.directory) == (victim.path, "/d1")
+    manager.log_failed(caught.value)
+    async with asyncio.timeout(60):
+        await judged.wait()
+    assert lost == [victim.topic_partition] and dead == []
+    assert other.read(0, max_bytes=1000).size_bytes
