@@ -237,7 +237,7 @@ def main() -> int:
         ProcessCluster(Path(directory) / "kafkalite", nodes=1, settings=settings) as cluster,
         session(Path(directory) / "spark", jars) as spark,
     ):
-        ours = Peer("kafkalite", ("kafkalite.bootstrap.servers", ",".join(cluster.bootstrap)))
+        ours = Peer("kafkalite", ("kafka.bootstrap.servers", ",".join(cluster.bootstrap)))
         theirs = Peer("kafka", ("kafka.bootstrap.servers", kafka.bootstrap))
         # Kafka's own client, over the JVM that runs anyway, creates topics on Kafka
         jvm = spark.sparkContext._jvm

@@ -15,12 +15,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from kafkalite.client.blocking_connection import BlockingConnection
+from kafkalite.client.blocking_connection import BlockingConnection, ConnectTimeout
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.exchange import Request
 from kafkalite.client.node_order import NodeOrder
 from kafkalite.client.results import AbortedTransaction, ListedOffset, Metadata, ProducedPartition
+from kafkalite.client.retry import BootstrapFailed
 from kafkalite.client.routing import Effect, Flow, LeaderRequest, Pause, Refresh, Router, ToAny, ToLeaders, ToNode
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
@@ -56,6 +57,9 @@ class BlockingClientConfig:
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 3_000
     delivery_timeout_ms: int = 120_000
+    #: If no address of `bootstrap` has ever answered, and each of them fails at once, give up after this time (BootstrapFailed).
+    #: None: try until the deadline of the request.
+    first_answer_ms: int | None = None
     #: TLS, and who we are; None: plain text.
     security: ClientSecurity | None = None
 
@@ -129,7 +133,7 @@ class BlockingClient:
         return self.run(self.routing.create_topics(topics, self._request_s(timeout_ms), False))
 
     def call_any(self, request: Request, *, timeout_ms: int | None = None) -> Any:
-        """Ask nodes until one answers; for requests that do no harm twice. Raises ApiError, RpcError."""
+        """Ask nodes until one answers; for requests that do no harm twice. Raises ApiError, RpcError, BootstrapFailed."""
         return self._perform(ToAny(request, self._request_s(timeout_ms)))
 
     def call_node(self, node: BrokerId, request: Request, *, timeout_ms: int | None = None) -> Any:
@@ -193,7 +197,7 @@ class BlockingClient:
     # --- effects -----------------------------------------------------------------------------
 
     def run(self, flow: Flow[T]) -> T:
-        """Perform a flow's effects; what it returns. Raises RpcError, ApiError."""
+        """Perform a flow's effects; what it returns. Raises RpcError, ApiError, BootstrapFailed."""
         try:
             effect = next(flow)
             while True:
@@ -231,7 +235,10 @@ class BlockingClient:
         error: KafkaliteError = RpcNotSent("no node is known")
         attempts = 0
         patience_s = ASK_NEXT_AFTER_S
+        first_answer_ms = self.config.first_answer_ms
+        gives_up_at = float("inf") if first_answer_ms is None else time.monotonic() + first_answer_ms / 1000
         while True:
+            was_late = False
             endpoints = self._endpoints()
             for endpoint in endpoints:
                 until = min(deadline, time.monotonic() + (patience_s if len(endpoints) > 1 else ANY_NODE_TIMEOUT_S))
@@ -239,6 +246,7 @@ class BlockingClient:
                     return self._connection_to(endpoint, until).call(request, until)
                 except RpcError as failure:
                     error = failure
+                    was_late = was_late or isinstance(failure, RpcTimeout | ConnectTimeout)
                     if isinstance(failure, RpcTimeout):
                         self._order.was_late([endpoint], time.monotonic())
                 except ApiError as refusal:
@@ -247,6 +255,8 @@ class BlockingClient:
                     error = refusal
                 if time.monotonic() >= deadline:
                     raise error
+            if not self.view.brokers and not was_late and time.monotonic() >= gives_up_at:
+                raise BootstrapFailed(str(error))
             attempts += 1
             patience_s = min(ANY_NODE_TIMEOUT_S, 4 * patience_s)
             pause = self.routing.backoff.pause_s(attempts)

@@ -23,6 +23,10 @@ READ_BYTES = 1024 * 1024
 _LARGE_BYTES = 65_536
 
 
+class ConnectTimeout(RpcNotSent):
+    """No connection in time: the host may be busy, or a firewall may drop what is sent there."""
+
+
 class BlockingConnection:
     """One connection; requests may be pipelined (`send`, then `receive` in the same order).
 
@@ -38,6 +42,8 @@ class BlockingConnection:
         deadline = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
+        except TimeoutError as error:
+            raise ConnectTimeout(f"{endpoint}: {error}") from None
         except OSError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -55,6 +61,8 @@ class BlockingConnection:
         except RpcDisconnected as error:
             hint = "not a Kafka listener, or one that wants TLS or SASL?"
             raise RpcNotSent(f"{error} before it said its versions or took the login: {hint}") from None
+        except RpcTimeout as error:
+            raise ConnectTimeout(str(error)) from None
         except RpcError as error:
             raise RpcNotSent(str(error)) from None
         finally:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from kafkalite.client.retry import BootstrapFailed
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
@@ -27,7 +28,7 @@ from pyspark_kafkalite.offsets import (
 from pyspark_kafkalite.options import OptionError, ReadOptions, Subscription
 
 if TYPE_CHECKING:
-    from kafkalite.rpc.messages.data import TopicMetadata
+    from kafkalite.client.results import TopicMetadata
 
 log = logging.getLogger("pyspark_kafkalite")
 T = TypeVar("T")
@@ -102,6 +103,8 @@ class Cluster:
         for attempt in range(self.options.offset_retries + 1):
             try:
                 return ask()
+            except BootstrapFailed as error:
+                raise Unreachable(told(self.options.client, error)) from error
             except (KafkaliteError, OSError) as error:
                 refused = isinstance(error, ApiError) and not error.retriable
                 if refused or isinstance(error, OptionError):

@@ -112,9 +112,14 @@ def write_prepared(
             attempt.version, attempt.member, transaction_timeout_ms=options.transaction_timeout_ms
         )
     except (KafkaliteError, OSError) as error:
+        if isinstance(error, ApiError) and error.code is ErrorCode.UNSUPPORTED_VERSION:
+            raise WriteFailed(
+                f"deliveryGuarantee=exactly-once needs kafkalite brokers: one request commits the transactions of all tasks, "
+                f"and Kafka has none for that ({error}). Use deliveryGuarantee=at-least-once here"
+            ) from None
         hint = ""
         if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
-            hint = " (kafkalite.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"
+            hint = " (kafka.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"
         raise WriteFailed(
             f"no transaction could be begun for {attempt.version}: {told(options.client, error)}{hint}"
         ) from error
@@ -149,7 +154,7 @@ def commit(client: LogClient, messages: Sequence[Any]) -> None:
         hint = ""
         if error.code in _FENCED:
             hint = (
-                ". From its first row to the commit of the batch a task has kafkalite.transaction.timeout.ms; another query "
+                ". From its first row to the commit of the batch a task has kafka.transaction.timeout.ms; another query "
                 "with the same txnAppId or checkpoint takes its transactions away"
             )
         raise CommitFailed(f"{version} was not committed, nothing of it is visible: {error}{hint}") from error

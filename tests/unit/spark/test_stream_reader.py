@@ -7,9 +7,9 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from kafkalite.client.results import Metadata, TopicMetadata
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
-from kafkalite.rpc.messages.data import MetadataResponse, TopicMetadata
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.options import OptionError, read_options
@@ -22,7 +22,7 @@ class Query:
     """What Spark does with a reader: plan a batch, read it, remember its end."""
 
     def __init__(self, fake, /, checkpoint: dict | None = None, **options: str) -> None:
-        given = {"kafkalite.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
+        given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
         self.now = 0.0
         self.reader = KafkaliteStreamReader(
             read_options(given, streaming=True), COLUMNS, lambda _: fake, lambda: self.now
@@ -212,7 +212,7 @@ def test_rights_that_were_taken_away_are_no_lost_topic(topic, monkeypatch: pytes
     grow(topic, 1, 1)
     query.batch()
     refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    monkeypatch.setattr(topic, "metadata", lambda topics: MetadataResponse("cluster", 1, (), (refused,)))
+    monkeypatch.setattr(topic, "metadata", lambda topics: Metadata("cluster", 1, (), (refused,)))
     with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         query.batch()
 
@@ -276,7 +276,7 @@ def test_older_spark_asks_without_a_start(topic) -> None:
 
 def test_a_pattern_finds_new_topics(topic) -> None:
     query = Query.__new__(Query)
-    options = read_options({"kafkalite.bootstrap.servers": "a:1", "subscribePattern": "t.*"}, streaming=True)
+    options = read_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": "t.*"}, streaming=True)
     query.reader = KafkaliteStreamReader(options, COLUMNS, lambda _: topic)
     query.limit, query.start = ReadAllAvailable(), query.reader.initialOffset()
     query.batch()
