@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 import pytest
+from kafkalite.node.transaction_api import TransactionApi
+from kafkalite.rpc.messages.transactions import FindCoordinatorRequest
 
 from kafkalite.client.blocking import BlockingClientConfig
 from kafkalite.client.transactions import GroupVersion, TransactionalClient
@@ -14,12 +16,10 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
-from kafkalite.node.transaction_api import TransactionApi
+from kafkalite.replica.requests import InitProducerIdRequest, MetadataRequest, MetadataResponse
 from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import Broker as BrokerEntry
-from kafkalite.rpc.messages.data import InitProducerIdRequest, MetadataRequest, MetadataResponse
-from kafkalite.rpc.messages.transactions import FindCoordinatorRequest
 from kafkalite.rpc.server import Identity, RpcServer
 
 from .conftest import Broker

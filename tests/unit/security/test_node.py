@@ -12,6 +12,15 @@ from typing import Any
 
 import prometheus_client
 import pytest
+from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
+from kafkalite.rpc.messages.security import (
+    AclBinding,
+    AlterAclsRequest,
+    AlterAclsResponse,
+    AlterQuotasRequest,
+    QuotaEntity,
+)
+from kafkalite.rpc.messages.transactions import FindCoordinatorRequest, FindCoordinatorResponse
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
@@ -37,9 +46,7 @@ from kafkalite.http.metrics import NodeCollector
 from kafkalite.model import BrokerId, Offset, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages.base import Message, by_kind
-from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     FetchPartition,
     FetchRequest,
     InitProducerIdRequest,
@@ -50,6 +57,7 @@ from kafkalite.rpc.messages.data import (
     ProduceRequest,
     ProduceResponse,
 )
+from kafkalite.rpc.messages.base import Message, by_kind
 from kafkalite.rpc.messages.groups import (
     CommitOffsetsRequest,
     CommitOffsetsResponse,
@@ -59,14 +67,6 @@ from kafkalite.rpc.messages.groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
-from kafkalite.rpc.messages.security import (
-    AclBinding,
-    AlterAclsRequest,
-    AlterAclsResponse,
-    AlterQuotasRequest,
-    QuotaEntity,
-)
-from kafkalite.rpc.messages.transactions import FindCoordinatorRequest, FindCoordinatorResponse
 from kafkalite.security.acl import Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, REFUSALS, RPC
