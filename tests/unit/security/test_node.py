@@ -13,6 +13,13 @@ from typing import Any
 
 import prometheus_client
 import pytest
+from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
+from kafkalite.rpc.messages.security import (
+    AlterAclsRequest,
+    AlterQuotasRequest,
+    QuotaEntity,
+)
+from kafkalite.rpc.messages.transactions import FindCoordinatorRequest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
@@ -42,11 +49,7 @@ from kafkalite.http.metrics import NodeCollector
 from kafkalite.model import NO_BROKER_EPOCH, BrokerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages.base import Message, by_kind
-from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
-from kafkalite.rpc.messages.connection import HelloRequest
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     FetchPartition,
     FetchRequest,
     InitProducerIdRequest,
@@ -56,15 +59,12 @@ from kafkalite.rpc.messages.data import (
     ProducePartition,
     ProduceRequest,
 )
+from kafkalite.rpc.client import RpcConnection
+from kafkalite.rpc.messages.base import Message, by_kind
+from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.groups import (
     ListGroupsResponse,
 )
-from kafkalite.rpc.messages.security import (
-    AlterAclsRequest,
-    AlterQuotasRequest,
-    QuotaEntity,
-)
-from kafkalite.rpc.messages.transactions import FindCoordinatorRequest
 from kafkalite.security.acl import Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, REFUSALS, RPC
