@@ -44,8 +44,8 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 
 if TYPE_CHECKING:
     from kafkalite.node.node import Node

@@ -36,6 +36,7 @@ from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import ProduceHandler
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_fetch import ReplicaFetchHandler
+from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.replica.restarting import Restarting
 from kafkalite.replica.startup import own_topics, read_cluster
 from kafkalite.rpc.messages.control import (
@@ -47,7 +48,6 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.rpc.messages.replication import (
     LogEnd,
     LogEndsRequest,

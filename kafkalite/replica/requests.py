@@ -1,29 +1,10 @@
-"""Clients' records: produce, fetch, offsets, metadata."""
+"""What the listener asks of the partitions of a node, and what it is told: records, offsets, metadata. Plain values."""
 
 from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_LEADER_EPOCH, NO_OFFSET, BrokerId, LeaderEpoch, Offset, ProducerId, TopicId
-from kafkalite.rpc.messages.base import Message, kind
 from kafkalite.rpc.messages.control import Broker
-
-
-@dataclass(frozen=True, slots=True)
-class ProducePartition:
-    topic: str
-    partition: int
-    records_size: int
-
-
-@kind(30)
-@dataclass(frozen=True, slots=True)
-class ProduceRequest(Message):
-    """Body: one or more RecordBatch v2 per partition. `acks` 0 (no response is sent), 1 or -1."""
-
-    acks: int
-    timeout_ms: int
-    partitions: tuple[ProducePartition, ...]
-    transactional_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +18,6 @@ class ProducedPartition:
     message: str = ""
 
 
-@kind(31)
-@dataclass(frozen=True, slots=True)
-class ProduceResponse(Message):
-    """`throttle_ms`: a quota is exceeded; nothing more is read from the connection for so long."""
-
-    partitions: tuple[ProducedPartition, ...]
-    throttle_ms: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class FetchPartition:
     topic: str
@@ -55,9 +27,8 @@ class FetchPartition:
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-@kind(32)
 @dataclass(frozen=True, slots=True)
-class FetchRequest(Message):
+class FetchRequest:
     """Long poll by a consumer. `isolation` 0 reads up to the high watermark, 1 up to the last stable offset."""
 
     max_wait_ms: int
@@ -85,15 +56,6 @@ class FetchedPartition:
     aborted: tuple[AbortedTransaction, ...] = ()
 
 
-@kind(33)
-@dataclass(frozen=True, slots=True)
-class FetchResponse(Message):
-    """Body: record batches. The first batch may begin below `fetch_offset`. `throttle_ms` as for ProduceResponse."""
-
-    partitions: tuple[FetchedPartition, ...]
-    throttle_ms: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class ListOffsetsPartition:
     """`timestamp` ms since 1970, or LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, MAX_TIMESTAMP."""
@@ -104,9 +66,8 @@ class ListOffsetsPartition:
     current_leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-@kind(34)
 @dataclass(frozen=True, slots=True)
-class ListOffsetsRequest(Message):
+class ListOffsetsRequest:
     partitions: tuple[ListOffsetsPartition, ...]
     isolation: int = 0
 
@@ -121,19 +82,9 @@ class ListedOffset:
     leader_epoch: LeaderEpoch = NO_LEADER_EPOCH
 
 
-@kind(35)
 @dataclass(frozen=True, slots=True)
-class ListOffsetsResponse(Message):
+class ListOffsetsResponse:
     partitions: tuple[ListedOffset, ...]
-
-
-@kind(36)
-@dataclass(frozen=True, slots=True)
-class MetadataRequest(Message):
-    """`topics` None asks for all."""
-
-    topics: tuple[str, ...] | None
-    allow_auto_create: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,34 +110,9 @@ class TopicMetadata:
     partitions: tuple[PartitionMetadata, ...]
 
 
-@kind(37)
 @dataclass(frozen=True, slots=True)
-class MetadataResponse(Message):
+class MetadataResponse:
     cluster_id: str
     controller_id: BrokerId
     brokers: tuple[Broker, ...]
     topics: tuple[TopicMetadata, ...]
-
-
-@kind(38)
-@dataclass(frozen=True, slots=True)
-class InitProducerIdRequest(Message):
-    transactional_id: str | None = None
-    transaction_timeout_ms: int = 60_000
-    producer_id: ProducerId = ProducerId(-1)
-    producer_epoch: int = -1
-    #: For a transaction of a group: the decision that is to commit it.
-    group_owner: str = ""
-    group_version: int = -1
-
-
-@kind(39)
-@dataclass(frozen=True, slots=True)
-class InitProducerIdResponse(Message):
-    """`is_decided`: the group has that decision already, no producer was made (id -1): write nothing."""
-
-    error: int
-    producer_id: ProducerId
-    producer_epoch: int
-    is_decided: bool = False
-    message: str = ""
