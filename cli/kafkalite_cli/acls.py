@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import click
 
-from kafkalite.rpc.messages.security import (
-    AclBinding,
-    AclFilter,
-    AlterAclsRequest,
-    AlterAclsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResponse,
+from kafkalite.client.acls import create_acls, delete_acls, describe_acls
+from kafkalite.security.acl import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
 )
-from kafkalite.security.acl import CLUSTER_NAME, OPERATIONS, Operation, PatternType, Permission, ResourceType
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
-from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
 Resource = tuple[ResourceType, str]
@@ -62,19 +64,20 @@ def _resources(
     return found + ([(_CLUSTER, CLUSTER_NAME)] if is_cluster else [])
 
 
-def _row(acl: AclBinding) -> tuple[str, ...]:
+def _row(acl: Binding) -> tuple[str, ...]:
+    pattern, entry = acl.pattern, acl.entry
     return (
-        ResourceType(acl.resource_type).name,
-        acl.name,
-        PatternType(acl.pattern_type).name,
-        acl.principal,
-        Permission(acl.permission).name,
-        Operation(acl.operation).name,
-        acl.host,
+        pattern.resource_type.name,
+        pattern.name,
+        pattern.pattern_type.name,
+        entry.principal,
+        entry.permission.name,
+        entry.operation.name,
+        entry.host,
     )
 
 
-def _tell(found: Sequence[AclBinding], out: Output, key: str) -> None:
+def _tell(found: Sequence[Binding], out: Output, key: str) -> None:
     names = ("resource", "name", "pattern", "principal", "permission", "operation", "host")
     if out.as_json:
         out.value({key: [dict(zip(names, _row(acl), strict=True)) for acl in found]}, "")
@@ -108,16 +111,14 @@ def list_acls(
       kafkalite admin acls list --topic orders --pattern match
     """
     resources = _resources(topics, groups, transactions, is_cluster)
-    filters = [AclFilter(int(kind), name, int(_PATTERNS[pattern]), principal) for kind, name in resources]
+    filters = [Filter(kind, name, _PATTERNS[pattern], principal) for kind, name in resources]
 
     async def work() -> None:
-        found: dict[AclBinding, None] = {}
+        found: set[Binding] = set()
         async with connect(bootstrap, timeout_s) as client:
-            for each in filters or [AclFilter(principal=principal)]:
-                answer = await client.order(DescribeAclsRequest(each), DescribeAclsResponse, timeout_s=timeout_s)
-                refuse(answer.error, answer.message)
-                found |= dict.fromkeys(answer.acls)
-        _tell(sorted(found, key=lambda acl: tuple(asdict(acl).values())), Output(as_json), "acls")
+            for each in filters or [Filter(principal=principal)]:
+                found.update(await describe_acls(client, each, timeout_s=timeout_s))
+        _tell(sorted(found), Output(as_json), "acls")
 
     run_async(work())
 
@@ -180,7 +181,7 @@ def _bindings(
     denied: Sequence[str],
     allow_hosts: Sequence[str],
     deny_hosts: Sequence[str],
-) -> tuple[AclBinding, ...]:
+) -> tuple[Binding, ...]:
     """Raises click.UsageError."""
     if not allowed and not denied:
         raise click.UsageError("give --allow-principal or --deny-principal")
@@ -193,7 +194,7 @@ def _bindings(
         # The cluster has one name: nothing begins with it.
         pattern_type = PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern]
         found += [
-            AclBinding(int(kind), name, int(pattern_type), who, host, int(operation), int(permission))
+            Binding(Pattern(kind, name, pattern_type), Entry(who, host, operation, permission))
             for who, host, permission in whom
         ]
     return tuple(found)
@@ -235,8 +236,7 @@ def add(
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.order(AlterAclsRequest(additions=found), AlterAclsResponse, timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
+            await create_acls(client, found, timeout_s=timeout_s)
         _tell(found, Output(as_json), "added")
 
     run_async(work())
@@ -280,7 +280,7 @@ def remove(
         if not yes:
             raise click.UsageError("no principal: add --yes to remove every entry of what is named")
         filters = tuple(
-            AclFilter(int(kind), name, int(PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern]))
+            Filter(kind, name, PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern])
             for kind, name in resources
         )
     else:
@@ -288,14 +288,24 @@ def remove(
             resources, operations, is_producer=is_producer, is_consumer=is_consumer, idempotent=is_idempotent
         )
         bindings = _bindings(wanted, pattern, allowed, denied, allow_hosts, deny_hosts)
-        filters = tuple(AclFilter(**asdict(each)) for each in bindings)
+        filters = tuple(
+            Filter(
+                each.pattern.resource_type,
+                each.pattern.name,
+                each.pattern.pattern_type,
+                each.entry.principal,
+                each.entry.host,
+                each.entry.operation,
+                each.entry.permission,
+            )
+            for each in bindings
+        )
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.order(AlterAclsRequest(removals=filters), AlterAclsResponse, timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
-        _tell(answer.removed, Output(as_json), "removed")
-        if not answer.removed:
+            removed = await delete_acls(client, filters, timeout_s=timeout_s)
+        _tell(removed, Output(as_json), "removed")
+        if not removed:
             click.echo("kafkalite: no entry is like that: nothing was removed", err=True)
 
     run_async(work())

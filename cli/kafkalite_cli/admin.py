@@ -16,6 +16,7 @@ from kafkalite.client.results import PartitionMetadata, TopicMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import BrokerId, is_under_replicated
+from kafkalite.protocol import wire
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.imports import uncollected
@@ -170,10 +171,8 @@ async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) 
     attempts = 0
     while True:
         await client.metadata([topic], timeout_s=timeout_s)
-        answers = await client.every_node(metadata_request([topic]), timeout_s=timeout_s)
-        if answers and all(
-            not isinstance(each, KafkaliteError) and _has_leaders(metadata_of(each).topics) for each in answers.values()
-        ):
+        answers = (await client.every_node(metadata_request([topic]), timeout_s=timeout_s)).values()
+        if answers and not any(isinstance(each, KafkaliteError) or not _has_leaders(each) for each in answers):
             return True
         attempts += 1
         if client.now() > deadline:
@@ -181,7 +180,8 @@ async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) 
         await asyncio.sleep(client.backoff.pause_s(min(attempts, 3)))
 
 
-def _has_leaders(topics: Sequence[TopicMetadata]) -> bool:
+def _has_leaders(response: wire.MetadataResponse) -> bool:
+    topics = metadata_of(response).topics
     return all(not t.error and t.partitions and all(p.leader >= 0 for p in t.partitions) for t in topics)
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import click
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.refusals import refuse
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
@@ -23,7 +24,7 @@ from kafkalite.extension.messages.disks import (
 from kafkalite.model import BrokerId
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import MAX_LONG, Whole, parse_partition
-from kafkalite_cli.refusals import refuse, refuse_forbidden
+from kafkalite_cli.refusals import refuse_forbidden
 from kafkalite_cli.strays import strays
 
 #: How often `disk move --watch` asks.

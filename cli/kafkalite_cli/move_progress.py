@@ -10,11 +10,11 @@ import click
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.moves import Part, Tracker, part_of
+from kafkalite.client.refusals import refuse
 from kafkalite.errors import KafkaliteError
 from kafkalite.extension.messages.reassignment import ListReassignmentsRequest, ListReassignmentsResponse
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite_cli.output import Output, size_text
-from kafkalite_cli.refusals import refuse
 
 SAMPLE_S = 0.5
 #: Partitions shown one by one.

@@ -11,6 +11,7 @@ import click
 
 from kafkalite.admin.planner import Goal, Plan, make_plan
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.refusals import refuse
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -24,7 +25,6 @@ from kafkalite.model import MAX_NAME_LENGTH, BrokerId, TopicPartition
 from kafkalite_cli.move_progress import show, watch
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async, size_text
 from kafkalite_cli.parameters import MAX_ID, MAX_LONG, Whole, parse_brokers, parse_partition
-from kafkalite_cli.refusals import refuse
 
 #: Of a plan file. A hundred thousand partitions are some 15 MB.
 MAX_PLAN_BYTES = 64_000_000

@@ -7,6 +7,7 @@ import dataclasses
 import click
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.refusals import refuse
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
@@ -18,7 +19,7 @@ from kafkalite.extension.messages.disks import (
 from kafkalite.model import BrokerId
 from kafkalite_cli.output import Output, client_options, connect, run_async, size_text
 from kafkalite_cli.parameters import Whole
-from kafkalite_cli.refusals import refuse, refuse_forbidden
+from kafkalite_cli.refusals import refuse_forbidden
 
 
 @click.group()

@@ -69,7 +69,6 @@ def describe(transactional_id: str, bootstrap: str, timeout_s: float, as_json: b
         open_ms = max(0, now_ms - told.started_ms) if told.started_ms >= 0 else None
         if as_json:
             value = dataclasses.asdict(told)
-            del value["error"], value["message"]
             out.value({**value, "coordinator": node, "open_ms": open_ms}, "")
             return
         click.echo(

@@ -226,7 +226,7 @@ class Connection:
                 for frame in frames.feed(data):
                     self._take(frame)
             if not self._is_open:
-                reason += " before it said its versions or took the login: not a Kafka listener, or one that wants TLS or SASL?"
+                reason += " before it said its versions or took the login: not a Kafka listener, or one that wants TLS or SASL? See --client-config"
         except ProtocolError as error:
             reason = str(error).removeprefix(f"{self.endpoint}: ")
             _log.warning("client.bad_response", peer=str(self.endpoint), reason=reason)

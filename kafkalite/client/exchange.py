@@ -12,6 +12,7 @@ from typing import Any
 
 from kafkalite import __version__
 from kafkalite.errors import ErrorCode, KafkaliteError, ProtocolError, api_error, error_code
+from kafkalite.extension import MAX_BODY_BYTES
 from kafkalite.frames import FrameReader
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Buffer, Endpoint
@@ -204,9 +205,13 @@ def _after_tags(frame: memoryview, position: int) -> int:
 
 def _wrapped(message: Message) -> Any:
     try:
-        return wire.ExtensionRequest(type(message).__name__, pack(message))
+        body = pack(message)
     except (OverflowError, UnicodeEncodeError) as error:
         raise api_error(ErrorCode.INVALID_REQUEST, f"{type(message).__name__}: {error}") from None
+    if len(body) > MAX_BODY_BYTES:
+        text = f"{type(message).__name__} has {len(body)} bytes, nodes take {MAX_BODY_BYTES} of a client"
+        raise api_error(ErrorCode.INVALID_REQUEST, text)
+    return wire.ExtensionRequest(type(message).__name__, body)
 
 
 def _unwrapped(request: type[Message], response: Any) -> Message | KafkaliteError:
