@@ -47,7 +47,7 @@ class TransactionalClient(BlockingClient):
         """
         name = transactional_id(wanted.group, member)
         request = BeginTxnGroupRequest(name, wanted.owner, wanted.version, transaction_timeout_ms)
-        answer = self._ask_coordinator(name, request, BeginTxnGroupResponse, timeout_ms)
+        answer = self._ask_coordinator(wanted.group, request, BeginTxnGroupResponse, timeout_ms)
         if answer.is_decided:
             return None
         return TransactionMember(name, answer.producer_id, answer.producer_epoch)
@@ -59,7 +59,7 @@ class TransactionalClient(BlockingClient):
         request = messages.add_partitions_request(
             member.transactional_id, member.producer_id, member.producer_epoch, partitions
         )
-        self._ask(member.transactional_id, request, messages.first_added_error, timeout_ms)
+        self._ask(coordinator_key(member.transactional_id), request, messages.first_added_error, timeout_ms)
 
     def commit_group(
         self,
@@ -91,14 +91,15 @@ class TransactionalClient(BlockingClient):
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _ask_coordinator(self, key: str, message: Message, answer_class: type[M], timeout_ms: int | None) -> M:
-        response = self._ask(key, message, lambda each: (each.error, each.message), timeout_ms)
+    def _ask_coordinator(self, group: str, message: Message, answer_class: type[M], timeout_ms: int | None) -> M:
+        response = self._ask(group, message, lambda each: (each.error, each.message), timeout_ms)
         assert isinstance(response, answer_class)
         return response
 
     def _ask(
-        self, key: str, request: Request, error_of: Callable[[Any], tuple[int, str]], timeout_ms: int | None
+        self, group: str, request: Request, error_of: Callable[[Any], tuple[int, str]], timeout_ms: int | None
     ) -> Any:
-        key = coordinator_key(key)
+        # Not the group's bare name: the right to its transactional ids must be enough.
+        key = transactional_id(group, "")
         timeout_s = (timeout_ms or self.config.delivery_timeout_ms) / 1000
         return self.run(self.routing.to_coordinator(messages.TRANSACTION, key, request, error_of, timeout_s))[1]
