@@ -17,8 +17,8 @@ from typing import assert_never
 from kafkalite.config import TopicConfig
 from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
-from kafkalite.controller.decide import decide
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions.decide import decide
+from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     CloseChannel,
     DropDeletionOrders,
@@ -44,7 +44,7 @@ from kafkalite.controller.effects import (
     WriteStates,
     WriteTopics,
 )
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.events import (
     Advance,
     BalanceDue,
     BeginDraining,
@@ -74,9 +74,9 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.isr_notices import IsrNotices
 from kafkalite.controller.log_ends import LogEnds
-from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import DeposedError, StatesFound, Storage
 from kafkalite.controller.topic_watches import TopicWatches

@@ -9,10 +9,10 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from kafkalite.controller.decisions.elections import NOT_CREATED
+from kafkalite.controller.decisions.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
+from kafkalite.controller.decisions.state import Topic
 from kafkalite.controller.deletion_storage import REMOVE_ATTEMPTS, DeletionStorage
-from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
-from kafkalite.controller.state import Topic
 from kafkalite.controller.zk_access import MAX_OPS
 from kafkalite.controller.zk_access import Connectivity as Connectivity
 from kafkalite.controller.zk_access import DeposedError as DeposedError

@@ -41,8 +41,8 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
-from kafkalite.controller.decide import decide
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions.decide import decide
+from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     CloseChannel,
     DropDeletionOrders,
@@ -68,9 +68,9 @@ from kafkalite.controller.effects import (
     WriteStates,
     WriteTopics,
 )
-from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.eligible import LogEnd
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.elections import NOT_CREATED
+from kafkalite.controller.decisions.eligible import LogEnd
+from kafkalite.controller.decisions.events import (
     UNLIMITED,
     BrokerCleared,
     BrokersChanged,
@@ -102,7 +102,7 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
-from kafkalite.controller.state import ControllerState, Leftover, Topic, Vanished
+from kafkalite.controller.decisions.state import ControllerState, Leftover, Topic, Vanished
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import (
     NO_LEADER,

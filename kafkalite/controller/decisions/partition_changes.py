@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from kafkalite.controller import elections, restarts, vanished
-from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions import elections, restarts, vanished
+from kafkalite.controller.decisions.commands import announce_brokers, announce_changes, initialise, pause_replicas
+from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     Decision,
     DropPreferredElection,
@@ -20,8 +20,8 @@ from kafkalite.controller.effects import (
     Resign,
     WriteStates,
 )
-from kafkalite.controller.eligible import Known, carried, members, without_doubtful
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.eligible import Known, carried, members, without_doubtful
+from kafkalite.controller.decisions.events import (
     Advance,
     BeginDraining,
     ControlledShutdown,
@@ -36,9 +36,9 @@ from kafkalite.controller.events import (
     StatesRead,
     StatesWritten,
 )
-from kafkalite.controller.partition_notes import note_malformed
-from kafkalite.controller.reassignments import advance_on
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.reassignments import advance_on
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
