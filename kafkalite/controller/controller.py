@@ -14,8 +14,9 @@ from kafkalite.controller.decisions.problems import find_problems
 from kafkalite.controller.decisions.reassignments import limits_from
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.decisions.topic_changes import without_leader
-from kafkalite.controller.event_loop import Balance, ControllerEventLoop, Source
+from kafkalite.controller.event_loop import Balance, ControllerEventLoop
 from kafkalite.controller.log_ends import LogEnds
+from kafkalite.controller.sources import Source
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Connectivity, DeposedError, Storage
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError

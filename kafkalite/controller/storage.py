@@ -315,12 +315,12 @@ class Storage(DeletionStorage):
 
     # --- orders ----------------------------------------------------------------------------------------------
 
-    async def drop_preferred_election(self, version: int) -> None:
+    async def drop_order(self, path: str, version: int) -> None:
         """Remove the order; one that was written anew meanwhile stays, its watch has fired."""
         for _ in range(REMOVE_ATTEMPTS):
-            if await self._fenced([Delete(paths.PREFERRED_REPLICA_ELECTION, version)]):
+            if await self._fenced([Delete(path, version)]):
                 return
-            stat = await self.read(lambda: self._zk.exists(paths.PREFERRED_REPLICA_ELECTION))
+            stat = await self.read(lambda: self._zk.exists(path))
             if stat is None or stat.version != version:
                 return
 

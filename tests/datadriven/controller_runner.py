@@ -47,8 +47,8 @@ from kafkalite.controller.decisions.effects import (
     CloseChannel,
     DropDeletionOrders,
     DropLeftover,
+    DropOrder,
     DropPartitionOrders,
-    DropPreferredElection,
     DropRestartRequests,
     DropVanished,
     Effect,
@@ -103,6 +103,7 @@ from kafkalite.controller.decisions.events import (
     TopicsWritten,
 )
 from kafkalite.controller.decisions.state import ControllerState, Leftover, Topic, Vanished
+from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import (
     NO_LEADER,
@@ -338,7 +339,8 @@ class Script:
                 self.vanished = {name: each for name, each in self.vanished.items() if each.topic_id != topic_id}
             case DropDeletionOrders(topics):
                 say(f"drop-deletions {' '.join(topics)}")
-            case DropPreferredElection(version):
+            case DropOrder(path, version):
+                assert path == paths.PREFERRED_REPLICA_ELECTION
                 say(f"drop-preferred version={version}")
             case DropRestartRequests(names):
                 say(f"drop-restarts {' '.join(names)}")

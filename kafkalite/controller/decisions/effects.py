@@ -161,9 +161,10 @@ class DropDeletionOrders:
 
 
 @dataclass(frozen=True, slots=True)
-class DropPreferredElection:
-    """Remove /admin/preferred_replica_election if it still has this version."""
+class DropOrder:
+    """Remove an admin znode if it still has this version: what it asks for is done."""
 
+    path: str
     version: int
 
 
@@ -224,7 +225,7 @@ Effect = (
     | KeepVanished
     | DropVanished
     | DropDeletionOrders
-    | DropPreferredElection
+    | DropOrder
     | DropRestartRequests
     | ReplyShutdown
     | Post

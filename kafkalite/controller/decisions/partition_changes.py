@@ -10,7 +10,7 @@ from kafkalite.controller.decisions.commands import announce_brokers, announce_c
 from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     Decision,
-    DropPreferredElection,
+    DropOrder,
     DropRestartRequests,
     Effect,
     LookAtMoves,
@@ -90,7 +90,7 @@ def on_preferred_election(state: ControllerState, event: PreferredElectionReques
         for partition in sorted(set(event.partitions) - set(known))
     ]
     if not known:
-        return state, [*effects, DropPreferredElection(event.version)]
+        return state, [*effects, DropOrder(paths.PREFERRED_REPLICA_ELECTION, event.version)]
     return state, [*effects, ReadStates(known, PreferredElection(event.version, event.unclean))]
 
 
@@ -360,7 +360,7 @@ def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[E
         case Advance() | BeginDraining():
             return []
         case PreferredElection(version, _):
-            return [DropPreferredElection(version)] if version >= 0 else []
+            return [DropOrder(paths.PREFERRED_REPLICA_ELECTION, version)] if version >= 0 else []
         case ControlledShutdown(broker_id, _, token):
             paused = pause_replicas(state, broker_id, "ControlledShutdown") if broker_id in state.brokers else []
             response = ControlledShutdownResponse(ErrorCode.NONE, still_led(state, broker_id, state.partitions))
