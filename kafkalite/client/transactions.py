@@ -47,11 +47,7 @@ class TransactionalClient(BlockingClient):
         """
         name = transactional_id(wanted.group, member)
         request = BeginTxnGroupRequest(name, wanted.owner, wanted.version, transaction_timeout_ms)
-<<<<<<< HEAD
         answer = self._ask_group(wanted.group, request, BeginTxnGroupResponse, timeout_ms)
-=======
-        answer = self._ask_coordinator(wanted.group, request, BeginTxnGroupResponse, timeout_ms)
->>>>>>> w/spark
         if answer.is_decided:
             return None
         return TransactionMember(name, answer.producer_id, answer.producer_epoch)
@@ -63,13 +59,9 @@ class TransactionalClient(BlockingClient):
         request = messages.add_partitions_request(
             member.transactional_id, member.producer_id, member.producer_epoch, partitions
         )
-<<<<<<< HEAD
         group = group_of(member.transactional_id)
         assert group is not None
         self._ask(group, request, messages.first_added_error, timeout_ms)
-=======
-        self._ask(coordinator_key(member.transactional_id), request, messages.first_added_error, timeout_ms)
->>>>>>> w/spark
 
     def commit_group(
         self,
@@ -101,11 +93,7 @@ class TransactionalClient(BlockingClient):
 
     # --- inside ------------------------------------------------------------------------------
 
-<<<<<<< HEAD
     def _ask_group(self, group: str, message: Message, answer_class: type[M], timeout_ms: int | None) -> M:
-=======
-    def _ask_coordinator(self, group: str, message: Message, answer_class: type[M], timeout_ms: int | None) -> M:
->>>>>>> w/spark
         response = self._ask(group, message, lambda each: (each.error, each.message), timeout_ms)
         assert isinstance(response, answer_class)
         return response
@@ -113,11 +101,7 @@ class TransactionalClient(BlockingClient):
     def _ask(
         self, group: str, request: Request, error_of: Callable[[Any], tuple[int, str]], timeout_ms: int | None
     ) -> Any:
-<<<<<<< HEAD
         # Any transactional id of the group finds its coordinator; who may use them may ask for this one, too.
-=======
-        # Not the group's bare name: the right to its transactional ids must be enough.
->>>>>>> w/spark
         key = transactional_id(group, "")
         timeout_s = (timeout_ms or self.config.delivery_timeout_ms) / 1000
         return self.run(self.routing.to_coordinator(messages.TRANSACTION, key, request, error_of, timeout_s))[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import BrokerId
 
 #: (what: a stable word, subject, detail for people)

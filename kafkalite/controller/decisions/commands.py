@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kafkalite.controller.effects import Effect, Send
-from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.effects import Effect, Send
+from kafkalite.controller.decisions.elections import NOT_CREATED
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import (
     EPOCH_DURING_DELETE,
     NO_LEADER,
