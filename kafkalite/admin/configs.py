@@ -18,6 +18,7 @@ from kafkalite.coordination.coordinator import Coordinator, CoordinatorError
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
+from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest, DescribeBrokerSettingsResponse
 from kafkalite.rpc.messages.configs import (
     AlterConfigsRequest,
     AlterConfigsResponse,
@@ -52,6 +53,16 @@ class ConfigAdmin:
         except (CoordinatorError, ZnodeError) as error:
             return DescribeConfigsResponse(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         return DescribeConfigsResponse(ErrorCode.NONE, "", settings, effective)
+
+    async def describe_broker(self, request: DescribeBrokerSettingsRequest) -> DescribeBrokerSettingsResponse:
+        """A broker's own settings, as ZooKeeper has them."""
+        try:
+            settings = await read_config(await self._session(), BROKERS, str(request.broker_id))
+        except ApiError as refusal:
+            return DescribeBrokerSettingsResponse(refusal.code, str(refusal))
+        except (CoordinatorError, ZnodeError) as error:
+            return DescribeBrokerSettingsResponse(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
+        return DescribeBrokerSettingsResponse(ErrorCode.NONE, "", settings)
 
     async def alter(self, request: AlterConfigsRequest) -> AlterConfigsResponse:
         """Set and delete keys of one entity, all or nothing."""

@@ -42,7 +42,7 @@ class UserAdmin:
             return AlterUserResponse(ErrorCode.INVALID_REQUEST, "no user, or nothing to change")
         for mechanism, text in sorted(request.credentials.items()):
             if mechanism not in MECHANISMS:
-                return AlterUserResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{mechanism} is no SCRAM mechanism")
+                return AlterUserResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, f"{mechanism} is not a SCRAM mechanism")
             try:
                 if text and ScramCredential.parse(mechanism, text).iterations > MAX_ITERATIONS:
                     raise ValueError(f"more than {MAX_ITERATIONS} iterations")

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
+from kafkalite.client.results import PartitionMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
 from kafkalite.extension.messages.watching import (
@@ -22,7 +23,6 @@ from kafkalite.extension.messages.watching import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import PartitionMetadata
 from kafkalite.telemetry.advice import advice
 
 #: Problems of brokers and disks that explain a partition's.
@@ -73,7 +73,7 @@ class Diagnosis:
 
 async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: float) -> Known:
     """Ask every node. Raises ApiError: there is no such partition; RpcError: nobody answers."""
-    answer = await client.metadata([partition.topic], timeout_s=timeout_s)
+    answer = await client.describe_topics([partition.topic], timeout_s=timeout_s)
     found = next(iter(answer.topics), None)
     if found is not None and found.error:
         code = error_code(found.error)

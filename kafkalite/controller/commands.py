@@ -36,7 +36,9 @@ def wire_broker(info: BrokerInfo) -> Broker:
     """A live broker as messages name it."""
     kafka, rpc = info.kafka, info.rpc
     endpoints = (kafka.host, kafka.port, rpc.host, rpc.port)
-    return Broker(info.broker_id, info.broker_epoch, *endpoints, info.rack, info.transaction_version)
+    return Broker(
+        info.broker_id, info.broker_epoch, *endpoints, info.rack, info.transaction_version, int(info.keeps_elr)
+    )
 
 
 def _brokers(state: ControllerState) -> tuple[Broker, ...]:

@@ -141,7 +141,7 @@ class Controller:
         phases = FailoverPhases("controller", won.vacant_since)
         phases.detected_ms = (self._env.clock.monotonic() - won.vacant_since) * 1000
         _log.info("controller.elected", epoch=won.epoch)
-        self.history.note("", "controller.in_office", f"controller epoch {won.epoch}")
+        self.history.note("", "controller.elected", f"controller epoch {won.epoch}")
 
         def channels(post: Callable[[Event], None]) -> Channels:
             return Channels(
@@ -202,10 +202,10 @@ class Controller:
         return Balance(interval_s, config.leader_imbalance_per_broker_percentage)
 
     async def _watch_incumbency(self, candidate: ControllerElection, leadership: ControllerEventLoop) -> None:
-        """End the term when /controller is not ours any more, whoever removed it."""
+        """End the term when this node is not the controller any more, whoever removed it."""
         try:
             await candidate.wait_until_lost()
-            leadership.depose("/controller is not ours any more")
+            leadership.depose("this node is not the controller any more")
         except SessionExpiredError:
             leadership.expire()
 

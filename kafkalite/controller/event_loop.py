@@ -98,10 +98,10 @@ TICKS_PER_FULL_READ = 6
 
 #: Why states are written, for people.
 _CAUSES: dict[type[Purpose], str] = {
-    Restart: "a replica asked for it: its disk failed, or is back",
-    Repair: "brokers came, went or changed",
-    ControllerElected: "a controller took office",
-    PreferredElection: "an election was ordered",
+    Restart: "the replica's node requested it: its disk failed, or is back",
+    Repair: "brokers joined, left or changed",
+    ControllerElected: "a controller was elected",
+    PreferredElection: "an election was requested",
     ControlledShutdown: "a broker is being stopped",
     Advance: "a step of a reassignment",
     BeginDraining: "the partition is being removed",

@@ -129,7 +129,7 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
         effects += kept
         state = _forget(state, name)
         if at < MAX_NAMED:
-            detail = f"its znode was removed by hand; its replicas are kept, topic id {topic.topic_id or 'none'}"
+            detail = f"its znode was removed from outside; its replicas are kept, topic id {topic.topic_id or 'none'}"
             effects.append(Note("topic.vanished", name, detail, is_error=True))
         effects += keep_replicas(state, name, topic.topic_id, topic.assignment, "topic.vanished")
     if len(names) > MAX_NAMED:

@@ -148,10 +148,11 @@ class Overview:
             self._moves_at = self._clock.monotonic()
 
     async def _gather_brokers(self) -> None:
-        client, cache = self._peers(), self._host.metadata
+        cache = self._host.metadata
         health: dict[BrokerId, object] = {}
         disks: dict[BrokerId, object] = {}
         try:
+            client = self._peers()
             health |= await client.every_node(HealthRequest(), timeout_s=_PATIENCE_S)
             disks |= await client.every_node(DescribeDisksRequest(), timeout_s=_PATIENCE_S)
         except KafkaliteError:
@@ -211,7 +212,10 @@ class Overview:
             node: DescribeReplicasRequest(tuple(sorted({topic for topic, _ in partitions})), tuple(partitions))
             for node, partitions in sorted(wanted.items())
         }
-        answers = await self._peers().ask_nodes(questions, timeout_s=_PATIENCE_S)
+        try:
+            answers = await self._peers().ask_nodes(questions, timeout_s=_PATIENCE_S)
+        except KafkaliteError:  # this node has no listener of its own
+            return {}
         return {node: each for node, each in answers.items() if isinstance(each, DescribeReplicasResponse)}
 
     # --- moves -----------------------------------------------------------------------------------------------

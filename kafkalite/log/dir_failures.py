@@ -77,7 +77,7 @@ class DirFailures:
             if not is_certain and blame(error) is Blame.NOBODY and not log.is_failed:
                 untold = self._repeats.told(log_dir.path)
                 if untold is not None:
-                    _log.warning("log.operation_failed", partition=str(tp), error=str(error), untold=untold)
+                    _log.warning("log.operation_failed", partition=str(tp), error=str(error), suppressed=untold)
                 return
             self._pool.lose(tp, log_dir)
             self._reopening.failed(log_dir, log, error)

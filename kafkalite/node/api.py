@@ -168,7 +168,7 @@ def _only_from(request: Request, broker_id: BrokerId) -> None:
     """Raises ApiError CLUSTER_AUTHORIZATION_FAILED."""
     rpc_handlers.only_nodes(request)
     if broker_id != request.peer.node_id:
-        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a message in the name of another broker")
+        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a message that names another broker as its sender")
 
 
 async def _replied(outcome: Awaitable[Message]) -> Reply:

@@ -7,7 +7,7 @@ consumer protocol, under the assignor "range".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafkalite.coordinators.groups.coordinator import CommitResults, GroupCoordinator
@@ -18,8 +18,7 @@ from kafkalite.env.seams import Clock
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.broker_apis import KafkaSide
 from kafkalite.model import TopicPartition
-from kafkalite.protocol import wire
-from kafkalite.protocol.codec import WireError, decode, encode
+from kafkalite.protocol.consumer_protocol import CONSUMER, assigned_partitions, assignment, subscribed, subscription
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
@@ -45,7 +44,6 @@ from kafkalite.rpc.messages.groups import (
     SyncGroupResponse,
 )
 
-CONSUMER = "consumer"
 ASSIGNOR = "range"
 
 
@@ -200,44 +198,3 @@ class GroupApi:
         if message.is_leaving:
             return GroupHeartbeatResponse(groups.leave(message.group, message.member_id, None))
         return GroupHeartbeatResponse(groups.heartbeat(message.group, message.member_id, None, message.generation))
-
-
-# --- Kafka's consumer protocol ---------------------------------------------------------------------------------
-
-
-def subscription(topics: Sequence[str]) -> bytes:
-    """What a member tells of itself when it joins."""
-    return b"\0\0" + encode(wire.ConsumerProtocolSubscription(topics=list(topics)), 0)
-
-
-def subscribed(data: bytes) -> tuple[str, ...]:
-    """The topics in it; none if it cannot be read."""
-    found = _decoded("ConsumerProtocolSubscription", data)
-    return () if found is None else tuple(found.topics)
-
-
-def assignment(partitions: Sequence[tuple[str, int]]) -> bytes:
-    """What a member is given."""
-    by_topic: dict[str, list[int]] = {}
-    for topic, number in partitions:
-        by_topic.setdefault(topic, []).append(number)
-    cls = wire.ConsumerProtocolAssignment
-    topics = [cls.TopicPartition(topic, numbers) for topic, numbers in sorted(by_topic.items())]
-    return b"\0\0" + encode(cls(assigned_partitions=topics), 0)
-
-
-def assigned_partitions(data: bytes) -> tuple[tuple[str, int], ...]:
-    """The partitions in it; none if it cannot be read."""
-    found = _decoded("ConsumerProtocolAssignment", data)
-    if found is None:
-        return ()
-    return tuple((topic.topic, number) for topic in found.assigned_partitions for number in topic.partitions)
-
-
-def _decoded(name: str, data: bytes) -> Any:
-    if len(data) < 2:
-        return None
-    try:
-        return decode(name, min(int.from_bytes(data[:2]), 3), data[2:])
-    except WireError:
-        return None

@@ -141,6 +141,9 @@ class NodePartitions:
         log = self._led(partition).log
         return log.log_start_offset, log.log_end_offset
 
+    def local_high_watermark(self, partition: TopicPartition) -> Offset:
+        return self._led(partition).high_watermark
+
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
     ) -> tuple[LeaderEpoch, Offset]:

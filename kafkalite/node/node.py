@@ -314,14 +314,19 @@ class Node:
         return sorted(events, key=lambda event: event.at_ms)
 
     def peer_client(self) -> AsyncClient:
-        """A client of this very cluster, for what only the other nodes know; made when first needed."""
+        """A client of this very cluster, for what only the other nodes know; made when first needed. Raises ApiError."""
         if self._peers is None:
+            own = self.endpoints.get("kafka")
+            if own is None:
+                raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "this node has no Kafka listener (kafka.port)")
             self._peers = AsyncClient(
-                [self._told(self.endpoints["rpc"])],
-                network=self.peer_env.network,
+                [self._told(own)],
+                network=self.env.network,
                 clock=self.env.clock,
                 rng=self.env.random,
                 client_id=f"node-{self.broker_id}",
+                dialling=self.security.to_kafka if self.security is not None else None,
+                entropy=self.env.entropy,
             )
         return self._peers
 

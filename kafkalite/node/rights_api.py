@@ -101,7 +101,7 @@ class RightsApi:
                 except ValueError as error:
                     raise api_error(ErrorCode.INVALID_REQUEST, str(error)) from None
             if entity.user is None and entity.client_id is None:
-                raise api_error(ErrorCode.INVALID_REQUEST, "quotas of nobody")
+                raise api_error(ErrorCode.INVALID_REQUEST, "a quota needs a user or a client id")
             await self._security.alter_quotas(request.peer, Entity(entity.user, entity.client_id), changes)
         except ApiError as error:
             return Reply(AlterQuotasResponse(error.code, str(error)))

@@ -290,7 +290,7 @@ class RpcGuard:
 
         def handle(request: Request) -> Outcome:
             if row is None:
-                raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no rule says who may ask this")
+                raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no rule for this request")
             for need in row:
                 if need.scope is Scope.WHOLE:
                     self._check(request, cls, need)
@@ -317,7 +317,7 @@ class RpcGuard:
             group_ids = transactional_id(request.message.key, "")
             if self._access.may(request.peer, need.operation, need.resource_type, group_ids, is_told=False):
                 return
-        assert names is not None or need.resource_type is _CLUSTER, f"{cls.__name__}: nobody tells its {need}"
+        assert names is not None or need.resource_type is _CLUSTER, f"{cls.__name__}: no rule for {need}"
         denied = self._access.denied(request.peer, need, wanted)
         if denied:
             raise api_error(

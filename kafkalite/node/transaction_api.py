@@ -42,7 +42,7 @@ class TransactionApi:
         if not kafka.is_coordinating:
             raise api_error(
                 ErrorCode.UNSUPPORTED_VERSION,
-                "this node has no Kafka listener (kafka.port), over which nodes bring each other transaction markers",
+                "this node has no Kafka listener (kafka.port), which nodes need for transaction markers",
             )
         return kafka
 

@@ -192,7 +192,9 @@ class IsrKeeper:
                 case Verdict.RETRY:
                     rules.withdraw_proposal(leader)
                     self._hosted.counters.failed_isr_updates += 1
-                    self._hosted.history.note(str(partition.topic_partition), "isr.not_written", "ZooKeeper was away")
+                    self._hosted.history.note(
+                        str(partition.topic_partition), "isr.not_written", "ZooKeeper did not answer"
+                    )
                 case Verdict.RESIGN:
                     self._hosted.counters.failed_isr_updates += 1
                     self._hosted.resign(partition, "the state znode names another leadership")

@@ -293,7 +293,10 @@ class ReplicaFetchHandler:
             untold = self._hosted.repeats.told(("unreadable", partition.topic_partition))
             if untold is not None:
                 _log.error(
-                    "replica.unreadable", partition=str(partition.topic_partition), error=str(failure), untold=untold
+                    "replica.unreadable",
+                    partition=str(partition.topic_partition),
+                    error=str(failure),
+                    suppressed=untold,
                 )
             session.drop(entry)
             answers.append(_refused(partition.topic_partition, failure.code))

@@ -282,7 +282,9 @@ class ReplicaManager:
         """
         for partition in self.hosted.all():
             if partition.leader is not None and not authority.may_commit(partition.leader):
-                self.hosted.resign(partition, "the ZooKeeper session has expired, and this node is alone in sync")
+                self.hosted.resign(
+                    partition, "the ZooKeeper session has expired, and this node is the only in-sync replica"
+                )
 
     async def _save_marks(self) -> None:
         interval_s = self._config.replica_high_watermark_checkpoint_interval_ms / 1000

@@ -142,7 +142,6 @@ RPC: Mapping[str, Row] = {
     "FindCoordinatorRequest": (Need(_TRANSACTION, _DESCRIBE), Need(_GROUP, _DESCRIBE)),
     "AddPartitionsToTxnRequest": (Need(_TRANSACTION, _WRITE), Need(_TOPIC, _WRITE)),
     "DescribeTransactionRequest": (Need(_TRANSACTION, _DESCRIBE), Need(_TOPIC, _DESCRIBE, _HIDE)),
-    "AbortTransactionRequest": _ALTER_CLUSTER,
     "CommittedOffsetsRequest": _NODES_ONLY,
     "ListGroupsRequest": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
     # As with OffsetFetch: offsets for topics that may not be described are left out.

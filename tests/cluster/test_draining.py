@@ -62,7 +62,7 @@ async def test_drained_by_consumption(tmp_path: Path) -> None:
         first = cluster.nodes[1]
         groups_topic = internal_topic(GROUP_TOPIC, first.config, 3)
         await first.orders.create_topics(CreateTopicsRequest((groups_topic, NewTopic("t", 3, 2)), 20_000))
-        async with AsyncClient.connect([str(first.endpoints["rpc"])]) as client:
+        async with AsyncClient.connect([str(first.endpoints["kafka"])]) as client:
             async with Producer(client) as producer:
                 for number in range(30):
                     await producer.send("t", None, b"x", partition=number % 3)
