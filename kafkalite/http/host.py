@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from kafkalite.admin.acls import AclManager
-    from kafkalite.client.async_client import AsyncClient
     from kafkalite.controller.controller import Controller
     from kafkalite.coordination.session import SessionKeeper
     from kafkalite.env import Env
     from kafkalite.extension.messages.watching import HealthProblem
     from kafkalite.http.overview import Overview
+    from kafkalite.http.peers import Peers
     from kafkalite.http.server import HttpServer
     from kafkalite.kafka.broker_apis import KafkaSide
     from kafkalite.log.log_manager import LogManager
     from kafkalite.model import BrokerId
+    from kafkalite.replica.metadata_cache import MetadataCache
     from kafkalite.replica.replica_manager import ReplicaManager
     from kafkalite.rpc.server import RpcServer
     from kafkalite.security.node_security import NodeSecurity
@@ -51,8 +52,8 @@ class Host(Counted, Protocol):
     ready: asyncio.Event
     stopping: bool
     overview: Overview
+    peers: Peers
+    metadata: MetadataCache
 
     @property
     def zookeeper(self) -> ZooKeeper: ...
-
-    def peer_client(self) -> AsyncClient: ...
