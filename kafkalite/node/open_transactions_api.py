@@ -75,7 +75,13 @@ class OpenTransactionsApi:
 
     async def _abort(self, message: AbortTransactionRequest) -> AbortTransactionResponse:
         key = TopicPartition(message.topic, message.partition)
-        marker = Marker(message.producer_id, message.producer_epoch, False, max(message.coordinator_epoch, 0), (key,))
+        marker = Marker(
+            message.producer_id,
+            message.producer_epoch,
+            is_commit=False,
+            coordinator_epoch=max(message.coordinator_epoch, 0),
+            partitions=(key,),
+        )
         errors = await self._kafka_side().markers.write(marker)
         error = errors[key]
         _log.warning(
