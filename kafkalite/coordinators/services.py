@@ -253,7 +253,7 @@ class Services(Protocol):
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse: ...
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, validate_only: bool
+        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
     ) -> TopicResult:
         """Add partitions until there are `count`; `assignments` are those of the new ones. Errors are in the result."""
         ...

@@ -464,7 +464,7 @@ class LogManager:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    async def close(self, clean: bool = True, *, broker_epoch: int = -1) -> None:
+    async def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Flush, checkpoint and leave the marker that makes the next start fast; without `clean` just let go."""
         if self._closed:
             return

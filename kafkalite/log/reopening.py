@@ -106,7 +106,7 @@ class Reopening:
             if is_ordered or (failed.next_look <= self._clock.monotonic() and not failed.needs_order):
                 failed.is_looked_at = True
                 try:
-                    is_back = await self._look(log_dir, failed, is_ordered)
+                    is_back = await self._look(log_dir, failed, is_ordered=is_ordered)
                 finally:
                     failed.is_looked_at, failed.is_judged = False, True
                 if is_back:
@@ -114,11 +114,11 @@ class Reopening:
             failed.is_judged = True
         return back
 
-    async def _look(self, log_dir: LogDir, failed: FailedLog, is_ordered: bool) -> bool:
+    async def _look(self, log_dir: LogDir, failed: FailedLog, *, is_ordered: bool) -> bool:
         found: list[PartitionLog] = []
         failed.looks += 1
         try:
-            await log_dir.off_loop(lambda: found.append(self._open(log_dir, failed, is_ordered)))
+            await log_dir.off_loop(lambda: found.append(self._open(log_dir, failed, is_ordered=is_ordered)))
             if lacks_bytes(found[0], log_dir.high_watermarks):
                 # Durable before it changes: it may have been cut where records were committed.
                 log_dir.doubts.logs.add(failed.topic_partition)
@@ -153,7 +153,7 @@ class Reopening:
 
     # --- in a thread ----------------------------------------------------------------------------
 
-    def _open(self, log_dir: LogDir, failed: FailedLog, is_ordered: bool) -> PartitionLog:
+    def _open(self, log_dir: LogDir, failed: FailedLog, *, is_ordered: bool) -> PartitionLog:
         """Raises OSError, NotSound."""
         old = failed.log
         handles = HandleCache(self._disk, _HANDLES)

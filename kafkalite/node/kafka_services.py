@@ -294,7 +294,7 @@ class NodeServices:
         return await self._node.orders.delete_topics(request)
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, validate_only: bool
+        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
     ) -> TopicResult:
         wanted = NewPartitions(topic, count, tuple(tuple(each) for each in assignments or ()))
         answer = await self._node.partition_admin.add(AddPartitionsRequest((wanted,), validate_only=validate_only))

@@ -38,7 +38,7 @@ from kafkalite.replica.produce import ProduceHandler
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_fetch import ReplicaFetchHandler
 from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
-from kafkalite.replica.restarting import Restarting
+from kafkalite.replica.restarting import RequestRestart, Restarting
 from kafkalite.replica.startup import own_topics, read_cluster
 from kafkalite.rpc.messages.control import (
     IsrChange,
@@ -93,7 +93,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         notify_isr: Callable[[list[IsrChange]], None],
         on_storage_error: Callable[[StorageError], None] = lambda error: None,
-        request_restart: Callable[[TopicPartition, bool], None] = lambda tp, online: None,
+        request_restart: RequestRestart = lambda tp, *, online: None,
     ) -> None:
         self._config = config
         self._supervisor = supervisor
@@ -245,9 +245,9 @@ class ReplicaManager:
                     snapshot.controller_id,
                     snapshot.controller_epoch,
                     BrokerEpoch(-1),
-                    True,
-                    snapshot.brokers,
-                    snapshot.partitions,
+                    brokers=snapshot.brokers,
+                    partitions=snapshot.partitions,
+                    is_full=True,
                     cause="startup",
                 )
             )
@@ -364,7 +364,7 @@ class ReplicaManager:
 
     def _replica_offline(self, partition: Partition) -> None:
         self._fetchers.stop(partition.topic_partition)
-        self._request_restart(partition.topic_partition, False)
+        self._request_restart(partition.topic_partition, online=False)
 
     def on_log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
         """One log went offline (found by housekeeping, or by ourselves): its replica does."""

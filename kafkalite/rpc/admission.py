@@ -90,7 +90,7 @@ class Admission:
         self.security.succeeded += 1
         lifetime_ms = self.security.max_reauth_ms
         self.ends_at = self._now() + lifetime_ms / 1000 if lifetime_ms else None
-        return SaslAuthenticateResponse(0, "", data.decode(), True, lifetime_ms)
+        return SaslAuthenticateResponse(0, "", data.decode(), is_complete=True, session_lifetime_ms=lifetime_ms)
 
     def has_ended(self, now: float) -> bool:
         """Whether the session is over: only an authentication is taken then."""

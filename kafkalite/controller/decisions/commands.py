@@ -319,7 +319,9 @@ def _stop(state: ControllerState, broker: BrokerId, partitions: Iterable[StopPar
 def pause_replicas(state: ControllerState, broker: BrokerId, cause: str) -> list[Effect]:
     """StopReplica without deletion for what a leaving broker follows, so that it does not fetch itself back in (invariant F16)."""
     stops = [
-        StopPartition(partition.topic, partition.partition, _topic_id(state, partition), known.leader_epoch, False)
+        StopPartition(
+            partition.topic, partition.partition, _topic_id(state, partition), known.leader_epoch, delete_files=False
+        )
         for partition, replicas in state.assigned()
         if broker in replicas
         and (known := state.partitions.get(partition)) is not None

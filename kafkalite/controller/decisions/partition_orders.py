@@ -51,7 +51,7 @@ def under_way(
             continue
         if partition.partition not in topic.assignment:
             if order.replicas:
-                removals[partition] = Removal(False, frozenset(order.replicas), order.drain)
+                removals[partition] = Removal(drain=False, waiting=frozenset(order.replicas), draining=order.drain)
         elif order.drain:
             removals[partition] = Removal(drain=True)
     return removals
@@ -182,7 +182,7 @@ def on_change_written(state: ControllerState, change: TopicChange) -> Decision:
     if change.removed:
         removals = dict(state.removals)
         for partition, order in change.removed.items():
-            removals[partition] = Removal(False, frozenset(order.replicas), order.drain)
+            removals[partition] = Removal(drain=False, waiting=frozenset(order.replicas), draining=order.drain)
             effects.append(Note("partition.removed", str(partition), f"from {list(order.replicas)}"))
         rest = {each: known for each, known in state.partitions.items() if each not in change.removed}
         state = dataclasses.replace(state, removals=removals, partitions=rest)

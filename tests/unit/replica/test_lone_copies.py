@@ -136,7 +136,7 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
      ((), (1, 2), False, False), ((2,), (), False, True), ((2,), (3,), False, True)],
 )  # fmt: skip
 def test_who_is_eligible_has_a_copy_too(isr, elr, is_last, may_restore):
-    restarting = Restarting(None, lambda: BrokerId(1), lambda tp, online: None)
+    restarting = Restarting(None, lambda: BrokerId(1), lambda tp, *, online: None)
     partition = SimpleNamespace(topic_partition=T0, leader=None, storage_error=StorageError("x", directory="/d"))
     known = dataclasses.replace(state(NO_LEADER, isr, (1, 2, 3)), elr=tuple(map(BrokerId, elr)))
     restarting.note(partition, known)
