@@ -43,7 +43,7 @@ from kafkalite.telemetry import logs
 from kafkalite.testing.cluster import ThreadedCluster
 logs.configure(level="error")
 with ThreadedCluster(3) as running:
-    print(json.dumps(running.kafka_bootstrap), flush=True)
+    print(json.dumps(running.bootstrap), flush=True)
     sys.stdin.readline()
 """
 

@@ -24,10 +24,10 @@ from rich.table import Table
 
 from bench.waves import Counts, scrape
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.results import PartitionMetadata
 from kafkalite.coordination import paths
-from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.rpc.messages.data import PartitionMetadata
+from kafkalite.protocol import wire
 from kafkalite.testing.chaos import controller_of, wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -38,6 +38,8 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": 6_000,
     "replica.lag.time.max.ms": 20_000,
 }
+#: ElectionType of ElectLeaders (KIP-460).
+_PREFERRED = 0
 console = Console()
 
 
@@ -149,17 +151,18 @@ async def elect(cluster: ProcessCluster, client: AsyncClient, wanted: int) -> di
     order = Znode(cluster, paths.PREFERRED_REPLICA_ELECTION)
     try:
         began = time.monotonic()
-        request = ElectLeadersRequest(tuple((TOPIC, number) for number in due), timeout_ms=120_000)
-        answer = await client.order(request, ElectLeadersResponse, timeout_s=125)
+        message = wire.ElectLeadersRequest
+        request = message(_PREFERRED, [message.TopicPartitions(TOPIC, list(due))], 120_000)
+        answer = await client.call_controller(request, timeout_s=125)
         answered = time.monotonic()
-        assert not answer.error, answer.message
+        assert not answer.error_code, answer
         told = await announced(
             cluster.bootstrap, (TOPIC,), lambda p: p.partition not in due or p.leader == due[p.partition]
         )
     finally:
         order.close()
     return {
-        "held": sum(not each.error for each in answer.partitions),
+        "held": sum(not each.error_code for each in answer.replica_election_results[0].partition_result),
         "ordered_s": order.came - began,
         "written_s": order.went - began,
         "answered_s": answered - began,

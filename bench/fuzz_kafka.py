@@ -225,7 +225,7 @@ def _exceptions(cluster: ProcessCluster) -> list[str]:
 
 async def fuzz(cluster: ProcessCluster, seconds: float, seed: int) -> dict[str, Any]:
     endpoints = {}
-    for broker_id, text in zip(cluster.nodes, cluster.kafka_bootstrap, strict=True):
+    for broker_id, text in zip(cluster.nodes, cluster.bootstrap, strict=True):
         host, _, port = text.rpartition(":")
         endpoints[broker_id] = (host, int(port))
     probe = Probe(endpoints)

@@ -14,7 +14,6 @@ import asyncio
 import contextlib
 import json
 import multiprocessing
-import os
 import resource
 import ssl
 import statistics
@@ -31,14 +30,12 @@ from rich.console import Console
 from rich.table import Table
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.connection import Connection
 from kafkalite.client.producer import Producer
 from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
-from kafkalite.rpc.authenticated import AuthenticatedNetwork
-from kafkalite.rpc.client import RpcConnection
-from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.model import Endpoint
 from kafkalite.security.dialling import ClientSecurity
 from kafkalite.testing.certificates import Authority
 from kafkalite.testing.processes import Process, ProcessCluster
@@ -140,14 +137,15 @@ async def produce(client: AsyncClient, wave: Wave, stop: asyncio.Event) -> None:
         await producer.flush()
 
 
-async def log_in(endpoint: Endpoint, security: ClientSecurity) -> RpcConnection:
-    network = AuthenticatedNetwork(RealNetwork(), security.open(), os.urandom)
-    hello = HelloRequest("", BrokerId(-1), BrokerEpoch(-1), client_id="honest")
-    return await RpcConnection.open(network, endpoint, hello, supervisor=Supervisor(lambda error: None), timeout_s=60)
+async def log_in(endpoint: Endpoint, security: ClientSecurity) -> Connection:
+    supervisor = Supervisor(lambda error: None)
+    return await Connection.open(
+        RealNetwork(), endpoint, "honest", supervisor=supervisor, dialling=security.open(), timeout_s=60
+    )
 
 
 async def logins(endpoint: Endpoint, security: ClientSecurity, wave: Wave, stop: asyncio.Event) -> None:
-    """One honest connection after the other, to the same node's RPC listener."""
+    """One honest connection after the other, to the same node's listener."""
     while not stop.is_set():
         began = time.monotonic()
         connection = await log_in(endpoint, security)
@@ -232,7 +230,7 @@ async def observed(cluster: Secured, name: str, rows: list[dict[str, Any]]) -> A
         asyncio.TaskGroup() as group,
     ):
         group.create_task(produce(client, wave, stop))
-        group.create_task(logins(endpoint(cluster, "rpc"), cluster.security, wave, stop))
+        group.create_task(logins(endpoint(cluster, "kafka"), cluster.security, wave, stop))
         yield wave
         stop.set()
     rows.append(wave.row())
@@ -248,7 +246,7 @@ async def run(directory: Path, count: int, seconds: float) -> list[dict[str, Any
     waves = (
         ("half handshakes", "half", "kafka"),
         ("handshakes, then silence", "silent", "kafka"),
-        ("idle clients", "idle", "rpc"),
+        ("idle clients", "idle", "kafka"),
         ("half handshakes again", "half", "kafka"),
     )
     with Secured(directory) as cluster, ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:

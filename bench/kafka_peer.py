@@ -154,11 +154,11 @@ def start_up(load: Load, directory: Path, classes: str) -> dict[str, dict[str, f
             began = time.monotonic()
             cluster.start()
             seconds["kafkalite"]["first start to first ack, s"] = (
-                load.ask("first_ack", cluster.kafka_bootstrap[0], "first") - began
+                load.ask("first_ack", cluster.bootstrap[0], "first") - began
             )
             cluster.nodes[1].terminate()
             began = time.monotonic()
-            load.send("first_ack", cluster.kafka_bootstrap[0], "first")
+            load.send("first_ack", cluster.bootstrap[0], "first")
             cluster.restart(1)
             seconds["kafkalite"]["restart to first ack, s"] = load.answer() - began
             time.sleep(3)
@@ -220,7 +220,7 @@ def run(load: Load, directory: Path, seconds: float, wanted: re.Pattern[str]) ->
         ProcessCluster(directory / "kafkalite", nodes=3, settings=settings) as cluster,
     ):
         peers = (
-            Peer("kafkalite", cluster.nodes.values(), ",".join(cluster.kafka_bootstrap)),
+            Peer("kafkalite", cluster.nodes.values(), ",".join(cluster.bootstrap)),
             Peer("Apache Kafka", kafka.nodes.values(), kafka.bootstrap),
         )
         for peer in peers:  # the JVM compiles what is hot

@@ -105,7 +105,7 @@ def run(directory: Path, python: str, *, rounds: int, old: Path | None, rate: fl
     if old is not None:
         cluster.trees = dict.fromkeys((1, 2, 3), old)
     with cluster:
-        load = Load(python, cluster.kafka_bootstrap, rate)
+        load = Load(python, cluster.bootstrap, rate)
         try:
             asyncio.run(wait_in_sync(cluster, TOPIC, 3))
             began = time.monotonic()

@@ -2,7 +2,8 @@
 
     python -m bench.rpc_roundtrip [--seconds 1] [--json FILE]
 
-The handler does nothing, so this is framing, codec, dispatch and sockets of both sides together.
+The requests are fetches of a follower, whose responses carry the body. The handler does nothing, so this is framing, codec,
+dispatch and sockets of both sides together.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Offset
 from kafkalite.rpc.client import Answer, RpcConnection
-from kafkalite.rpc.handling import Reply
+from kafkalite.rpc.handling import Reply, Request
 from kafkalite.rpc.messages.connection import HelloRequest
-from kafkalite.rpc.messages.data import ProducedPartition, ProducePartition, ProduceRequest, ProduceResponse
+from kafkalite.rpc.messages.replication import ReplicaFetchedPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kafkalite.rpc.server import Identity, RpcServer
 from kafkalite.telemetry import logs
 
@@ -35,8 +36,7 @@ CASES = ((200, 1), (200, 16), (200, 60), (16_384, 16), (131_072, 8), (1_048_576,
 
 async def measure(connection: RpcConnection, size: int, depth: int, seconds: float) -> dict[str, Any]:
     """Keep `depth` requests under way for so long."""
-    body = [bytes(size)]
-    request = ProduceRequest(-1, 1000, (ProducePartition("topic", 0, size),))
+    request = ReplicaFetchRequest(BrokerId(2), BrokerEpoch(1), 0, 1, size, 7, 7, ())
     free = asyncio.Semaphore(depth)
 
     def answered(future: asyncio.Future[Answer]) -> None:
@@ -47,7 +47,7 @@ async def measure(connection: RpcConnection, size: int, depth: int, seconds: flo
     started, cpu = time.perf_counter(), time.process_time()
     while time.perf_counter() - started < seconds:
         await free.acquire()
-        connection.send_nowait(request, body).add_done_callback(answered)
+        connection.send_nowait(request).add_done_callback(answered)
         count += 1
     for _ in range(depth):
         await free.acquire()
@@ -65,16 +65,23 @@ async def run(seconds: float) -> list[dict[str, Any]]:
     """All cases, one after the other."""
     supervisor = Supervisor(lambda error: None)
     network = RealNetwork()
-    answer = Reply(ProduceResponse((ProducedPartition("topic", 0, 0, Offset(5)),)))
+    bodies = {size: bytes(size) for size, _ in CASES}
+
+    def fetched(request: Request) -> Reply:
+        assert isinstance(request.message, ReplicaFetchRequest)
+        size = request.message.max_bytes
+        part = ReplicaFetchedPartition("topic", 0, 0, Offset(5), Offset(0), size)
+        return Reply(ReplicaFetchResponse(0, 7, (part,)), [bodies[size]])
+
     server = RpcServer(
         network=network,
         supervisor=supervisor,
         config=BrokerConfig(),
         identity=lambda: Identity("bench", BrokerId(1), BrokerEpoch(1)),
-        handlers={ProduceRequest: lambda _: answer},
+        handlers={ReplicaFetchRequest: fetched},
     )
     endpoint = await server.start("127.0.0.1", 0)
-    hello = HelloRequest("", BrokerId(-1), BrokerEpoch(-1))
+    hello = HelloRequest("bench", BrokerId(2), BrokerEpoch(1))
     connection = await RpcConnection.open(network, endpoint, hello, supervisor=supervisor)
     try:
         return [await measure(connection, size, depth, seconds) for size, depth in CASES]

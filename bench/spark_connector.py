@@ -25,7 +25,7 @@ from typing import Any
 import pyspark
 
 from kafkalite.client.blocking import BlockingClient
-from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.testing.apache_kafka import KAFKA_VERSION, KafkaCluster, class_path
 from kafkalite.testing.processes import ProcessCluster
 from kafkalite.testing.spark_kafka import CONNECTOR_VERSION, connector_jars
@@ -237,7 +237,7 @@ def main() -> int:
         ProcessCluster(Path(directory) / "kafkalite", nodes=1, settings=settings) as cluster,
         session(Path(directory) / "spark", jars) as spark,
     ):
-        ours = Peer("kafkalite", ("kafkalite.bootstrap.servers", ",".join(cluster.bootstrap)))
+        ours = Peer("kafkalite", ("kafka.bootstrap.servers", ",".join(cluster.bootstrap)))
         theirs = Peer("kafka", ("kafka.bootstrap.servers", kafka.bootstrap))
         # Kafka's own client, over the JVM that runs anyway, creates topics on Kafka
         jvm = spark.sparkContext._jvm
@@ -249,10 +249,8 @@ def main() -> int:
                 admin.createTopics([order]).all().get()
                 return
             with BlockingClient(",".join(cluster.bootstrap)) as client:
-                answer = client.call_any(
-                    CreateTopicsRequest((NewTopic(topic, PARTITIONS, 1),), timeout_ms=30_000), CreateTopicsResponse
-                )
-            assert not answer.topics[0].error, answer
+                [created] = client.create_topics([NewTopic(topic, PARTITIONS, 1)])
+            assert not created.error, created
 
         for peer in (ours, theirs):  # workers start, the JVM compiles
             create(peer, "warm")

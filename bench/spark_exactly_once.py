@@ -117,9 +117,9 @@ def count(cluster: ProcessCluster, topic: str, isolation: str) -> Counter[int]:
     from pyspark_kafkalite.reader import KafkaliteReader
 
     options = {
-        "kafkalite.bootstrap.servers": ",".join(cluster.bootstrap),
+        "kafka.bootstrap.servers": ",".join(cluster.bootstrap),
         "subscribe": topic,
-        "kafkalite.isolation.level": isolation,
+        "kafka.isolation.level": isolation,
     }
     schema = spark_schema(include_headers=False)
     reader = KafkaliteReader(read_options(options, streaming=False), columns_of(schema))
@@ -242,7 +242,7 @@ def drive(plan: dict[str, str]) -> int:
     jvm = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     records = (
         spark.readStream.format("kafkalite")
-        .option("kafkalite.bootstrap.servers", plan["bootstrap"])
+        .option("kafka.bootstrap.servers", plan["bootstrap"])
         .option("subscribe", plan["source"])
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", plan["per_trigger"])
@@ -251,10 +251,10 @@ def drive(plan: dict[str, str]) -> int:
     query = (
         records.select("key", "value")
         .writeStream.format("failing_kafkalite")
-        .option("kafkalite.bootstrap.servers", plan["bootstrap"])
+        .option("kafka.bootstrap.servers", plan["bootstrap"])
         .option("topic", plan["sink"])
         .option("deliveryGuarantee", plan["guarantee"])
-        .option("kafkalite.buffer.memory", "1")  # what has been taken is sent: an accident finds rows in the log
+        .option("kafka.buffer.memory", "1")  # what has been taken is sent: an accident finds rows in the log
         .option("checkpointLocation", plan["checkpoint"])
         .options(**{name: plan[name] for name in ("accidents", "flags", "notes", "life", "nodes")}, jvm=str(jvm))
         .trigger(availableNow=True)

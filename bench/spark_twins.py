@@ -98,10 +98,10 @@ def drive(plan: dict[str, Any]) -> int:
     spark.dataSource.register(TwinDataSource)
     bootstrap, sink, records = plan["bootstrap"].split(","), plan["sink"], plan["records"]
     given = {
-        "kafkalite.bootstrap.servers": plan["bootstrap"],
+        "kafka.bootstrap.servers": plan["bootstrap"],
         "topic": sink,
         "deliveryGuarantee": "at-least-once" if sink.endswith("at-least-once") else "exactly-once",
-        "kafkalite.buffer.memory": "1",  # what has been taken is sent: both attempts have rows in the log
+        "kafka.buffer.memory": "1",  # what has been taken is sent: both attempts have rows in the log
         "notes": str(directory / "notes"),
     }
     for batch in range(BATCHES):
@@ -121,7 +121,7 @@ def drive(plan: dict[str, Any]) -> int:
 
 
 def _source(reader: Any, bootstrap: str, topic: str) -> Any:
-    chosen = reader.format("kafkalite").option("kafkalite.bootstrap.servers", bootstrap).option("subscribe", topic)
+    chosen = reader.format("kafkalite").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
     return chosen.option("startingOffsets", "earliest").load().select("key", "value")
 
 

@@ -1,4 +1,4 @@
-"""Produce and fetch through the native client: MB/s, requests/s, latency, memory, CPU, start-up.
+"""Produce and fetch through the Python client: MB/s, requests/s, latency, memory, CPU, start-up.
 
     python -m bench.throughput [--seconds 5] [--json FILE]
 
@@ -26,18 +26,11 @@ from rich.table import Table
 
 from bench import floors
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.messages import fetch_request, fetched, produce_request, produced
 from kafkalite.client.producer import Producer
 from kafkalite.extension.messages.topics import NewTopic
-from kafkalite.model import BrokerId, Offset
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages.data import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-)
 from kafkalite.testing.chaos import wait_in_sync
 from kafkalite.testing.processes import ProcessCluster
 
@@ -75,14 +68,13 @@ async def produce(
 
     async def one(partition: int) -> None:
         connection = await client.connections.to(await leader_of(client, topic, partition))
-        request = ProduceRequest(acks, 30_000, (ProducePartition(topic, partition, len(batch)),))
+        request = produce_request({TopicPartition(topic, partition): batch}, acks, 30_000)
         waiting: deque[asyncio.Future[Any]] = deque()
         while time.monotonic() < until or waiting:
             while len(waiting) < depth and time.monotonic() < until:
-                waiting.append(connection.send_nowait(request, [batch]))
-            answer, _ = await waiting.popleft()
-            assert isinstance(answer, ProduceResponse)
-            assert answer.partitions[0].error == 0, answer.partitions[0]
+                waiting.append(connection.send_nowait(request))
+            (answer,) = produced(await waiting.popleft())
+            assert answer.error == 0, answer
             counts["requests"] += 1
 
     async with asyncio.TaskGroup() as tasks:
@@ -101,12 +93,11 @@ async def fetch(client: AsyncClient, topic: str, *, seconds: float, size: int = 
     connection = await client.connections.to(await leader_of(client, topic, 0))
     began = time.monotonic()
     total = requests = 0
-    offset = Offset(0)
+    key = TopicPartition(topic, 0)
+    offset = 0
     while time.monotonic() - began < seconds:
-        request = FetchRequest(0, 1, size, (FetchPartition(topic, 0, offset, size),))
-        answer, body = await connection.call(request, timeout_s=30)
-        assert isinstance(answer, FetchResponse)
-        entry = answer.partitions[0]
+        request = fetch_request({key: offset}, {}, max_wait_ms=0, max_bytes=size, partition_max_bytes=size, isolation=0)
+        ((entry, body),) = fetched(await connection.call(request, timeout_s=30))
         assert entry.error == 0, entry
         requests += 1
         total += len(body)
@@ -116,10 +107,10 @@ async def fetch(client: AsyncClient, topic: str, *, seconds: float, size: int = 
             last = position
             position += 12 + length
         if last is None:
-            offset = Offset(0)
+            offset = 0
         else:
             base = int.from_bytes(body[last : last + 8], "big")
-            offset = Offset(base + int.from_bytes(body[last + 23 : last + 27], "big") + 1)
+            offset = base + int.from_bytes(body[last + 23 : last + 27], "big") + 1
     took = time.monotonic() - began
     return {"MB/s": total / took / 1e6, "requests/s": requests / took}
 
@@ -144,13 +135,13 @@ async def latency(client: AsyncClient, topic: str, *, rate: float, seconds: floa
     """acks=all, one record a request, `rate` a second: percentiles in ms."""
     connection = await client.connections.to(await leader_of(client, topic, 0))
     batch = batch_of(1, 1024)
-    request = ProduceRequest(-1, 30_000, (ProducePartition(topic, 0, len(batch)),))
+    request = produce_request({TopicPartition(topic, 0): batch}, -1, 30_000)
     took: list[float] = []
     began = time.monotonic()
     for number in range(int(rate * seconds)):
         await asyncio.sleep(max(0.0, began + number / rate - time.monotonic()))
         sent = time.perf_counter()
-        await connection.call(request, [batch], timeout_s=30)
+        await connection.call(request, timeout_s=30)
         took.append((time.perf_counter() - sent) * 1e3)
     took.sort()
     return {f"p{p}": took[min(len(took) - 1, int(len(took) * p / 100))] for p in (50, 99, 99.9)}

@@ -10,6 +10,9 @@ from typing import NamedTuple, NewType
 
 from kafkalite.lazy_dataclass import dataclass
 
+#: Bytes as they come from the network and the disk, not copied.
+Buffer = bytes | bytearray | memoryview
+
 BrokerId = NewType("BrokerId", int)
 #: czxid of the broker's registration znode; a restarted broker has a larger one (KIP-380).
 BrokerEpoch = NewType("BrokerEpoch", int)
@@ -22,9 +25,14 @@ ProducerId = NewType("ProducerId", int)
 #: A UUID in Kafka's text form: URL-safe base64 without padding, 22 characters (KIP-516).
 TopicId = NewType("TopicId", str)
 
+#: The replicas of a partition in the order of preference: the first one should lead.
+Replicas = tuple[BrokerId, ...]
+
 NO_LEADER = BrokerId(-1)
 NO_BROKER_EPOCH = BrokerEpoch(-1)
 NO_LEADER_EPOCH = LeaderEpoch(-1)
+#: In StopReplica: higher than any leader epoch, the partition is deleted (Kafka's LeaderAndIsr.EpochDuringDelete).
+EPOCH_DURING_DELETE = LeaderEpoch(-2)
 NO_TOPIC_ID = TopicId("")
 NO_OFFSET = Offset(-1)
 NO_PRODUCER_ID = ProducerId(-1)

@@ -1,4 +1,4 @@
-"""A cluster in memory behind real RPC listeners, to test clients against: it can be made to fail in all ways.
+"""A cluster in memory behind real listeners that speak Kafka's protocol, to test clients against: it can be made to fail in all ways.
 
 One log per partition, shared by all nodes (replication is perfect); a leader per partition; Kafka's checks of
 producer id, epoch and sequence. Faults: kill and revive nodes, move leaders, errors to give, answers to lose
@@ -8,25 +8,16 @@ after the append, requests to leave unanswered.
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kafkalite.config import BrokerConfig
 from kafkalite.env.real import RealNetwork
+from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode
-from kafkalite.extension.messages.topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DescribeReplicasRequest,
-    DescribeReplicasResponse,
-    ReplicaDescription,
-    TopicResult,
-)
+from kafkalite.extension.messages.topics import DescribeReplicasRequest, DescribeReplicasResponse, ReplicaDescription
 from kafkalite.extension.messages.watching import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -43,32 +34,17 @@ from kafkalite.model import (
     LeaderEpoch,
     Offset,
     PartitionEpoch,
-    ProducerId,
     TopicId,
     TopicPartition,
 )
+from kafkalite.protocol import wire
+from kafkalite.protocol.codec import decoder, encode
+from kafkalite.protocol.schema import schemas
 from kafkalite.record.batch import MAX_SEQUENCE, assigned_head, parse_header, split_batches, verify_crc
 from kafkalite.record.reader import Record, read_records
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.codec import pack, unpack_as
+from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import (
-    FetchedPartition,
-    FetchRequest,
-    FetchResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListedOffset,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    PartitionMetadata,
-    ProducedPartition,
-    ProduceRequest,
-    ProduceResponse,
-    TopicMetadata,
-)
-from kafkalite.rpc.server import Identity, RpcServer
 
 CLUSTER_ID = "fake-cluster"
 E = ErrorCode
@@ -138,111 +114,155 @@ class FakeLog:
         return [record.value for record in self.records()]
 
 
+#: What a handler returns; None: no response is sent.
+Answer = Any | None
+
+
 class FakeNode:
-    """One broker."""
+    """One broker. Responses leave a connection in the order of its requests."""
 
     def __init__(self, cluster: FakeCluster, number: int) -> None:
         self.cluster = cluster
         self.number = number
-        self.server: RpcServer | None = None
+        self.server: Listener | None = None
         self.endpoint = Endpoint("127.0.0.1", 0)
-        #: Requests are taken and never answered (a stopped process).
+        #: Requests are taken and never answered, but for those that open a connection (a process stopped after that).
         self.hung = False
         #: Appends that many produces, then cuts the connection instead of answering.
         self.cut_after_append = 0
         #: Cuts before the append.
         self.cut_before_append = 0
         self.metadata_view: dict[TopicPartition, tuple[int, int]] | None = None
-
-    async def start(self) -> None:
-        handlers = {
-            MetadataRequest: self._metadata,
-            ProduceRequest: self._produce,
-            FetchRequest: self._fetch,
-            ListOffsetsRequest: self._list_offsets,
-            InitProducerIdRequest: self._init_producer_id,
-            CreateTopicsRequest: self._create_topics,
-            DeleteTopicsRequest: self._delete_topics,
+        #: API -> its highest version here; those that are missing are not offered.
+        self.versions = {
+            schema.api_key: (schema.versions.start, schema.versions.stop - 1)
+            for name, schema in schemas().items()
+            if name.endswith("Request") and schema.api_key >= 0
+        }
+        self._connections: set[asyncio.StreamWriter] = set()
+        self._handlers: dict[str, Callable[[Any], Answer]] = {
+            "MetadataRequest": self._metadata,
+            "ProduceRequest": self._produce,
+            "FetchRequest": self._fetch,
+            "ListOffsetsRequest": self._list_offsets,
+            "InitProducerIdRequest": self._init_producer_id,
+            "CreateTopicsRequest": self._create_topics,
+            "DeleteTopicsRequest": self._delete_topics,
+            "DescribeTopicPartitionsRequest": self._describe_partitions,
+            "ListPartitionReassignmentsRequest": lambda _: wire.ListPartitionReassignmentsResponse(),
+        }
+        self._extension: dict[type[Message], Callable[[Any], Message]] = {
             DescribeClusterRequest: self._describe_cluster,
             DescribeReplicasRequest: self._describe_replicas,
             HealthRequest: self._health,
         }
-        self.server = RpcServer(
-            network=self.cluster.network,
-            supervisor=self.cluster.supervisor,
-            config=dataclasses.replace(BrokerConfig(), **self.cluster.config),
-            identity=lambda: Identity(CLUSTER_ID, BrokerId(self.number), BrokerEpoch(self.number * 100)),
-            handlers={kind: self._hang_or(handler) for kind, handler in handlers.items()},
-        )
-        self.endpoint = await self.server.start("127.0.0.1", self.endpoint.port)
+
+    async def start(self) -> None:
+        self.server = await self.cluster.network.listen("127.0.0.1", self.endpoint.port, self._serve)
+        self.endpoint = Endpoint(self.server.host, self.server.port)
 
     async def kill(self) -> None:
         """As kill -9: every connection is cut."""
         assert self.server is not None
-        for connection in list(self.server.connections.values()):
-            connection.shut("killed", quietly=True, at_once=True)
+        for writer in self._connections:
+            writer.transport.abort()
         await self.server.close()
         self.server = None
 
-    def _hang_or(self, handler: Any) -> Any:
-        def handle(request: Request) -> Any:
-            self.cluster.requests.append((self.number, type(request.message).__name__))
-            if self.hung:
-                return asyncio.get_running_loop().create_future()
-            return handler(request)
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
+        names = {schema.api_key: name for name, schema in schemas().items() if name.endswith("Request")}
+        try:
+            while True:
+                frame = memoryview(await reader.readexactly(int.from_bytes(await reader.readexactly(4))))
+                key, version, number = (int.from_bytes(frame[a:b]) for a, b in ((0, 2), (2, 4), (4, 8)))
+                schema = schemas()[names[key]]
+                start = 10 + max(0, int.from_bytes(frame[8:10], signed=True)) + (version in schema.flexible)
+                message, _ = decoder(schema.name, version)(frame[start:])
+                answer = self._answer(message)
+                if answer is None:
+                    continue
+                response = schemas()[type(answer).__name__]
+                tags = b"\0" if version in response.flexible and response.name != "ApiVersionsResponse" else b""
+                body = number.to_bytes(4) + tags + encode(answer, version)
+                writer.write(len(body).to_bytes(4) + body)
+        except (OSError, EOFError):
+            pass
+        finally:
+            self._connections.discard(writer)
+            writer.close()
 
-        return handle
+    def _answer(self, message: Any) -> Any:
+        name = type(message).__name__
+        if name == "ApiVersionsRequest":
+            return self._api_versions(message)
+        inside: Message | None = None
+        if name == "ExtensionRequest":
+            kind = next(kind for kind in self._extension if kind.__name__ == message.kind)
+            inside, name = unpack_as(kind, message.body), message.kind
+        self.cluster.requests.append((self.number, name))
+        if self.hung:
+            return None
+        if inside is not None:
+            return wire.ExtensionResponse(body=pack(self._extension[type(inside)](inside)))
+        return self._handlers[name](message)
+
+    def _api_versions(self, _: Any) -> Answer:
+        response = wire.ApiVersionsResponse
+        return response(0, [response.ApiVersion(key, *each) for key, each in sorted(self.versions.items())])
 
     def _leader(self, key: TopicPartition) -> tuple[int, int]:
         log = self.cluster.logs[key]
         view = self.metadata_view
         return view[key] if view is not None and key in view else (log.leader, log.epoch)
 
-    def _cut(self) -> asyncio.Future[Reply | None]:
-        assert self.server is not None
-        loop = asyncio.get_running_loop()
-        for connection in list(self.server.connections.values()):
-            loop.call_soon(lambda c=connection: c.shut("cut", quietly=True, at_once=True))
-        return loop.create_future()
+    def _cut(self) -> None:
+        for writer in self._connections:
+            asyncio.get_running_loop().call_soon(writer.transport.abort)
 
-    def _metadata(self, request: Request) -> Reply:
-        message = request.message
-        assert isinstance(message, MetadataRequest)
-        names = sorted(self.cluster.topics) if message.topics is None else message.topics
-        alive = tuple(node.number for node in self.cluster.nodes.values() if node.server is not None)
+    def _metadata(self, message: Any) -> Answer:
+        response = wire.MetadataResponse
+        names = sorted(self.cluster.topics) if message.topics is None else [each.name for each in message.topics]
+        alive = [node.number for node in self.cluster.nodes.values() if node.server is not None]
         topics = []
         for name in names:
             if name not in self.cluster.topics:
-                topics.append(TopicMetadata(name, int(E.UNKNOWN_TOPIC_OR_PARTITION), TopicId(""), ()))
+                topics.append(response.MetadataResponseTopic(int(E.UNKNOWN_TOPIC_OR_PARTITION), name))
                 continue
             partitions = []
             for number in range(self.cluster.topics[name]):
                 leader, epoch = self._leader(TopicPartition(name, number))
-                ids = tuple(BrokerId(n) for n in sorted(self.cluster.nodes))
-                isr = tuple(BrokerId(n) for n in alive)
-                partitions.append(PartitionMetadata(number, 0, BrokerId(leader), LeaderEpoch(epoch), ids, isr))
-            topics.append(TopicMetadata(name, 0, TopicId(f"id-of-{name}"), tuple(partitions)))
-        return Reply(MetadataResponse(CLUSTER_ID, BrokerId(1), self.cluster.brokers(), tuple(topics)))
+                partitions.append(
+                    response.MetadataResponsePartition(0, number, leader, epoch, sorted(self.cluster.nodes), alive)
+                )
+            topics.append(response.MetadataResponseTopic(0, name, topic_id_of(name), partitions=partitions))
+        brokers = [
+            response.MetadataResponseBroker(each.broker_id, each.kafka_host, each.kafka_port)
+            for each in self.cluster.brokers()
+        ]
+        return response(0, brokers, CLUSTER_ID, BrokerId(1), topics)
 
-    def _produce(self, request: Request) -> Any:
-        message = request.message
-        assert isinstance(message, ProduceRequest)
+    def _describe_partitions(self, message: Any) -> Answer:
+        return wire.DescribeTopicPartitionsResponse()
+
+    def _produce(self, message: Any) -> Answer:
         if self.cut_before_append:
             self.cut_before_append -= 1
-            return self._cut()
-        at = 0
-        answers = []
-        for entry in message.partitions:
-            records = request.body[at : at + entry.records_size]
-            at += entry.records_size
-            code, offset = self._append(TopicPartition(entry.topic, entry.partition), records)
-            answers.append(ProducedPartition(entry.topic, entry.partition, int(code), Offset(offset)))
+            self._cut()
+            return None
+        response = wire.ProduceResponse
+        topics = []
+        for topic in message.topic_data:
+            parts = []
+            for entry in topic.partition_data:
+                code, offset = self._append(TopicPartition(topic.name, entry.index), entry.records)
+                parts.append(response.PartitionProduceResponse(entry.index, int(code), Offset(offset)))
+            topics.append(response.TopicProduceResponse(topic.name, parts))
         if self.cut_after_append:
             self.cut_after_append -= 1
-            return self._cut()
-        if message.acks == 0:
+            self._cut()
             return None
-        return Reply(ProduceResponse(tuple(answers)))
+        return None if message.acks == 0 else response(topics)
 
     def _append(self, key: TopicPartition, records: memoryview) -> tuple[ErrorCode, int]:
         log = self.cluster.logs.get(key)
@@ -260,77 +280,91 @@ class FakeNode:
             return E.MESSAGE_TOO_LARGE, -1
         return log.append(records)
 
-    def _fetch(self, request: Request) -> Reply:
-        message = request.message
-        assert isinstance(message, FetchRequest)
-        answers, bodies = [], []
-        for entry in message.partitions:
-            log = self.cluster.logs.get(TopicPartition(entry.topic, entry.partition))
-            code, data = E.NONE, b""
-            if log is None:
-                code = E.UNKNOWN_TOPIC_OR_PARTITION
-            elif log.leader != self.number:
-                code = E.NOT_LEADER_OR_FOLLOWER
-            elif entry.current_leader_epoch > log.epoch:
-                code = E.UNKNOWN_LEADER_EPOCH
-            elif 0 <= entry.current_leader_epoch < log.epoch:
-                code = E.FENCED_LEADER_EPOCH
-            elif not log.start <= entry.fetch_offset <= log.end:
-                code = E.OFFSET_OUT_OF_RANGE
-            else:
-                data = log.read(entry.fetch_offset, entry.max_bytes)
-            end = Offset(log.end if log else -1)
-            start = Offset(log.start if log else -1)
-            answers.append(FetchedPartition(entry.topic, entry.partition, int(code), end, end, start, len(data)))
-            bodies.append(data)
-        return Reply(FetchResponse(tuple(answers)), bodies)
+    def _fetch(self, message: Any) -> Answer:
+        response = wire.FetchResponse
+        topics = []
+        for topic in message.topics:
+            parts = []
+            for entry in topic.partitions:
+                log = self.cluster.logs.get(TopicPartition(topic.topic, entry.partition))
+                code, data = E.NONE, b""
+                if log is None:
+                    code = E.UNKNOWN_TOPIC_OR_PARTITION
+                elif log.leader != self.number:
+                    code = E.NOT_LEADER_OR_FOLLOWER
+                elif entry.current_leader_epoch > log.epoch:
+                    code = E.UNKNOWN_LEADER_EPOCH
+                elif 0 <= entry.current_leader_epoch < log.epoch:
+                    code = E.FENCED_LEADER_EPOCH
+                elif not log.start <= entry.fetch_offset <= log.end:
+                    code = E.OFFSET_OUT_OF_RANGE
+                else:
+                    data = log.read(entry.fetch_offset, entry.partition_max_bytes)
+                end = Offset(log.end if log else -1)
+                start = Offset(log.start if log else -1)
+                parts.append(
+                    response.PartitionData(
+                        entry.partition, int(code), end, end, start, aborted_transactions=None, records=data
+                    )
+                )
+            topics.append(response.FetchableTopicResponse(topic.topic, partitions=parts))
+        return response(responses=topics)
 
-    def _list_offsets(self, request: Request) -> Reply:
-        message = request.message
-        assert isinstance(message, ListOffsetsRequest)
-        answers = []
-        for entry in message.partitions:
-            log = self.cluster.logs[TopicPartition(entry.topic, entry.partition)]
-            code = E.NONE if log.leader == self.number else E.NOT_LEADER_OR_FOLLOWER
-            offset = log.start if entry.timestamp == EARLIEST_TIMESTAMP else log.end
-            answers.append(ListedOffset(entry.topic, entry.partition, int(code), -1, Offset(offset)))
-        return Reply(ListOffsetsResponse(tuple(answers)))
+    def _list_offsets(self, message: Any) -> Answer:
+        response = wire.ListOffsetsResponse
+        topics = []
+        for topic in message.topics:
+            parts = []
+            for entry in topic.partitions:
+                log = self.cluster.logs[TopicPartition(topic.name, entry.partition_index)]
+                code = E.NONE if log.leader == self.number else E.NOT_LEADER_OR_FOLLOWER
+                offset = Offset(log.start if entry.timestamp == EARLIEST_TIMESTAMP else log.end)
+                parts.append(
+                    response.ListOffsetsPartitionResponse(
+                        entry.partition_index, int(code), timestamp=-1, offset=offset, leader_epoch=LeaderEpoch(-1)
+                    )
+                )
+            topics.append(response.ListOffsetsTopicResponse(topic.name, parts))
+        return response(0, topics)
 
-    def _init_producer_id(self, request: Request) -> Reply:
+    def _init_producer_id(self, message: Any) -> Answer:
         self.cluster.next_producer_id += 1
-        return Reply(InitProducerIdResponse(0, ProducerId(self.cluster.next_producer_id), 0))
+        return wire.InitProducerIdResponse(0, 0, self.cluster.next_producer_id, 0)
 
-    def _create_topics(self, request: Request) -> Reply:
-        message = request.message
-        assert isinstance(message, CreateTopicsRequest)
+    def _create_topics(self, message: Any) -> Answer:
+        response = wire.CreateTopicsResponse
         results = []
         for topic in message.topics:
-            code = E.TOPIC_ALREADY_EXISTS if topic.topic in self.cluster.topics else E.NONE
-            count = len(topic.assignment) if topic.assignment else max(1, topic.partitions)
+            code = E.TOPIC_ALREADY_EXISTS if topic.name in self.cluster.topics else E.NONE
+            count = len(topic.assignments) if topic.assignments else max(1, topic.num_partitions)
             if code is E.NONE and not message.validate_only:
-                self.cluster.create(topic.topic, count)
-            results.append(TopicResult(topic.topic, int(code), code.name if code else "", partitions=count))
-        return Reply(CreateTopicsResponse(tuple(results)))
+                self.cluster.create(topic.name, count)
+            results.append(
+                response.CreatableTopicResult(
+                    topic.name, error_code=int(code), error_message=code.name if code else None, num_partitions=count
+                )
+            )
+        return response(0, results)
 
-    def _delete_topics(self, request: Request) -> Reply:
-        message = request.message
-        assert isinstance(message, DeleteTopicsRequest)
+    def _delete_topics(self, message: Any) -> Answer:
+        response = wire.DeleteTopicsResponse
         results = []
         for topic in message.topics:
-            count = self.cluster.topics.pop(topic, None)
+            count = self.cluster.topics.pop(topic.name, None)
             code = E.UNKNOWN_TOPIC_OR_PARTITION if count is None else E.NONE
             for number in range(count or 0):
-                del self.cluster.logs[TopicPartition(topic, number)]
-            results.append(TopicResult(topic, int(code), code.name if code else ""))
-        return Reply(DeleteTopicsResponse(tuple(results)))
+                del self.cluster.logs[TopicPartition(topic.name, number)]
+            results.append(
+                response.DeletableTopicResult(
+                    topic.name, error_code=int(code), error_message=code.name if code else None
+                )
+            )
+        return response(0, results)
 
-    def _describe_cluster(self, request: Request) -> Reply:
-        brokers = self.cluster.brokers()
-        return Reply(DescribeClusterResponse(CLUSTER_ID, BrokerId(1), ControllerEpoch(4), brokers))
+    def _describe_cluster(self, _: DescribeClusterRequest) -> DescribeClusterResponse:
+        return DescribeClusterResponse(CLUSTER_ID, BrokerId(1), ControllerEpoch(4), self.cluster.brokers())
 
-    def _describe_replicas(self, request: Request) -> Reply:
-        message = request.message
-        assert isinstance(message, DescribeReplicasRequest)
+    def _describe_replicas(self, message: DescribeReplicasRequest) -> DescribeReplicasResponse:
         ids = tuple(BrokerId(n) for n in sorted(self.cluster.nodes))
         replicas = tuple(
             ReplicaDescription(
@@ -352,20 +386,19 @@ class FakeNode:
             for key, log in sorted(self.cluster.logs.items())
             if not message.topics or key.topic in message.topics
         )
-        return Reply(DescribeReplicasResponse(BrokerId(self.number), BrokerEpoch(self.number * 100), replicas))
+        return DescribeReplicasResponse(BrokerId(self.number), BrokerEpoch(self.number * 100), replicas)
 
-    def _health(self, request: Request) -> Reply:
-        return Reply(HealthResponse(BrokerId(self.number), tuple(self.cluster.problems)))
+    def _health(self, _: HealthRequest) -> HealthResponse:
+        return HealthResponse(BrokerId(self.number), tuple(self.cluster.problems))
 
 
 class FakeCluster:
     """Nodes 1..n. `async with FakeCluster(3) as cluster`."""
 
-    def __init__(self, nodes: int = 3, **config: Any) -> None:
+    def __init__(self, nodes: int = 3) -> None:
         self.fatal: list[BaseException] = []
         self.supervisor = Supervisor(self.fatal.append)
         self.network = RealNetwork(self.fatal.append)
-        self.config = config
         self.nodes = {number: FakeNode(self, number) for number in range(1, nodes + 1)}
         self.topics: dict[str, int] = {}
         self.logs: dict[TopicPartition, FakeLog] = {}
@@ -396,7 +429,7 @@ class FakeCluster:
 
     def brokers(self) -> tuple[Broker, ...]:
         return tuple(
-            Broker(BrokerId(n), BrokerEpoch(n * 100), "127.0.0.1", 9092, node.endpoint.host, node.endpoint.port)
+            Broker(BrokerId(n), BrokerEpoch(n * 100), node.endpoint.host, node.endpoint.port, "127.0.0.1", 9192)
             for n, node in sorted(self.nodes.items())
             if node.server is not None
         )
@@ -420,6 +453,11 @@ class FakeCluster:
         for key, log in self.logs.items():
             if log.leader == number:
                 self.move_leader(key.topic, key.partition, new_leader)
+
+
+def topic_id_of(name: str) -> bytes:
+    """16 bytes."""
+    return name.encode().ljust(16, b"-")[:16]
 
 
 def header_of(data: bytes) -> Any:

@@ -239,7 +239,7 @@ def main(
         settings = SETTINGS | ({"log.flush.before.ack": True} if flush else {})
         cluster = NetworkedCluster(directory, network, nodes=NODES, settings=settings, log_dirs=LOG_DIRS)
         stack.enter_context(cluster)
-        command = [str(scratch_python()), "-m", "bench.soak.load", ",".join(cluster.kafka_bootstrap), str(NODES)]
+        command = [str(scratch_python()), "-m", "bench.soak.load", ",".join(cluster.bootstrap), str(NODES)]
         command += [str(seed), str(rate), *(java_command() if with_java else ())]
         load = Load(command, directory / "load.log")
         stack.callback(load.close)

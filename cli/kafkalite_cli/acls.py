@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import click
 
-from kafkalite.rpc.messages.security import (
-    AclBinding,
-    AclFilter,
-    AlterAclsRequest,
-    AlterAclsResponse,
-    DescribeAclsRequest,
-    DescribeAclsResponse,
+from kafkalite.client.acls import create_acls, delete_acls, describe_acls
+from kafkalite.security.acl import (
+    CLUSTER_NAME,
+    OPERATIONS,
+    Binding,
+    Entry,
+    Filter,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
 )
-from kafkalite.security.acl import CLUSTER_NAME, OPERATIONS, Operation, PatternType, Permission, ResourceType
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
-from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
 Resource = tuple[ResourceType, str]
@@ -62,19 +64,20 @@ def _resources(
     return found + ([(_CLUSTER, CLUSTER_NAME)] if is_cluster else [])
 
 
-def _row(acl: AclBinding) -> tuple[str, ...]:
+def _row(acl: Binding) -> tuple[str, ...]:
+    pattern, entry = acl.pattern, acl.entry
     return (
-        ResourceType(acl.resource_type).name,
-        acl.name,
-        PatternType(acl.pattern_type).name,
-        acl.principal,
-        Permission(acl.permission).name,
-        Operation(acl.operation).name,
-        acl.host,
+        pattern.resource_type.name,
+        pattern.name,
+        pattern.pattern_type.name,
+        entry.principal,
+        entry.permission.name,
+        entry.operation.name,
+        entry.host,
     )
 
 
-def _tell(found: Sequence[AclBinding], out: Output, key: str) -> None:
+def _tell(found: Sequence[Binding], out: Output, key: str) -> None:
     names = ("resource", "name", "pattern", "principal", "permission", "operation", "host")
     if out.as_json:
         out.value({key: [dict(zip(names, _row(acl), strict=True)) for acl in found]}, "")
@@ -85,7 +88,7 @@ def _tell(found: Sequence[AclBinding], out: Output, key: str) -> None:
 @resource_options
 @click.option(
     "--pattern", type=click.Choice(sorted(_PATTERNS)), default="any", show_default=True,
-    help="match: whatever covers the resource named.",
+    help="match: every entry that covers the named resource.",
 )  # fmt: skip
 @click.option("--principal", help="Only entries for User:NAME.")
 @client_options
@@ -108,16 +111,14 @@ def list_acls(
       kafkalite admin acls list --topic orders --pattern match
     """
     resources = _resources(topics, groups, transactions, is_cluster)
-    filters = [AclFilter(int(kind), name, int(_PATTERNS[pattern]), principal) for kind, name in resources]
+    filters = [Filter(kind, name, _PATTERNS[pattern], principal) for kind, name in resources]
 
     async def work() -> None:
-        found: dict[AclBinding, None] = {}
+        found: set[Binding] = set()
         async with connect(bootstrap, timeout_s) as client:
-            for each in filters or [AclFilter(principal=principal)]:
-                answer = await client.order(DescribeAclsRequest(each), DescribeAclsResponse, timeout_s=timeout_s)
-                refuse(answer.error, answer.message)
-                found |= dict.fromkeys(answer.acls)
-        _tell(sorted(found, key=lambda acl: tuple(asdict(acl).values())), Output(as_json), "acls")
+            for each in filters or [Filter(principal=principal)]:
+                found.update(await describe_acls(client, each, timeout_s=timeout_s))
+        _tell(sorted(found), Output(as_json), "acls")
 
     run_async(work())
 
@@ -126,9 +127,9 @@ def entry_options(command: F) -> F:
     """Whom, what, from where."""
     options = [
         click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="Who may."),
-        click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Who may not."),
+        click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Principal that may not."),
         click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="From where [default: *]."),
-        click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="From where not [default: *]."),
+        click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="Host from which it may not [default: *]."),
         click.option(
             "--operation", "operations", multiple=True, type=click.Choice(sorted(_OPERATIONS)), help="[default: all]"
         ),
@@ -137,7 +138,7 @@ def entry_options(command: F) -> F:
         click.option("--idempotent", "is_idempotent", is_flag=True, help="With --producer: idempotent writes."),
         click.option(
             "--pattern", type=click.Choice(["literal", "prefixed"]), default="literal", show_default=True,
-            help="Are the names names, or what names begin with.",
+            help="Whether the names are exact names or prefixes.",
         ),
     ]  # fmt: skip
     for option in reversed(options):
@@ -157,7 +158,7 @@ def _wanted(
         chosen = [_OPERATIONS[each] for each in operations] or [Operation.ALL]
         for (kind, _), operation in ((resource, each) for resource in resources for each in chosen):
             if operation is not Operation.ALL and operation not in OPERATIONS[kind]:
-                raise click.UsageError(f"{operation.name} is no operation of {kind.name}")
+                raise click.UsageError(f"{operation.name} is not an operation of {kind.name}")
         return [(resource, operation) for resource in resources for operation in chosen]
     if operations:
         raise click.UsageError("--producer and --consumer say which operations: not with --operation")
@@ -180,12 +181,14 @@ def _bindings(
     denied: Sequence[str],
     allow_hosts: Sequence[str],
     deny_hosts: Sequence[str],
-) -> tuple[AclBinding, ...]:
+) -> tuple[Binding, ...]:
     """Raises click.UsageError."""
     if not allowed and not denied:
         raise click.UsageError("give --allow-principal or --deny-principal")
     if (allow_hosts and not allowed) or (deny_hosts and not denied):
-        raise click.UsageError("hosts of nobody: each goes with principals of its kind")
+        raise click.UsageError(
+            "a host needs a principal: use --allow-host with --allow-principal, --deny-host with --deny-principal"
+        )
     whom = [(who, host, Permission.ALLOW) for who in allowed for host in allow_hosts or ("*",)]
     whom += [(who, host, Permission.DENY) for who in denied for host in deny_hosts or ("*",)]
     found = []
@@ -193,7 +196,7 @@ def _bindings(
         # The cluster has one name: nothing begins with it.
         pattern_type = PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern]
         found += [
-            AclBinding(int(kind), name, int(pattern_type), who, host, int(operation), int(permission))
+            Binding(Pattern(kind, name, pattern_type), Entry(who, host, operation, permission))
             for who, host, permission in whom
         ]
     return tuple(found)
@@ -235,8 +238,7 @@ def add(
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.order(AlterAclsRequest(additions=found), AlterAclsResponse, timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
+            await create_acls(client, found, timeout_s=timeout_s)
         _tell(found, Output(as_json), "added")
 
     run_async(work())
@@ -245,7 +247,9 @@ def add(
 @acls.command("remove")
 @resource_options
 @entry_options
-@click.option("--yes", is_flag=True, help="Also when no principal is named: every entry of what is named.")
+@click.option(
+    "--yes", is_flag=True, help="Confirm the removal of every entry of the named resources, if no principal is given."
+)
 @client_options
 def remove(
     topics: tuple[str, ...],
@@ -278,9 +282,9 @@ def remove(
         if not resources:
             raise click.UsageError("name a topic, a group, a transactional id or the cluster")
         if not yes:
-            raise click.UsageError("no principal: add --yes to remove every entry of what is named")
+            raise click.UsageError("no principal: add --yes to remove every entry of the named resources")
         filters = tuple(
-            AclFilter(int(kind), name, int(PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern]))
+            Filter(kind, name, PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern])
             for kind, name in resources
         )
     else:
@@ -288,14 +292,24 @@ def remove(
             resources, operations, is_producer=is_producer, is_consumer=is_consumer, idempotent=is_idempotent
         )
         bindings = _bindings(wanted, pattern, allowed, denied, allow_hosts, deny_hosts)
-        filters = tuple(AclFilter(**asdict(each)) for each in bindings)
+        filters = tuple(
+            Filter(
+                each.pattern.resource_type,
+                each.pattern.name,
+                each.pattern.pattern_type,
+                each.entry.principal,
+                each.entry.host,
+                each.entry.operation,
+                each.entry.permission,
+            )
+            for each in bindings
+        )
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.order(AlterAclsRequest(removals=filters), AlterAclsResponse, timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
-        _tell(answer.removed, Output(as_json), "removed")
-        if not answer.removed:
-            click.echo("kafkalite: no entry is like that: nothing was removed", err=True)
+            removed = await delete_acls(client, filters, timeout_s=timeout_s)
+        _tell(removed, Output(as_json), "removed")
+        if not removed:
+            click.echo("kafkalite: no entry matches: nothing was removed", err=True)
 
     run_async(work())

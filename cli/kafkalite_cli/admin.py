@@ -11,10 +11,12 @@ from collections.abc import Sequence
 import click
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.messages import metadata_of, metadata_request
+from kafkalite.client.results import PartitionMetadata, TopicMetadata
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error, error_code
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.model import BrokerId, is_under_replicated
-from kafkalite.rpc.messages.data import MetadataRequest, MetadataResponse, PartitionMetadata, TopicMetadata
+from kafkalite.protocol import wire
 from kafkalite.telemetry.advice import advice, severity
 from kafkalite_cli.disk import disk
 from kafkalite_cli.imports import uncollected
@@ -32,12 +34,12 @@ SPREAD_TIMEOUT_S = 10.0
 VERBS = {
     "add-partitions": ("kafkalite_cli.partitions", "Add partitions to a topic."),
     "remove-partitions": ("kafkalite_cli.partitions", "Remove a topic's last partitions."),
-    "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any leader at all."),
+    "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any replica as the leader."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
-    "users": ("kafkalite_cli.users", "Users of SCRAM: who there is, their passwords."),
-    "acls": ("kafkalite_cli.acls", "Who may do what."),
-    "quotas": ("kafkalite_cli.quotas", "How fast users and clients may be."),
-    "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, what led there, what to do."),
+    "users": ("kafkalite_cli.users", "SCRAM users and their passwords."),
+    "acls": ("kafkalite_cli.acls", "Permissions (ACLs)."),
+    "quotas": ("kafkalite_cli.quotas", "Quotas of users and clients."),
+    "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, why, and what to do."),
     "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
     "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
     "transactions": ("kafkalite_cli.transactions", "Find open transactions, and end those that hang."),
@@ -63,7 +65,7 @@ class AdminGroup(click.Group):
 @click.group(cls=AdminGroup)
 @group_options
 def admin(bootstrap: str | None) -> None:
-    """Look at the cluster and change it."""
+    """Show and change the cluster."""
 
 
 def parse_assignment(text: str) -> dict[int, tuple[BrokerId, ...]]:
@@ -134,7 +136,9 @@ def create_topic(
       kafkalite admin create-topic small --assignment "0=1,2;1=2,3"
     """
     if assignment is not None and (partitions is not None or replication_factor is not None):
-        raise click.UsageError("--assignment says how many partitions and replicas: not with the other two")
+        raise click.UsageError(
+            "--assignment already gives the numbers of partitions and replicas: do not use it with --partitions or --replication-factor"
+        )
     topic = NewTopic(
         name,
         -1 if partitions is None else partitions,
@@ -169,8 +173,8 @@ async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) 
     attempts = 0
     while True:
         await client.metadata([topic], timeout_s=timeout_s)
-        answers = await client.every_node(MetadataRequest((topic,)), timeout_s=timeout_s)
-        if answers and all(isinstance(a, MetadataResponse) and _has_leaders(a.topics) for a in answers.values()):
+        answers = (await client.every_node(metadata_request([topic]), timeout_s=timeout_s)).values()
+        if answers and not any(isinstance(each, KafkaliteError) or not _has_leaders(each) for each in answers):
             return True
         attempts += 1
         if client.now() > deadline:
@@ -178,7 +182,8 @@ async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) 
         await asyncio.sleep(client.backoff.pause_s(min(attempts, 3)))
 
 
-def _has_leaders(topics: Sequence[TopicMetadata]) -> bool:
+def _has_leaders(response: wire.MetadataResponse) -> bool:
+    topics = metadata_of(response).topics
     return all(not t.error and t.partitions and all(p.leader >= 0 for p in t.partitions) for t in topics)
 
 
@@ -258,7 +263,7 @@ def describe(topics: tuple[str, ...], internal: bool, bootstrap: str, timeout_s:
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.metadata(topics or None, timeout_s=timeout_s)
+            answer = await client.describe_topics(topics or None, timeout_s=timeout_s)
             found = sorted(answer.topics, key=lambda topic: topic.topic)
             for topic in found:
                 raise_for_topic(topic)

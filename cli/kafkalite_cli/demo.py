@@ -171,7 +171,7 @@ def count_with_spark(bootstrap: list[str], directory: Path, load: Load, total: i
     try:
         records = (
             spark.read.format("kafkalite")
-            .option("kafkalite.bootstrap.servers", ",".join(bootstrap))
+            .option("kafka.bootstrap.servers", ",".join(bootstrap))
             .option("subscribe", TOPIC)
             .load()
         )

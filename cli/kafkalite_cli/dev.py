@@ -18,14 +18,17 @@ from kafkalite_cli.imports import uncollected
 @click.command()
 @click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="How many nodes.")
 @click.option(
-    "--dir", "directory", type=click.Path(file_okay=False), help="Keep the data there; default: nothing is left behind."
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False),
+    help="Keep the data in this directory; default: delete it at the end.",
 )
 @click.option(
     "--kafka-port",
     type=click.IntRange(0, 65000),
     default=9092,
     show_default=True,
-    help="Of the first node; RPC is 100, HTTP 200 above; 0: any.",
+    help="Kafka port of the first node; RPC is 100 and HTTP 200 above; 0: any free ports.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key, for every node.")
 @click.option("--json", "as_json", is_flag=True, help="Print the ready line as JSON.")
@@ -35,7 +38,7 @@ def dev(
 ) -> None:
     """Run a whole cluster in the foreground until Ctrl-C.
 
-    Every Kafka client, the native client and Spark can use it. Prints `ready` and the bootstrap addresses.
+    Every Kafka client and Spark can use it. Prints `ready` and the bootstrap addresses.
     The ZooKeeper is in memory; with --dir its state and the logs are kept for the next run.
 
     Examples:
@@ -70,14 +73,13 @@ async def _run(nodes: int, directory: Path | None, kafka_port: int, settings: di
     try:
         took = time.monotonic() - began
         if as_json:
-            ready = {"event": "dev.ready", "kafka": cluster.kafka_bootstrap, "rpc": cluster.bootstrap}
+            ready = {"event": "dev.ready", "kafka": cluster.bootstrap}
             ready["http"] = [str(node.endpoints["http"]) for node in cluster.nodes.values()]
             click.echo(json.dumps(ready))
         else:
             click.echo(f"ready: {nodes} nodes in {took:.2f} s{'' if directory else ', in memory of this run only'}")
-            click.echo(f"Kafka clients   bootstrap.servers={','.join(cluster.kafka_bootstrap)}")
-            click.echo(f"native, Spark   kafkalite.bootstrap.servers={','.join(cluster.bootstrap)}")
-            click.echo(f"status page     http://{cluster.nodes[1].endpoints['http']}/")
+            click.echo(f"bootstrap    {','.join(cluster.bootstrap)}")
+            click.echo(f"status page  http://{cluster.nodes[1].endpoints['http']}/")
         await stop.wait()
     finally:
         await cluster.stop()

@@ -13,8 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NewType, Union, get_args, get_origin, get_type_hints
 
+from kafkalite.extension import MAX_BODY_BYTES
 from kafkalite.extension import messages as extension_messages
-from kafkalite.extension.apis import APIS, MAX_BODY_BYTES
+from kafkalite.extension.apis import APIS
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.protocol.schema import schemas
 from kafkalite.rpc import messages

@@ -20,7 +20,7 @@ _PROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 _DATE = "2026-11-20"
 _EXAMPLES = re.compile(r"Examples?:")
 _ENVIRONMENT = (
-    ("KAFKALITE_BOOTSTRAP", "RPC endpoints, HOST:PORT,…; default localhost:9192."),
+    ("KAFKALITE_BOOTSTRAP", "Kafka addresses of some nodes, HOST:PORT,…; default localhost:9092."),
     ("KAFKALITE_CLIENT_CONFIG", "TOML file of TLS and SASL settings; see --client-config."),
     ("KAFKALITE_KEY_WITH_UNDERSCORES", "For serve: any key of the configuration (KAFKALITE_MIN_INSYNC_REPLICAS=2)."),
 )

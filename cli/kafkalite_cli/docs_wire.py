@@ -24,8 +24,8 @@ without this struct leaves it out. Records are decoded as a memoryview and may b
 
 from collections.abc import Sequence
 
-from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId
-from kafkalite.protocol.codec import Buffer, WireStruct
+from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId
+from kafkalite.protocol.codec import WireStruct
 '''
 
 

@@ -97,9 +97,9 @@ def client_security() -> ClientSecurity | None:
 def group_options(command: F) -> F:
     """--bootstrap and --client-config for a group: its verbs take them over."""
     command = client_config_option(command)
-    return click.option("--bootstrap", metavar="HOST:PORT,…", callback=_bootstrap, help="RPC addresses of some nodes.")(
-        command
-    )
+    return click.option(
+        "--bootstrap", metavar="HOST:PORT,…", callback=_bootstrap, help="Kafka addresses of some nodes."
+    )(command)
 
 
 def client_options(command: F) -> F:
@@ -114,7 +114,7 @@ def client_options(command: F) -> F:
             show_default=True,
             show_envvar=True,
             callback=_bootstrap,
-            help="RPC addresses of some nodes.",
+            help="Kafka addresses of some nodes.",
         ),
         click.option(
             "--timeout",
@@ -123,7 +123,7 @@ def client_options(command: F) -> F:
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="Give up after so long.",
+            help="Time limit.",
         ),
         click.option("--json", "as_json", is_flag=True, help="JSON on stdout."),
     ]

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import click
 
-from kafkalite.client.async_client import AsyncClient
-from kafkalite.errors import ErrorCode, api_error, error_code
-from kafkalite.extension.messages.reassignment import ElectLeadersRequest, ElectLeadersResponse
+from kafkalite.client import partitions
+from kafkalite.client.refusals import refuse
+from kafkalite.errors import ErrorCode, error_code
 from kafkalite.extension.messages.topics import (
-    AddPartitionsRequest,
-    AddPartitionsResponse,
-    NewPartitions,
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
 from kafkalite_cli.output import Output, client_options, connect, run_async
 from kafkalite_cli.parameters import Whole, parse_brokers, parse_partition
-from kafkalite_cli.refusals import refuse
-
-
-async def partition_count(client: AsyncClient, topic: str, timeout_s: float) -> int:
-    """How many partitions a topic has. Raises ApiError."""
-    answer = await client.metadata([topic], timeout_s=timeout_s)
-    for found in answer.topics:
-        if found.topic == topic and not found.error:
-            return len(found.partitions)
-    raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic!r}")
 
 
 @click.command("add-partitions")
 @click.argument("topic")
-@click.option("--count", type=Whole(1), help="How many to add.")
+@click.option("--count", type=Whole(1), help="Number of partitions to add.")
 @click.option("--assignment", metavar='"1,2;2,3"', help="Replicas of each new one, preferred leader first.")
 @client_options
 def add_partitions(
@@ -49,11 +36,9 @@ def add_partitions(
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            have = await partition_count(client, topic, timeout_s)
+            have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
             total = have + (count if count is not None else len(given))
-            request = AddPartitionsRequest((NewPartitions(topic, total, given),), int(timeout_s * 1000))
-            answer = await client.order(request, AddPartitionsResponse, timeout_s=timeout_s + 5)
-            refuse(answer.topics[0].error, f"{topic}: {answer.topics[0].message}")
+            await partitions.add_partitions(client, topic, total, given, timeout_s=timeout_s)
             told = {"topic": topic, "added": total - have, "partitions": total}
             Output(as_json).value(told, f"added {total - have} partitions to {topic}, which has {total} now")
 
@@ -62,11 +47,11 @@ def add_partitions(
 
 @click.command("remove-partitions")
 @click.argument("topic")
-@click.option("--count", type=Whole(1), required=True, help="How many to remove, from the end.")
+@click.option("--count", type=Whole(1), required=True, help="Number of partitions to remove, from the end.")
 @click.option(
     "--drain",
     is_flag=True,
-    help="Take no more records now; remove when all groups have read them, or retention has emptied them.",
+    help="Accept no more records; remove the partitions when all groups have read them, or retention has emptied them.",
 )
 @client_options
 def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
@@ -80,7 +65,7 @@ def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeo
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            have = await partition_count(client, topic, timeout_s)
+            have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
             request = RemovePartitionsRequest(topic, have - count, drain, int(timeout_s * 1000))
             answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
             refuse(answer.error, f"{topic}: {answer.message}")
@@ -89,9 +74,9 @@ def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeo
             if answer.is_done:
                 text = f"removed {names}"
             elif drain:
-                text = f"draining {names}: no more records are taken; removed when they are empty"
+                text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"
             else:
-                text = f"removing {names}: goes on in the background (a dead replica has to return first)"
+                text = f"removing {names}: continues in the background (a dead replica must return first)"
             Output(as_json).value(told, text)
 
     run_async(work())
@@ -99,14 +84,16 @@ def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeo
 
 @click.command("elect")
 @click.option("--preferred", "kind", flag_value="preferred", help="Give leadership to the first replicas.")
-@click.option("--unclean", "kind", flag_value="unclean", help="Where nobody in sync is alive: anybody. Loses records.")
-@click.option("--all", "everything", is_flag=True, help="Every partition that needs it.")
-@click.argument("partitions", nargs=-1, metavar="[TOPIC-P]…")
+@click.option(
+    "--unclean", "kind", flag_value="unclean", help="If no in-sync replica is alive, elect any replica. Loses records."
+)
+@click.option("--all", "everything", is_flag=True, help="Every partition that needs an election.")
+@click.argument("names", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
 def elect(
     kind: str | None,
     everything: bool,
-    partitions: tuple[str, ...],
+    names: tuple[str, ...],
     bootstrap: str,
     timeout_s: float,
     as_json: bool,
@@ -121,15 +108,13 @@ def elect(
     """
     if kind is None:
         raise click.UsageError("give --preferred or --unclean")
-    if everything == bool(partitions):
+    if everything == bool(names):
         raise click.UsageError("give --all, or partitions as TOPIC-P")
-    wanted = None if everything else tuple(tuple(parse_partition(each)) for each in partitions)
+    wanted = None if everything else [parse_partition(each) for each in names]
 
     async def work() -> int:
         async with connect(bootstrap, timeout_s) as client:
-            request = ElectLeadersRequest(wanted, kind == "unclean", int(timeout_s * 1000))  # type: ignore[arg-type]
-            answer = await client.order(request, ElectLeadersResponse, timeout_s=timeout_s + 5)
-        refuse(answer.error, answer.message)
+            found = await partitions.elect_leaders(client, wanted, unclean=kind == "unclean", timeout_s=timeout_s)
         out = Output(as_json)
         results = [
             {
@@ -138,14 +123,16 @@ def elect(
                 "result": "elected" if not each.error else error_code(each.error).name,
                 "message": each.message,
             }
-            for each in answer.partitions
+            for each in found
         ]
-        failed = [each for each in answer.partitions if each.error not in (0, ErrorCode.ELECTION_NOT_NEEDED)]
+        failed = [each for each in found if each.error not in (0, ErrorCode.ELECTION_NOT_NEEDED)]
         if as_json:
             out.value({"elections": results, "failed": len(failed)}, "")
         elif not results:
             click.echo(
-                "every partition is led by its preferred leader" if kind == "preferred" else "no partition needs it"
+                "every partition is led by its preferred leader"
+                if kind == "preferred"
+                else "no partition needs an election"
             )
         rows = [(f"{each['topic']}-{each['partition']}", each["result"], each["message"]) for each in results]
         if rows:

@@ -7,16 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from kafkalite.rpc.messages.security import (
-    AlterQuotasRequest,
-    AlterQuotasResponse,
-    DescribeQuotasRequest,
-    DescribeQuotasResponse,
-    QuotaEntity,
-)
-from kafkalite.security.quotas import DEFAULT, Kind, parse_limit
+from kafkalite.client.quotas import alter_quotas, describe_quotas
+from kafkalite.security.quotas import DEFAULT, Entity, Kind, parse_limit
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
-from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,32 +19,32 @@ _KEYS = [str(kind) for kind in Kind]
 @click.group("quotas")
 @group_options
 def quotas(bootstrap: str | None) -> None:
-    """How fast users and clients may be."""
+    """Quotas of users and clients."""
 
 
 def entity_options(command: F) -> F:
     """--user, --client-id and their defaults."""
     options = [
         click.option("--user", metavar="NAME", help="A user (the principal's name)."),
-        click.option("--user-default", is_flag=True, help="Every user without a quota of his own."),
+        click.option("--user-default", is_flag=True, help="Every user without its own quota."),
         click.option("--client-id", metavar="ID", help="A client id."),
-        click.option("--client-id-default", is_flag=True, help="Every client id without a quota of its own."),
+        click.option("--client-id-default", is_flag=True, help="Every client id without its own quota."),
     ]
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def _entity(user: str | None, user_default: bool, client_id: str | None, client_id_default: bool) -> QuotaEntity:
+def _entity(user: str | None, user_default: bool, client_id: str | None, client_id_default: bool) -> Entity:
     """Raises click.UsageError."""
     if (user is not None and user_default) or (client_id is not None and client_id_default):
-        raise click.UsageError("one, or all the others: not both")
+        raise click.UsageError("give a name or the default: not both")
     if user == "" or client_id == "":
         raise click.UsageError("an empty name")
-    found = QuotaEntity(DEFAULT if user_default else user, DEFAULT if client_id_default else client_id)
-    if found == QuotaEntity():
+    names = (DEFAULT if user_default else user, DEFAULT if client_id_default else client_id)
+    if names == (None, None):
         raise click.UsageError("give --user, --user-default, --client-id or --client-id-default")
-    return found
+    return Entity(*names)
 
 
 def _name(name: str | None) -> str:
@@ -71,13 +64,12 @@ def list_quotas(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.order(DescribeQuotasRequest(), DescribeQuotasResponse, timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
+            found = await describe_quotas(client, timeout_s=timeout_s)
         out = Output(as_json)
         rows = [
-            (_name(entry.entity.user), _name(entry.entity.client_id), key, float(value))
-            for entry in answer.entries
-            for key, value in sorted(entry.limits.items())
+            (_name(entity.user), _name(entity.client_id), key, value)
+            for entity, limits in found
+            for key, value in sorted(limits.items())
         ]
         if as_json:
             names = ("user", "client_id", "quota", "limit")
@@ -119,7 +111,7 @@ def set_quota(
         found[key] = value
         if not equals:
             raise click.BadParameter(f"{limit!r} is not KEY=NUMBER; keys are {', '.join(_KEYS)}", param_hint="LIMITS")
-    _change(AlterQuotasRequest(entity, found), bootstrap, timeout_s, Output(as_json))
+    _change(entity, found, (), bootstrap, timeout_s, Output(as_json))
 
 
 @quotas.command("delete")
@@ -144,15 +136,19 @@ def delete(
       kafkalite admin quotas delete producer_byte_rate --user shop
     """
     entity = _entity(user, user_default, client_id, client_id_default)
-    _change(AlterQuotasRequest(entity, {}, keys), bootstrap, timeout_s, Output(as_json))
+    _change(entity, {}, keys, bootstrap, timeout_s, Output(as_json))
 
 
-def _change(request: AlterQuotasRequest, bootstrap: str, timeout_s: float, out: Output) -> None:
+def _change(
+    entity: Entity, limits: dict[str, str], deletions: tuple[str, ...], bootstrap: str, timeout_s: float, out: Output
+) -> None:
+    changes: dict[str, float | None] = {key: parse_limit(key, text) for key, text in limits.items()}
+    changes |= dict.fromkeys(deletions)
+
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.order(request, AlterQuotasResponse, timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
-        told = {"user": request.entity.user, "client_id": request.entity.client_id}
-        out.value({**told, "set": request.limits, "deleted": list(request.deletions)}, "done")
+            await alter_quotas(client, entity, changes, timeout_s=timeout_s)
+        told = {"user": entity.user, "client_id": entity.client_id}
+        out.value({**told, "set": limits, "deleted": list(deletions)}, "done")
 
     run_async(work())

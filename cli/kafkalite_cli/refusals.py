@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kafkalite.client.refusals import refuse
+from kafkalite.client.results import TopicMetadata
 from kafkalite.errors import ApiError, ErrorCode, api_error, error_code
-from kafkalite.rpc.messages.data import TopicMetadata
 
 _FORBIDDEN = frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED})
-
-
-def refuse(code: int, message: str) -> None:
-    """Raise the refusal that an answer carries, if any."""
-    if code:
-        raise api_error(error_code(code), message or error_code(code).name)
 
 
 def raise_for_topic(topic: TopicMetadata) -> None:

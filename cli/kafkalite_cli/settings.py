@@ -8,22 +8,13 @@ from typing import Any, TypeVar
 import click
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.configs import ConfigResource, alter_configs, describe_configs
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.configs import (
-    AlterConfigsRequest,
-    AlterConfigsResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-)
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
 from kafkalite_cli.parameters import Whole
-from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-#: The entity whose settings hold for every broker.
-CLUSTER = "<default>"
 
 
 @click.group("config")
@@ -34,17 +25,17 @@ def config(bootstrap: str | None) -> None:
 
 def entity_options(command: F) -> F:
     """--topic T | --broker N | --cluster."""
-    command = click.option("--cluster", "is_cluster", is_flag=True, help="Settings that hold for all brokers.")(command)
+    command = click.option("--cluster", "is_cluster", is_flag=True, help="Settings of all brokers.")(command)
     command = click.option("--broker", type=Whole(0), help="A broker's settings.")(command)
     return click.option("--topic", help="A topic's settings.")(command)
 
 
-def _entity(topic: str | None, broker: int | None, is_cluster: bool) -> tuple[str, str]:
+def _resource(topic: str | None, broker: int | None, is_cluster: bool) -> ConfigResource:
     if (topic is not None) + (broker is not None) + is_cluster != 1:
         raise click.UsageError("give one of --topic, --broker and --cluster")
     if topic is not None:
-        return "topics", topic
-    return "brokers", CLUSTER if broker is None else str(broker)
+        return ConfigResource.topic(topic)
+    return ConfigResource.broker(None if broker is None else BrokerId(broker))
 
 
 @config.command("get")
@@ -68,13 +59,12 @@ def get(
       kafkalite admin config get --topic flights
       kafkalite admin config get --cluster
     """
-    request = DescribeConfigsRequest(*_entity(topic, broker, is_cluster))
+    resource = _resource(topic, broker, is_cluster)
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.order(request, DescribeConfigsResponse, timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
-        own, effective = answer.settings or {}, answer.effective or {}
+            found = await describe_configs(client, resource, timeout_s=timeout_s)
+        own, effective = found.own, found.effective
         shown = {key: own.get(key, effective.get(key)) for key in keys} if keys else own
         out = Output(as_json)
         if as_json:
@@ -85,31 +75,35 @@ def get(
     run_async(work())
 
 
-def _alter(entity: tuple[str, str], changes: dict[str, str], deletions: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:  # fmt: skip
+def _alter(
+    resource: ConfigResource,
+    changes: dict[str, str],
+    deletions: tuple[str, ...],
+    broker: int | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             if deletions:
-                await _refuse_unset(client, entity, deletions, timeout_s)
-            request = AlterConfigsRequest(*entity, changes, deletions)
-            answer = await client.order(request, AlterConfigsResponse, timeout_s=timeout_s)
+                await _refuse_unset(client, resource, deletions, timeout_s)
+            await alter_configs(client, resource, changes, deletions, timeout_s=timeout_s)
+            settings = (await describe_configs(client, resource, timeout_s=timeout_s)).own
             await client.metadata((), timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
-        kind, name = entity
-        if kind == "brokers" and name != CLUSTER and BrokerId(int(name)) not in client.view.brokers:
-            click.echo(f"kafkalite: broker {name} is not alive: it takes this when it starts", err=True)
-        settings = answer.settings or {}
+        if broker is not None and BrokerId(broker) not in client.view.brokers:
+            click.echo(f"kafkalite: broker {broker} is not alive: the setting takes effect when it starts", err=True)
         text = "\n".join(f"{key}={value}" for key, value in sorted(settings.items())) or "nothing is set"
         Output(as_json).value({"settings": settings}, text)
 
     run_async(work())
 
 
-async def _refuse_unset(client: AsyncClient, entity: tuple[str, str], keys: tuple[str, ...], timeout_s: float) -> None:
+async def _refuse_unset(client: AsyncClient, resource: ConfigResource, keys: tuple[str, ...], timeout_s: float) -> None:
     """A key that is not set is most likely misspelt. Raises ApiError."""
-    answer = await client.order(DescribeConfigsRequest(*entity), DescribeConfigsResponse, timeout_s=timeout_s)
-    refuse(answer.error, answer.message)
+    settings = (await describe_configs(client, resource, timeout_s=timeout_s)).own
     for key in keys:
-        if key not in (answer.settings or {}):
+        if key not in settings:
             raise api_error(ErrorCode.INVALID_CONFIG, f"{key}: it is not set; nothing was changed")
 
 
@@ -137,7 +131,7 @@ def set_(
     """
     from kafkalite_cli.admin import parse_settings
 
-    _alter(_entity(topic, broker, is_cluster), parse_settings(pairs), (), bootstrap, timeout_s, as_json)
+    _alter(_resource(topic, broker, is_cluster), parse_settings(pairs), (), broker, bootstrap, timeout_s, as_json)
 
 
 @config.command("delete")
@@ -160,4 +154,4 @@ def delete(
     \b
       kafkalite admin config delete --topic flights retention.ms
     """
-    _alter(_entity(topic, broker, is_cluster), {}, keys, bootstrap, timeout_s, as_json)
+    _alter(_resource(topic, broker, is_cluster), {}, keys, broker, bootstrap, timeout_s, as_json)

@@ -69,7 +69,6 @@ def describe(transactional_id: str, bootstrap: str, timeout_s: float, as_json: b
         open_ms = max(0, now_ms - told.started_ms) if told.started_ms >= 0 else None
         if as_json:
             value = dataclasses.asdict(told)
-            del value["error"], value["message"]
             out.value({**value, "coordinator": node, "open_ms": open_ms}, "")
             return
         click.echo(
@@ -148,10 +147,18 @@ def _columns(each: PartitionTransaction) -> tuple[object, ...]:
 
 @transactions.command("abort")
 @click.argument("partition", metavar="TOPIC-P")
-@click.option("--start-offset", type=Whole(0, MAX_LONG), help="Where the transaction begins on the partition.")
-@click.option("--producer-id", type=Whole(0, MAX_LONG), help="Its producer, instead.")
+@click.option(
+    "--start-offset", type=Whole(0, MAX_LONG), help="Offset at which the transaction starts in the partition."
+)
+@click.option(
+    "--producer-id", type=Whole(0, MAX_LONG), help="Producer of the transaction, instead of the start offset."
+)
 @click.option("--producer-epoch", type=Whole(0, _MAX_EPOCH), help="The epoch of that producer.")
-@click.option("--force", is_flag=True, help="Also if its coordinator has it open: atomicity is lost then.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Abort it even if its coordinator has it open; this breaks the transaction's atomicity.",
+)
 @client_options
 def abort(
     partition: str,

@@ -1,7 +1,7 @@
 """`kafkalite admin users list | set | delete`: SCRAM credentials.
 
 Passwords come from the terminal, from stdin or from KAFKALITE_USER_PASSWORD, never from the command line (others may read
-it), and never leave this process: what is sent is the credential made of them.
+it), and never leave this process: what is sent is the salted password (RFC 5802), as with Kafka.
 """
 
 from __future__ import annotations
@@ -9,33 +9,27 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from kafkalite.client.users import NewCredential, alter_user, describe_users
 from kafkalite.config import load
-from kafkalite.coordination import paths
+from kafkalite.coordination import paths, scram_users
 from kafkalite.coordination.coordinator import Coordinator
-from kafkalite.coordination.scram_users import alter_user, list_users
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.errors import ConfigError, ErrorCode, api_error
-from kafkalite.rpc.messages.security import (
-    AlterUserRequest,
-    AlterUserResponse,
-    DescribeUsersRequest,
-    DescribeUsersResponse,
-)
 from kafkalite.security.scram import (
     DEFAULT_ITERATIONS,
     MAX_ITERATIONS,
     MECHANISMS,
     MIN_ITERATIONS,
     SALT_BYTES,
-    make_credential,
+    credential_of,
+    salted_password,
 )
 from kafkalite_cli.output import Output, client_options, connect, group_options, run_async
-from kafkalite_cli.refusals import refuse
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -47,7 +41,7 @@ _SESSION_TIMEOUT_MS = 10_000
 @click.group("users")
 @group_options
 def users(bootstrap: str | None) -> None:
-    """Users of SCRAM: who there is, their passwords."""
+    """SCRAM users and their passwords."""
 
 
 def zookeeper_option(command: F) -> F:
@@ -55,8 +49,8 @@ def zookeeper_option(command: F) -> F:
     return click.option(
         "--zookeeper",
         metavar="HOST:PORT,…/chroot",
-        help="Go to ZooKeeper itself: for the nodes' own users, before any node runs. KAFKALITE_ZOOKEEPER_AUTH and"
-        " the like are heeded.",
+        help="Write directly to ZooKeeper: for the nodes' own users, before any node runs. Uses KAFKALITE_ZOOKEEPER_AUTH"
+        " and the similar variables.",
     )(command)
 
 
@@ -95,12 +89,10 @@ def list_(names: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout
 
     async def work() -> None:
         if zookeeper is not None:
-            found = await _in_zookeeper(zookeeper, lambda session: list_users(session, names or None))
+            found = await _in_zookeeper(zookeeper, lambda session: scram_users.list_users(session, names or None))
         else:
             async with connect(bootstrap, timeout_s) as client:
-                answer = await client.order(DescribeUsersRequest(names), DescribeUsersResponse, timeout_s=timeout_s)
-            refuse(answer.error, answer.message)
-            found = {user.name: user.mechanisms for user in answer.users}
+                found = await describe_users(client, names, timeout_s=timeout_s)
         missing = [name for name in names if not found.get(name)]
         if missing:
             raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{missing[0]!r} has no SCRAM credentials")
@@ -113,15 +105,24 @@ def list_(names: tuple[str, ...], zookeeper: str | None, bootstrap: str, timeout
     run_async(work())
 
 
-def _alter(name: str, credentials: dict[str, str], zookeeper: str | None, bootstrap: str, timeout_s: float) -> None:
+def _alter(
+    name: str,
+    credentials: Sequence[NewCredential],
+    deletions: Sequence[str],
+    zookeeper: str | None,
+    bootstrap: str,
+    timeout_s: float,
+) -> None:
     async def work() -> None:
         if zookeeper is not None:
-            changes = {mechanism: text or None for mechanism, text in credentials.items()}
-            await _in_zookeeper(zookeeper, lambda session: alter_user(session, name, changes))
+            changes: dict[str, str | None] = dict.fromkeys(deletions)
+            for each in credentials:
+                kept = credential_of(each.mechanism, each.salted_password, each.salt, each.iterations)
+                changes[each.mechanism] = kept.text()
+            await _in_zookeeper(zookeeper, lambda session: scram_users.alter_user(session, name, changes))
             return
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.order(AlterUserRequest(name, credentials), AlterUserResponse, timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
+            await alter_user(client, name, credentials=credentials, deletions=deletions, timeout_s=timeout_s)
 
     run_async(work())
 
@@ -167,13 +168,15 @@ def set_(
         raise click.UsageError("the name is empty")
     password = _password()
     wanted = mechanisms or tuple(sorted(MECHANISMS))
-    credentials = {
-        mechanism: make_credential(mechanism, password, os.urandom(SALT_BYTES), iterations).text()
-        for mechanism in wanted
-    }
-    _alter(name, credentials, zookeeper, bootstrap, timeout_s)
-    told = {"user": name, "mechanisms": list(credentials), "iterations": iterations}
-    Output(as_json).value(told, f"{name}: {', '.join(credentials)}")
+    credentials = [_credential(mechanism, password, iterations) for mechanism in wanted]
+    _alter(name, credentials, (), zookeeper, bootstrap, timeout_s)
+    told = {"user": name, "mechanisms": list(wanted), "iterations": iterations}
+    Output(as_json).value(told, f"{name}: {', '.join(wanted)}")
+
+
+def _credential(mechanism: str, password: str, iterations: int) -> NewCredential:
+    salt = os.urandom(SALT_BYTES)
+    return NewCredential(mechanism, iterations, salt, salted_password(mechanism, password, salt, iterations))
 
 
 @users.command("delete")
@@ -193,21 +196,19 @@ def delete(
     \b
       kafkalite admin users delete alice
     """
-    held = dict.fromkeys(mechanisms or _held(name, zookeeper, bootstrap, timeout_s), "")
+    held = mechanisms or _held(name, zookeeper, bootstrap, timeout_s)
     if not held:
         raise api_error(ErrorCode.RESOURCE_NOT_FOUND, f"{name!r} has no SCRAM credentials")
-    _alter(name, held, zookeeper, bootstrap, timeout_s)
+    _alter(name, (), held, zookeeper, bootstrap, timeout_s)
     Output(as_json).value({"user": name, "deleted": sorted(held)}, f"{name}: {', '.join(sorted(held))} deleted")
 
 
-def _held(name: str, zookeeper: str | None, bootstrap: str, timeout_s: float) -> list[str]:
+def _held(name: str, zookeeper: str | None, bootstrap: str, timeout_s: float) -> Sequence[str]:
     async def work() -> list[str]:
         if zookeeper is not None:
-            found = await _in_zookeeper(zookeeper, lambda session: list_users(session, [name]))
+            found = await _in_zookeeper(zookeeper, lambda session: scram_users.list_users(session, [name]))
             return sorted(found.get(name, {}))
         async with connect(bootstrap, timeout_s) as client:
-            answer = await client.order(DescribeUsersRequest((name,)), DescribeUsersResponse, timeout_s=timeout_s)
-        refuse(answer.error, answer.message)
-        return sorted(answer.users[0].mechanisms) if answer.users else []
+            return sorted((await describe_users(client, [name], timeout_s=timeout_s)).get(name, {}))
 
     return run_async(work())

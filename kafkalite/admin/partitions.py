@@ -6,11 +6,10 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
-from kafkalite.admin.placement import PlacementError, shifted
-from kafkalite.admin.reassignments import POLL_S, read_topics
+from kafkalite.admin.decisions.placement import PlacementError, shifted
+from kafkalite.admin.reassignments import POLL_S, readable_topics
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.state import Replicas
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,
@@ -34,7 +33,7 @@ from kafkalite.extension.messages.topics import (
     RemovePartitionsResponse,
     TopicResult,
 )
-from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, TopicPartition
+from kafkalite.model import INTERNAL_TOPICS, BrokerId, LeaderAndIsr, Replicas, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -68,7 +67,7 @@ class PartitionAdmin:
                     await self._until(lambda zk: self._has(zk, wanted.topic, wanted.count))
         except TimeoutError:
             return TopicResult(
-                wanted.topic, ErrorCode.REQUEST_TIMED_OUT, "the partitions are ordered, but not there yet"
+                wanted.topic, ErrorCode.REQUEST_TIMED_OUT, "the partitions were requested, but do not exist yet"
             )
         except ApiError as refusal:
             return TopicResult(wanted.topic, refusal.code, str(refusal))
@@ -82,7 +81,7 @@ class PartitionAdmin:
     ) -> tuple[znodes.TopicZnode, dict[int, Replicas]]:
         """What has to be ordered. Raises ApiError."""
         _refuse_internal(wanted.topic)
-        topic = (await read_topics(zk, [wanted.topic])).get(wanted.topic)
+        topic = (await readable_topics(zk, [wanted.topic])).get(wanted.topic)
         if topic is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wanted.topic!r}")
         have = len(topic.partitions)
@@ -151,11 +150,11 @@ class PartitionAdmin:
                         return
                 elif not isinstance(failed.error, NoNodeError):
                     raise failed.error from None
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _has(self, zk: Coordinator, topic: str, count: int) -> bool:
         """Whether the topic has so many partitions, all with a leader."""
-        value = (await read_topics(zk, [topic])).get(topic)
+        value = (await readable_topics(zk, [topic])).get(topic)
         if value is None or len(value.partitions) < count:
             return value is None
         states = await zk.get_many([paths.partition_state(TopicPartition(topic, number)) for number in range(count)])
@@ -173,9 +172,9 @@ class PartitionAdmin:
                     await self._until(lambda zk: self._is_removed(zk, request.topic))
         except TimeoutError:
             if not gone:
-                reason = "ZooKeeper has not answered: whether the order stands is not known"
+                reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
                 return RemovePartitionsResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
-            return RemovePartitionsResponse(ErrorCode.NONE, "the removal is ordered and goes on", gone)
+            return RemovePartitionsResponse(ErrorCode.NONE, "the removal was requested and continues", gone)
         except ApiError as refusal:
             return RemovePartitionsResponse(refusal.code, str(refusal))
         except CoordinatorError as error:
@@ -184,7 +183,7 @@ class PartitionAdmin:
 
     async def _order_removal(self, zk: Coordinator, request: RemovePartitionsRequest) -> tuple[int, ...]:
         _refuse_internal(request.topic)
-        topic = (await read_topics(zk, [request.topic])).get(request.topic)
+        topic = (await readable_topics(zk, [request.topic])).get(request.topic)
         if topic is None:
             raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {request.topic!r}")
         have = len(topic.partitions)
@@ -228,7 +227,7 @@ class PartitionAdmin:
                     await self._until(lambda zk: self._is_absent(zk, paths.PREFERRED_REPLICA_ELECTION))
                     results += await self._orders.repeating(lambda zk: self._outcomes(zk, wanted, request.unclean))
         except TimeoutError:
-            reason = "the election is ordered, but has not been held yet"
+            reason = "the election was requested, but has not been held yet"
             return ElectLeadersResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
         except ApiError as refusal:
             return ElectLeadersResponse(refusal.code, str(refusal))
@@ -246,7 +245,7 @@ class PartitionAdmin:
             names = (await zk.children(paths.TOPICS))[0]
         else:
             names = sorted({topic for topic, _ in request.partitions})
-        topics = await read_topics(zk, names)
+        topics = await readable_topics(zk, names)
         asked = (
             [TopicPartition(*each) for each in dict.fromkeys(request.partitions)]
             if request.partitions is not None
@@ -306,7 +305,7 @@ class PartitionAdmin:
                 except (BadVersionError, NoNodeError):
                     continue
             await asyncio.sleep(POLL_S)
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "another election order stands in the way")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "another election request is in progress")
 
     async def _is_absent(self, zk: Coordinator, path: str) -> bool:
         return await zk.exists(path) is None
@@ -314,7 +313,7 @@ class PartitionAdmin:
     async def _outcomes(
         self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool
     ) -> list[PartitionResult]:
-        topics = await read_topics(zk, sorted({partition.topic for partition in partitions}))
+        topics = await readable_topics(zk, sorted({partition.topic for partition in partitions}))
         results: list[PartitionResult] = []
         for partition, state in zip(partitions, await self._states(zk, partitions), strict=True):
             topic = topics.get(partition.topic)

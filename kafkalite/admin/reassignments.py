@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
-from kafkalite.controller.reassignments import is_over
-from kafkalite.controller.state import Replicas
+from kafkalite.controller.decisions.reassignments import is_over
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,
@@ -29,7 +28,7 @@ from kafkalite.extension.messages.reassignment import (
     WantedReassignment,
 )
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, Replicas, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -65,7 +64,7 @@ class ReassignmentAdmin:
             async with patience(request.timeout_ms):
                 results, written = await self._orders.repeating(lambda zk: self._order(zk, request))
         except TimeoutError:
-            reason = "ZooKeeper has not answered: whether the order stands is not known"
+            reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
             return AlterReassignmentsResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
         except ApiError as refusal:
             return AlterReassignmentsResponse(refusal.code, str(refusal))
@@ -85,7 +84,7 @@ class ReassignmentAdmin:
             seen: set[tuple[str, int]] = set()
             for index, wanted in enumerate(request.partitions):
                 if (wanted.topic, wanted.partition) in seen:
-                    results[index] = _result(wanted, ErrorCode.INVALID_REQUEST, "the partition is there twice")
+                    results[index] = _result(wanted, ErrorCode.INVALID_REQUEST, "the partition occurs twice")
                 seen.add((wanted.topic, wanted.partition))
             good = [w for w, result in zip(request.partitions, results, strict=True) if result.error == ErrorCode.NONE]
             if not good or (request.is_atomic and len(good) < len(results)):
@@ -105,14 +104,14 @@ class ReassignmentAdmin:
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue  # somebody else has changed it
             except TooBigError:
-                reason = f"{len(new)} partitions do not fit into one znode: order them in parts"
+                reason = f"{len(new)} partitions do not fit into one znode: request them in parts"
                 raise api_error(ErrorCode.INVALID_REQUEST, reason) from None
             _log.info("reassignment.ordered", partitions=len(new))
             return tuple(results), new
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _read(self, zk: Coordinator, names: set[str]) -> _Cluster:
-        topics = await read_topics(zk, sorted(names))
+        topics = await readable_topics(zk, sorted(names))
         brokers, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
         try:
             data, stat = await zk.get(paths.REASSIGN_PARTITIONS)
@@ -132,7 +131,7 @@ class ReassignmentAdmin:
             async with asyncio.timeout(TAKE_UP_WAIT_S):
                 while True:
                     names = sorted({partition.topic for partition in written})
-                    topics = await self._orders.repeating(lambda zk, names=names: read_topics(zk, names))  # type: ignore[misc]
+                    topics = await self._orders.repeating(lambda zk, names=names: readable_topics(zk, names))  # type: ignore[misc]
                     if all(_is_taken_up(topics.get(p.topic), p.partition, written[p]) for p in written):
                         return
                     await asyncio.sleep(POLL_S)
@@ -156,7 +155,7 @@ class ReassignmentAdmin:
             names, _ = await zk.children(paths.TOPICS)
         else:
             names = sorted({topic for topic, _ in request.partitions})
-        topics = await read_topics(zk, names)
+        topics = await readable_topics(zk, names)
         wanted = None if request.partitions is None else set(request.partitions)
         moving = [
             TopicPartition(name, number)
@@ -195,7 +194,7 @@ class ReassignmentAdmin:
         return ListReassignmentsResponse(ErrorCode.NONE, "", tuple(found))
 
 
-async def read_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, znodes.TopicZnode]:
+async def readable_topics(zk: Coordinator, names: Sequence[str]) -> dict[str, znodes.TopicZnode]:
     """The topics that are there and can be read."""
     topics: dict[str, znodes.TopicZnode] = {}
     for name, each in zip(names, await zk.get_many([paths.topic(name) for name in names]), strict=True):
@@ -231,7 +230,7 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     if not replicas:
         reason = f"{name}: no replicas"
     elif len(set(replicas)) != len(replicas):
-        reason = f"{name}: a broker twice in {list(replicas)}"
+        reason = f"{name}: the same broker twice in {list(replicas)}"
     elif min(replicas) < 0:
         reason = f"{name}: {min(replicas)} is not a broker id"
     elif unknown:
@@ -240,7 +239,7 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
         return _result(wanted, ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     before = move.origin if move is not None else topic.partitions[wanted.partition]
     if len(replicas) != len(before) and not request.allow_replication_factor_change:
-        reason = f"{name} has {len(before)} replicas, the order {len(replicas)}"
+        reason = f"{name} has {len(before)} replicas, the request has {len(replicas)}"
         return _result(wanted, ErrorCode.INVALID_REPLICATION_FACTOR, reason)
     if (move is not None or ordered) and not request.may_replace:
         return _result(wanted, ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{name} is being reassigned already")

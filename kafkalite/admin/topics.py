@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from kafkalite.admin import placement
+from kafkalite.admin.decisions import placement
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
@@ -32,6 +32,7 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
 )
 from kafkalite.coordination.patience import DEFAULT_S, waiting_at_most
+from kafkalite.coordination.registration import registered_brokers
 from kafkalite.coordination.topic_configs import TOPICS, notification
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
@@ -44,13 +45,12 @@ from kafkalite.extension.messages.topics import (
     TopicResult,
 )
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, TopicId
+from kafkalite.model import MAX_NAME_LENGTH, NO_TOPIC_ID, BrokerId, Replicas, TopicId
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
 T = TypeVar("T")
-Replicas = tuple[BrokerId, ...]
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 RETRY_S = 0.1
@@ -154,15 +154,10 @@ class TopicAdmin:
     async def existing(self, zk: Coordinator) -> Existing:
         topics, _ = await zk.children(paths.TOPICS)
         ids, _ = paths.broker_ids((await zk.children(paths.BROKER_IDS))[0])
-        brokers: dict[BrokerId, str | None] = {}
-        for id_, each in zip(ids, await zk.get_many([paths.broker(id_) for id_ in ids]), strict=True):
-            if each is not None:
-                try:
-                    broker = znodes.decode_broker(each[0], paths.broker(id_))
-                    if broker.rpc is not None:  # else a Kafka broker on the same ZooKeeper: it can hold nothing of ours
-                        brokers[id_] = broker.rack
-                except ZnodeError as error:
-                    _log.warning("znode.malformed", path=error.path, reason=error.reason)
+        registered, malformed = registered_brokers(ids, await zk.get_many([paths.broker(id_) for id_ in ids]))
+        brokers = {id_: info.rack for id_, info in registered.items()}
+        for path, reason in malformed.items():  # also a Kafka broker on the same ZooKeeper: it can hold nothing of ours
+            _log.warning("znode.malformed", path=path, reason=reason)
         if len({rack is None for rack in brokers.values()}) > 1:
             brokers = dict.fromkeys(brokers)  # racks of some brokers only: place as if there were none
         return Existing(frozenset(topics), brokers)
@@ -279,7 +274,7 @@ class TopicAdmin:
                 if isinstance(error.error, NoNodeError):
                     for parent in (paths.TOPICS, paths.CONFIG_TOPICS, paths.CONFIG_CHANGES):
                         await zk.ensure_path(parent)
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _is_being_deleted(self, zk: Coordinator, name: str) -> bool:
         own, kafkas = await zk.get_many([paths.DELETE_TOPICS, paths.delete_topic(name)])
@@ -361,13 +356,13 @@ class TopicAdmin:
                 raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
             except (NodeExistsError, BadVersionError, NoNodeError):
                 continue  # somebody else has changed it
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
 
 def check_partition_count(partitions: int, config: BrokerConfig) -> None:
     """Raises ApiError INVALID_PARTITIONS."""
     if not 1 <= partitions <= config.max_partitions_per_topic:
-        reason = f"{partitions} partitions: not within 1..{config.max_partitions_per_topic}"
+        reason = f"{partitions} partitions: not between 1 and {config.max_partitions_per_topic}"
         raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
 
 
@@ -404,5 +399,5 @@ async def patience(timeout_ms: int | None) -> AsyncIterator[None]:
 
 
 def _unanswered(name: str) -> TopicResult:
-    reason = "ZooKeeper has not answered: whether the order stands is not known"
+    reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
     return TopicResult(name, ErrorCode.REQUEST_TIMED_OUT, reason)

@@ -1,25 +1,20 @@
-"""The native client on asyncio: what a program can ask of the cluster. (How the node is found: `cluster_requests`.)"""
+"""The client on asyncio: what a program can ask of the cluster. (How the node is found: `routing`, `cluster_requests`.)"""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import random
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_requests import ClusterRequests, of_kind
-from kafkalite.client.retry import wants_metadata
+from kafkalite.client.exchange import Request
+from kafkalite.client.results import FetchedPartition, ListedOffset, Metadata
 from kafkalite.env.real import RealClock, RealNetwork
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error
 from kafkalite.extension.messages.topics import (
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DescribeReplicasRequest,
     DescribeReplicasResponse,
     NewTopic,
@@ -31,24 +26,10 @@ from kafkalite.extension.messages.watching import (
     HealthRequest,
     HealthResponse,
 )
-from kafkalite.model import BrokerId, Offset, ProducerId, TopicPartition
-from kafkalite.rpc.client import RpcError
+from kafkalite.model import BrokerId, ProducerId, TopicPartition
+from kafkalite.rpc.answers import RpcError
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import (
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListedOffset,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
-
-if TYPE_CHECKING:
-    from kafkalite.security.dialling import ClientSecurity
+from kafkalite.security.dialling import ClientSecurity
 
 M = TypeVar("M", bound=Message)
 
@@ -76,19 +57,15 @@ class AsyncClient(ClusterRequests):
 
         Raises ValueError for them, ConfigError for what `security` names.
         """
-        network = network or RealNetwork()
-        if security is not None:
-            from kafkalite.rpc.authenticated import AuthenticatedNetwork  # only who uses it loads it
-
-            network = AuthenticatedNetwork(network, security.open(), os.urandom)
         text = bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)
         return cls(
             parse_bootstrap(text),
-            network=network,
+            network=network or RealNetwork(),
             clock=clock or RealClock(),
             rng=rng or random.Random(),
             client_id=client_id,
             request_timeout_s=request_timeout_s,
+            dialling=None if security is None else security.open(),
         )
 
     # --- partitions --------------------------------------------------------------------------
@@ -97,54 +74,12 @@ class AsyncClient(ClusterRequests):
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_s: float = 30.0
     ) -> dict[TopicPartition, ListedOffset]:
         """Offsets for timestamps (LATEST_TIMESTAMP, ...), from the leaders. Raises ApiError, RpcError."""
-        found: dict[TopicPartition, ListedOffset] = {}
-        deadline = self.now() + timeout_s
-        attempts = 0
-        last: KafkaliteError = api_error(ErrorCode.LEADER_NOT_AVAILABLE)
-        for topic in sorted({key.topic for key in wanted}):
-            await self.known_topic(topic, timeout_s=timeout_s)
-        while len(found) < len(wanted):
-            by_node: dict[BrokerId, list[ListOffsetsPartition]] = {}
-            for key in sorted(wanted.keys() - found.keys()):
-                leader = self.view.leader(key)
-                if leader is not None:
-                    entry = ListOffsetsPartition(key.topic, key.partition, wanted[key], leader.leader_epoch)
-                    by_node.setdefault(leader.broker_id, []).append(entry)
-            for node, entries in by_node.items():
-                try:
-                    timeout = min(self.request_timeout_s, max(0.1, deadline - self.now()))
-                    request = ListOffsetsRequest(tuple(entries), isolation)
-                    keys = [TopicPartition(each.topic, each.partition) for each in entries]
-                    answer, _ = await self.call_leader(node, request, keys, timeout_s=timeout)
-                except RpcError as error:
-                    last = error
-                    continue
-                for told in of_kind(answer, ListOffsetsResponse).partitions:
-                    key = TopicPartition(told.topic, told.partition)
-                    if not told.error:
-                        found[key] = told
-                        continue
-                    code = error_code(told.error)
-                    last = api_error(code, f"{key}: {code.name}")
-                    if not is_retriable(code):
-                        raise last
-            if len(found) < len(wanted):
-                attempts += 1
-                await self._pause_and_refresh(attempts, deadline, last)
-        return found
-
-    async def _pause_and_refresh(self, attempts: int, deadline: float, last: KafkaliteError) -> None:
-        """Before another try of something that needs leaders. Raises `last` when there is no time for one."""
-        pause = self.backoff.pause_s(attempts)
-        if self.now() + pause > deadline:
-            raise last
-        await asyncio.sleep(pause)
-        await self.refresh()
+        return await self.run(self.routing.list_offsets(wanted, isolation, timeout_s))
 
     async def fetch_raw(
         self,
         key: TopicPartition,
-        offset: Offset,
+        offset: int,
         max_bytes: int = 1 << 20,
         *,
         max_wait_ms: int = 500,
@@ -157,47 +92,18 @@ class AsyncClient(ClusterRequests):
             ApiError: OFFSET_OUT_OF_RANGE and others that asking again does not change.
             RpcError: the leader could not be reached in time.
         """
-        deadline = self.now() + timeout_s
-        attempts = 0
-        last: KafkaliteError = api_error(ErrorCode.LEADER_NOT_AVAILABLE, f"{key}: no leader")
-        await self.known_topic(key.topic, timeout_s=timeout_s)
-        while True:
-            leader = self.view.leader(key)
-            if leader is not None:
-                entry = FetchPartition(key.topic, key.partition, offset, max_bytes, leader.leader_epoch)
-                request = FetchRequest(max_wait_ms, 1, max_bytes, (entry,), isolation)
-                timeout = max_wait_ms / 1000 + min(self.request_timeout_s, max(0.1, deadline - self.now()))
-                try:
-                    answer, body = await self.call_leader(
-                        leader.broker_id, request, [key], timeout_s=timeout, wait_s=max_wait_ms / 1000
-                    )
-                    fetched = of_kind(answer, FetchResponse).partitions[0]
-                    code = error_code(fetched.error)
-                    if not fetched.error:
-                        return fetched, body[: fetched.records_size]
-                    last = api_error(code, f"{key}: {code.name} at offset {offset}")
-                    if not (is_retriable(code) or wants_metadata(code)):
-                        raise last
-                except RpcError as error:
-                    last = error
-            attempts += 1
-            await self._pause_and_refresh(attempts, deadline, last)
+        return await self.run(self.routing.fetch_raw(key, offset, max_bytes, max_wait_ms, isolation, timeout_s))
 
-    async def init_producer_id(self, *, timeout_s: float = 60.0) -> tuple[ProducerId, int]:
-        """A new producer id and its epoch. Raises ApiError, RpcError."""
-        deadline = self.now() + timeout_s
-        attempts = 0
-        while True:
-            left = max(0.1, deadline - self.now())
-            answer = of_kind(await self.call_any(InitProducerIdRequest(), timeout_s=left), InitProducerIdResponse)
-            if not answer.error:
-                return answer.producer_id, answer.producer_epoch
-            code = error_code(answer.error)
-            attempts += 1
-            pause = self.backoff.pause_s(attempts)
-            if not is_retriable(code) or self.now() + pause > deadline:
-                raise api_error(code, "no producer id")
-            await asyncio.sleep(pause)
+    async def init_producer_id(
+        self,
+        transactional_id: str | None = None,
+        *,
+        transaction_timeout_ms: int = 60_000,
+        timeout_s: float = 60.0,
+    ) -> tuple[ProducerId, int]:
+        """A producer id and its epoch; of a transactional id, its next epoch. Raises ApiError, RpcError."""
+        flow = self.routing.init_producer_id(transactional_id, transaction_timeout_ms, timeout_s)
+        return await self.run(flow)
 
     # --- admin -------------------------------------------------------------------------------
 
@@ -205,32 +111,30 @@ class AsyncClient(ClusterRequests):
         self, topics: Sequence[NewTopic], *, timeout_s: float = 30.0, validate_only: bool = False
     ) -> tuple[TopicResult, ...]:
         """Create topics; one result each. After a try whose outcome was lost, "exists already" is success."""
-        request = CreateTopicsRequest(tuple(topics), int(timeout_s * 1000), validate_only)
-        answer, again = await self._ask_around(request, timeout_s=timeout_s, node_timeout_s=timeout_s)
-        results = of_kind(answer, CreateTopicsResponse).topics
-        return _forgive(results, ErrorCode.TOPIC_ALREADY_EXISTS) if again else results
+        return await self.run(self.routing.create_topics(topics, timeout_s, validate_only))
 
     async def delete_topics(
         self, topics: Sequence[str], *, timeout_s: float = 30.0, vanished: bool = False
     ) -> tuple[TopicResult, ...]:
         """Delete topics; one result each. `vanished`: also replicas that brokers keep of topics that have vanished."""
-        request = DeleteTopicsRequest(tuple(topics), int(timeout_s * 1000), vanished)
-        answer, again = await self._ask_around(request, timeout_s=timeout_s, node_timeout_s=timeout_s)
-        results = of_kind(answer, DeleteTopicsResponse).topics
-        return _forgive(results, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) if again else results
+        return await self.run(self.routing.delete_topics(topics, timeout_s, vanished))
+
+    async def describe_topics(self, topics: Iterable[str] | None = None, *, timeout_s: float = 30.0) -> Metadata:
+        """As `metadata`, and with what Kafka tells elsewhere: eligible leader replicas, and those that are being added.
+
+        A broker that does not tell leaves them empty. Raises ApiError, RpcError.
+        """
+        return await self.run(self.routing.describe_topics(topics, timeout_s))
 
     async def order(self, request: Message, answer: type[M], *, timeout_s: float = 30.0) -> M:
         """Give an order that does no harm twice to any node, and return its answer, which may be a refusal."""
-        found, _ = await self._ask_around(request, timeout_s=timeout_s, node_timeout_s=timeout_s)
-        return of_kind(found, answer)
+        return of_kind(await self.call_controller(request, timeout_s=timeout_s), answer)
 
     async def describe_cluster(self, *, timeout_s: float = 30.0) -> DescribeClusterResponse:
         """Brokers and controller, as one node sees them."""
         return of_kind(await self.call_any(DescribeClusterRequest(), timeout_s=timeout_s), DescribeClusterResponse)
 
-    async def every_node(
-        self, message: Message, *, timeout_s: float = 10.0
-    ) -> dict[BrokerId, Message | KafkaliteError]:
+    async def every_node(self, message: Request, *, timeout_s: float = 10.0) -> dict[BrokerId, Any]:
         """Ask every live broker at once; an answer or an error for each, by broker id."""
         # Who lives now, and who did when we last asked: that one of them is gone is an answer, too.
         known = self.view.brokers.keys()
@@ -238,9 +142,7 @@ class AsyncClient(ClusterRequests):
         nodes = sorted(known | self.view.brokers.keys())
         return await self.ask_nodes(dict.fromkeys(nodes, message), timeout_s=timeout_s)
 
-    async def ask_nodes(
-        self, questions: Mapping[BrokerId, Message], *, timeout_s: float = 10.0
-    ) -> dict[BrokerId, Message | KafkaliteError]:
+    async def ask_nodes(self, questions: Mapping[BrokerId, Request], *, timeout_s: float = 10.0) -> dict[BrokerId, Any]:
         """Ask these brokers at once, each its own question; an answer or an error for each."""
         tasks = {
             node: self.supervisor.spawn(f"client.ask[{node}]", self._ask_one(node, message, timeout_s), Policy.ISOLATED)
@@ -248,7 +150,7 @@ class AsyncClient(ClusterRequests):
         }
         return {node: await task for node, task in tasks.items()}
 
-    async def ask_node(self, node: BrokerId, message: Message, *, timeout_s: float = 10.0) -> Message | KafkaliteError:
+    async def ask_node(self, node: BrokerId, message: Request, *, timeout_s: float = 10.0) -> Any:
         """Ask one live broker; an error if there is no such broker."""
         if not self.view.brokers:
             await self.metadata((), timeout_s=timeout_s)
@@ -256,9 +158,9 @@ class AsyncClient(ClusterRequests):
             return api_error(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node} is not alive")
         return await self._ask_one(node, message, timeout_s)
 
-    async def _ask_one(self, node: BrokerId, message: Message, timeout_s: float) -> Message | KafkaliteError:
+    async def _ask_one(self, node: BrokerId, message: Request, timeout_s: float) -> Any:
         try:
-            return (await self.call_node(node, message, timeout_s=timeout_s))[0]
+            return await self.call_node(node, message, timeout_s=timeout_s)
         except (RpcError, ApiError) as error:
             return error
 
@@ -275,7 +177,3 @@ class AsyncClient(ClusterRequests):
         """What every node sees wrong."""
         answers = await self.every_node(HealthRequest(), timeout_s=timeout_s)
         return {n: a if isinstance(a, KafkaliteError) else of_kind(a, HealthResponse) for n, a in answers.items()}
-
-
-def _forgive(results: tuple[TopicResult, ...], code: ErrorCode) -> tuple[TopicResult, ...]:
-    return tuple(TopicResult(r.topic, 0, topic_id=r.topic_id) if r.error == code else r for r in results)

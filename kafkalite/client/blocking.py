@@ -1,56 +1,33 @@
-"""The native client on plain sockets, without asyncio: for Spark's executors and for scripts.
+"""The client on plain sockets, without asyncio: for Spark's executors and for scripts.
 
 Confined to one thread. Its configuration is a plain value that pickles, so that a driver can hand it to workers.
 Produces and fetches whole record batches; what is in them is the caller's business. A batch with producer id and
 sequence is deduplicated by the broker, so it may be sent again after a lost answer.
+
+What is asked of which node, `routing` decides; here its effects are performed.
 """
 
 from __future__ import annotations
 
 import random
-import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
-from kafkalite.client.blocking_connection import BlockingConnection
+from kafkalite.client.blocking_connection import BlockingConnection, ConnectTimeout
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_view import ClusterView
-from kafkalite.client.retry import Backoff, Verdict, judge_produce, wants_metadata
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
+from kafkalite.client.exchange import Request
+from kafkalite.client.node_order import NodeOrder
+from kafkalite.client.results import AbortedTransaction, ListedOffset, Metadata, ProducedPartition
+from kafkalite.client.retry import BootstrapFailed
+from kafkalite.client.routing import Effect, Flow, LeaderRequest, Pause, Refresh, Router, ToAny, ToLeaders, ToNode
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
+from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import (
-    NO_BROKER_EPOCH,
-    NO_LEADER_EPOCH,
-    BrokerId,
-    Endpoint,
-    LeaderEpoch,
-    Offset,
-    ProducerId,
-    TopicPartition,
-)
-from kafkalite.rpc.answers import Answer, RpcError, RpcNotSent, RpcTimeout
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.connection import HelloRequest
-from kafkalite.rpc.messages.data import (
-    AbortedTransaction,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListedOffset,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProducedPartition,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-)
+from kafkalite.model import BrokerId, Endpoint, Offset, ProducerId, TopicPartition
+from kafkalite.rpc.answers import RpcError, RpcNotSent, RpcTimeout
 
 if TYPE_CHECKING:
     from kafkalite.security.dialling import ClientSecurity
@@ -59,18 +36,16 @@ if TYPE_CHECKING:
 ANY_NODE_TIMEOUT_S = 5.0
 #: ... in the first round over all nodes; four times as long in each further one: a stopped process must not hold us up.
 ASK_NEXT_AFTER_S = 0.3
-#: A node that was late like that is asked last for so long.
-LATE_FOR_S = 5.0
 #: An answer that takes so long makes the client look whether the leader is still the same.
 PROBE_AFTER_S = 0.5
 #: Of that look, while the leader may answer any moment.
-PROBE_TIMEOUT_MS = 2_000
+PROBE_TIMEOUT_S = 2.0
 #: A leader's first connection attempt; after a failed one, connect_timeout_ms.
 FIRST_DIAL_S = 1.0
-#: Where a record batch holds its producer id.
-_PRODUCER_ID = struct.Struct(">q")
-_PRODUCER_ID_AT = 43
-M = TypeVar("M", bound=Message)
+#: Metadata between two tries.
+_REFRESH_TIMEOUT_S = 5.0
+_NO_BELIEF = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM})
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +57,9 @@ class BlockingClientConfig:
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 3_000
     delivery_timeout_ms: int = 120_000
+    #: If no address of `bootstrap` has ever answered, and each of them fails at once, give up after this time (BootstrapFailed).
+    #: None: try until the deadline of the request.
+    first_answer_ms: int | None = None
     #: TLS, and who we are; None: plain text.
     security: ClientSecurity | None = None
 
@@ -104,16 +82,16 @@ class BlockingClient:
         self.config = BlockingClientConfig(config) if isinstance(config, str) else config
         self.view = ClusterView()
         self._dialling = self.config.security.open() if self.config.security is not None else None
-        self._bootstrap = parse_bootstrap(self.config.bootstrap)
         self._random = rng or random.Random()
-        self._backoff = Backoff(self._random)
+        self._order = NodeOrder(parse_bootstrap(self.config.bootstrap), self.view, self._random)
         self._connections: dict[Endpoint, BlockingConnection] = {}
         self._unreachable: set[Endpoint] = set()
-        #: Nodes that were late -> until when (monotonic seconds) they are asked last.
-        self._late: dict[Endpoint, float] = {}
         #: Connections with an answer to come, which nothing else may be asked on meanwhile.
         self._awaited: set[Endpoint] = set()
-        self._rotation = self._random.randrange(1 << 16)
+        self.routing = Router(
+            self.view, self._endpoints, time.monotonic, self._random,
+            request_timeout_s=self.config.request_timeout_ms / 1000,
+        )  # fmt: skip
 
     def __enter__(self) -> Self:
         return self
@@ -129,59 +107,38 @@ class BlockingClient:
             connection.close()
         self._connections.clear()
 
-    # --- questions for any node --------------------------------------------------------------
+    # --- questions -------------------------------------------------------------------------------
 
     def metadata(
         self, topics: Iterable[str] | None = None, *, timeout_ms: int | None = None, allow_auto_create: bool = False
-    ) -> MetadataResponse:
+    ) -> Metadata:
         """Metadata of topics (None: all), remembered. With `allow_auto_create` the cluster may make those that are missing
         (auto.create.topics.enable). Raises ApiError, RpcError."""
-        asked = None if topics is None else tuple(sorted(set(topics)))
-        answer = self.call_any(MetadataRequest(asked, allow_auto_create), MetadataResponse, timeout_ms=timeout_ms)
-        self.view.update(answer)
-        return answer
+        flow = self.routing.metadata(topics, self._request_s(timeout_ms), allow_auto_create=allow_auto_create)
+        return self.run(flow)
 
-    def init_producer_id(self, *, timeout_ms: int | None = None) -> tuple[ProducerId, int]:
-        """A new producer id and its epoch. Raises ApiError, RpcError."""
-        deadline = self._deadline(timeout_ms or self.config.request_timeout_ms)
-        attempts = 0
-        while True:
-            answer = self.call_any(InitProducerIdRequest(), InitProducerIdResponse, timeout_ms=left_ms(deadline))
-            if not answer.error:
-                return answer.producer_id, answer.producer_epoch
-            code = error_code(answer.error)
-            attempts += 1
-            if not is_retriable(code):
-                raise api_error(code, "no producer id")
-            self._pause(attempts, deadline, api_error(code, "no producer id"))
+    def init_producer_id(
+        self,
+        transactional_id: str | None = None,
+        *,
+        transaction_timeout_ms: int = 60_000,
+        timeout_ms: int | None = None,
+    ) -> tuple[ProducerId, int]:
+        """A producer id and its epoch; of a transactional id, its next epoch. Raises ApiError, RpcError."""
+        timeout_s = self._request_s(timeout_ms)
+        return self.run(self.routing.init_producer_id(transactional_id, transaction_timeout_ms, timeout_s))
 
-    def call_any(self, message: Message, answer_class: type[M], *, timeout_ms: int | None = None) -> M:
-        """Ask nodes until one answers; for requests that do no harm twice. Raises ApiError, RpcError."""
-        deadline = self._deadline(timeout_ms or self.config.request_timeout_ms)
-        error: KafkaliteError = RpcNotSent("no node is known")
-        attempts = 0
-        patience_s = ASK_NEXT_AFTER_S
-        while True:
-            endpoints = self._endpoints()
-            for endpoint in endpoints:
-                until = min(deadline, time.monotonic() + (patience_s if len(endpoints) > 1 else ANY_NODE_TIMEOUT_S))
-                try:
-                    answer, _ = self._connection_to(endpoint, until).call(message, (), until)
-                    assert isinstance(answer, answer_class)
-                    return answer
-                except RpcError as failure:
-                    error = failure
-                    if isinstance(failure, RpcTimeout):
-                        self._late[endpoint] = time.monotonic() + LATE_FOR_S
-                except ApiError as refusal:
-                    if not is_retriable(refusal.code):
-                        raise
-                    error = refusal
-                if time.monotonic() >= deadline:
-                    raise error
-            attempts += 1
-            patience_s = min(ANY_NODE_TIMEOUT_S, 4 * patience_s)
-            self._pause(attempts, deadline, error)
+    def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int | None = None) -> tuple[TopicResult, ...]:
+        """Create topics; one result each. After a try whose outcome was lost, "exists already" is success."""
+        return self.run(self.routing.create_topics(topics, self._request_s(timeout_ms), False))
+
+    def call_any(self, request: Request, *, timeout_ms: int | None = None) -> Any:
+        """Ask nodes until one answers; for requests that do no harm twice. Raises ApiError, RpcError, BootstrapFailed."""
+        return self._perform(ToAny(request, self._request_s(timeout_ms)))
+
+    def call_node(self, node: BrokerId, request: Request, *, timeout_ms: int | None = None) -> Any:
+        """Ask one node, once. Raises ApiError, RpcError."""
+        return self._perform(ToNode(node, request, self._request_s(timeout_ms)))
 
     # --- leaders -----------------------------------------------------------------------------
 
@@ -189,31 +146,7 @@ class BlockingClient:
         self, wanted: Mapping[TopicPartition, int], *, isolation: int = 0, timeout_ms: int | None = None
     ) -> dict[TopicPartition, ListedOffset]:
         """Offsets for timestamps (LATEST_TIMESTAMP, ...), from the leaders. Raises ApiError, RpcError."""
-        deadline = self._deadline(timeout_ms or self.config.request_timeout_ms)
-        found: dict[TopicPartition, ListedOffset] = {}
-
-        def attempt() -> KafkaliteError | None:
-            last: KafkaliteError | None = None
-            for node, keys in self._by_leader(sorted(wanted.keys() - found.keys())).items():
-                entries = tuple(
-                    ListOffsetsPartition(key.topic, key.partition, wanted[key], self._epoch_of(key)) for key in keys
-                )
-                try:
-                    answer, _ = self._call_leader(node, ListOffsetsRequest(entries, isolation), keys, deadline)
-                except RpcError as error:
-                    last = error
-                    continue
-                assert isinstance(answer, ListOffsetsResponse)
-                for entry in answer.partitions:
-                    key = TopicPartition(entry.topic, entry.partition)
-                    if entry.error:
-                        last = _retriable_or_raise(entry.error, key)
-                    else:
-                        found[key] = entry
-            return last
-
-        self._until(lambda: len(found) == len(wanted), attempt, wanted, deadline)
-        return found
+        return self.run(self.routing.list_offsets(wanted, isolation, self._request_s(timeout_ms)))
 
     def fetch_raw(
         self,
@@ -226,28 +159,10 @@ class BlockingClient:
         timeout_ms: int | None = None,
     ) -> RawFetch:
         """Committed batches from `offset` on, perhaps none. Raises ApiError (OFFSET_OUT_OF_RANGE, ...), RpcError."""
-        deadline = self._deadline((timeout_ms or self.config.request_timeout_ms) + max_wait_ms)
-        result: list[RawFetch] = []
-
-        def attempt() -> KafkaliteError | None:
-            for node in self._by_leader([key]):
-                entry = FetchPartition(key.topic, key.partition, Offset(offset), max_bytes, self._epoch_of(key))
-                request = FetchRequest(max_wait_ms, 1, max_bytes, (entry,), isolation)
-                try:
-                    answer, body = self._call_leader(node, request, [key], deadline, wait_s=max_wait_ms / 1000)
-                except RpcError as error:
-                    return error
-                assert isinstance(answer, FetchResponse)
-                got = answer.partitions[0]
-                if got.error:
-                    return _retriable_or_raise(got.error, key)
-                records = body[: got.records_size]
-                ends = (got.high_watermark, got.log_start_offset, got.last_stable_offset)
-                result.append(RawFetch(records, *ends, got.aborted))
-            return None
-
-        self._until(lambda: bool(result), attempt, [key], deadline)
-        return result[0]
+        timeout_s = self._request_s(timeout_ms) + max_wait_ms / 1000
+        flow = self.routing.fetch_raw(key, offset, max_bytes, max_wait_ms, isolation, timeout_s)
+        head, records = self.run(flow)
+        return RawFetch(records, head.high_watermark, head.log_start_offset, head.last_stable_offset, head.aborted)
 
     def produce_raw(
         self, key: TopicPartition, batch: bytes | memoryview, acks: int = -1, timeout_ms: int | None = None
@@ -276,159 +191,129 @@ class BlockingClient:
                 the caller owns the sequence); others may have been appended.
             RpcError: the deadline came first; it is not known what was appended.
         """
-        deadline = self._deadline(timeout_ms or self.config.delivery_timeout_ms)
-        done: dict[TopicPartition, ProducedPartition] = {}
+        timeout_s = (timeout_ms or self.config.delivery_timeout_ms) / 1000
+        return self.run(self.routing.produce(batches, acks, timeout_s, transactional_id=transactional_id))
 
-        def attempt() -> KafkaliteError | None:
-            last: KafkaliteError | None = None
-            sent: list[tuple[BlockingConnection, int, list[TopicPartition], BrokerId]] = []
-            until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
-            for node, keys in self._by_leader(sorted(batches.keys() - done.keys())).items():
-                entries = tuple(ProducePartition(key.topic, key.partition, len(batches[key])) for key in keys)
-                request = ProduceRequest(acks, max(1, left_ms(until)), entries, transactional_id)
+    # --- effects -----------------------------------------------------------------------------
+
+    def run(self, flow: Flow[T]) -> T:
+        """Perform a flow's effects; what it returns. Raises RpcError, ApiError, BootstrapFailed."""
+        try:
+            effect = next(flow)
+            while True:
                 try:
-                    connection = self._node(node, until)
-                    number = connection.send(request, [batches[key] for key in keys], until)
-                    sent.append((connection, number, keys, node))
-                except RpcError as error:
-                    last = error
-            failure: ApiError | None = None
-            if acks != 0:
-                self._awaited = {connection.endpoint for connection, *_ in sent}
-            for connection, number, keys, node in sent:
-                if acks == 0:
-                    done.update({key: ProducedPartition(key.topic, key.partition, 0, Offset(-1)) for key in keys})
-                    continue
-                # What the broker cannot recognise is not sent twice before it must be.
-                leaves = all(_has_producer_id(batches[key]) for key in keys)
+                    came = self._perform(effect)
+                except (RpcError, ApiError) as error:
+                    effect = flow.throw(error)
+                else:
+                    effect = flow.send(came)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+
+    def _perform(self, effect: Effect) -> Any:
+        match effect:
+            case ToNode(node, request, timeout_s):
+                until = time.monotonic() + timeout_s
+                if isinstance(node, Endpoint):
+                    return self._connection_to(node, until).call(request, until)
+                return self._node(node, until).call(request, until)
+            case ToAny(request, timeout_s):
+                return self._ask_any(request, time.monotonic() + timeout_s)
+            case ToLeaders():
+                return self._ask_leaders(effect, time.monotonic() + effect.timeout_s)
+            case Pause(seconds):
+                time.sleep(seconds)
+            case Refresh(topics, timeout_s):
                 try:
-                    answer, _ = self._receive(connection, ProduceRequest, number, node, keys if leaves else (), until)
-                except RpcError as error:
-                    last = error
-                    continue
-                except ApiError as error:
-                    if is_retriable(error.code):
-                        last = error
-                    else:
-                        failure = error
-                    continue
-                assert isinstance(answer, ProduceResponse)
-                for entry in answer.partitions:
-                    key = TopicPartition(entry.topic, entry.partition)
-                    code = error_code(entry.error)
-                    verdict = judge_produce(code, idempotent=False)
-                    if verdict is Verdict.DELIVERED:
-                        done[key] = entry
-                        continue
-                    error_here = api_error(code, f"{key}: {entry.message or code.name}")
-                    if verdict is Verdict.FAILED:
-                        failure = error_here
-                    last = error_here
-            # Only when every answer is in: an unread one would be taken for the next request's.
-            if failure is not None:
-                raise failure
-            return last
+                    self.run(self.routing.metadata(topics, min(timeout_s, _REFRESH_TIMEOUT_S)))
+                except (RpcError, ApiError) as error:
+                    return error
+        return None
 
-        self._until(lambda: len(done) == len(batches), attempt, batches, deadline)
-        return done
-
-    # --- inside ------------------------------------------------------------------------------
-
-    def _until(
-        self,
-        finished: Callable[[], bool],
-        attempt: Callable[[], KafkaliteError | None],
-        keys: Collection[TopicPartition],
-        deadline: float,
-    ) -> None:
-        """Try until finished, refreshing metadata in between. Raises the last error at the deadline."""
+    def _ask_any(self, request: Request, deadline: float) -> Any:
+        error: KafkaliteError = RpcNotSent("no node is known")
         attempts = 0
-        topics = {key.topic for key in keys}
-        last: KafkaliteError = api_error(ErrorCode.LEADER_NOT_AVAILABLE, "no leader is known")
-        if any(not self.view.partition_count(topic) for topic in topics):
-            self.metadata(topics, timeout_ms=left_ms(deadline))
+        patience_s = ASK_NEXT_AFTER_S
+        first_answer_ms = self.config.first_answer_ms
+        gives_up_at = float("inf") if first_answer_ms is None else time.monotonic() + first_answer_ms / 1000
         while True:
-            last = attempt() or self._leaderless(keys) or last
-            if finished():
-                return
+            was_late = False
+            endpoints = self._endpoints()
+            for endpoint in endpoints:
+                until = min(deadline, time.monotonic() + (patience_s if len(endpoints) > 1 else ANY_NODE_TIMEOUT_S))
+                try:
+                    return self._connection_to(endpoint, until).call(request, until)
+                except RpcError as failure:
+                    error = failure
+                    was_late = was_late or isinstance(failure, RpcTimeout | ConnectTimeout)
+                    if isinstance(failure, RpcTimeout):
+                        self._order.was_late([endpoint], time.monotonic())
+                except ApiError as refusal:
+                    if not is_retriable(refusal.code):
+                        raise
+                    error = refusal
+                if time.monotonic() >= deadline:
+                    raise error
+            if not self.view.brokers and not was_late and time.monotonic() >= gives_up_at:
+                raise BootstrapFailed(str(error))
             attempts += 1
-            self._pause(attempts, deadline, last)
+            patience_s = min(ANY_NODE_TIMEOUT_S, 4 * patience_s)
+            pause = self.routing.backoff.pause_s(attempts)
+            if time.monotonic() + pause >= deadline:
+                raise error
+            time.sleep(pause)
+
+    def _ask_leaders(self, asked: ToLeaders, until: float) -> list[Any]:
+        """Send everything, then receive everything: one slow leader does not keep the others from working."""
+        sent: list[tuple[BlockingConnection, int] | KafkaliteError] = []
+        for each in asked.requests:
             try:
-                self.metadata(topics, timeout_ms=min(left_ms(deadline), 5_000))
-            except RpcError as error:
-                last = error
-            for topic in sorted(topics):
-                entry = self.view.topics.get(topic)
-                code = ErrorCode.NONE if entry is None else error_code(entry.error)
-                if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    last = api_error(code, f"topic {topic}: {code.name}")
-
-    def _leaderless(self, keys: Iterable[TopicPartition]) -> ApiError | None:
-        """Of partitions whose topic exists: that one does not is another error."""
-        missing = sorted(key for key in keys if self.view.partition_count(key.topic) and self.view.leader(key) is None)
-        if not missing:
-            return None
-        shown = ", ".join(map(str, missing[:10])) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
-        return api_error(ErrorCode.LEADER_NOT_AVAILABLE, f"{shown}: no leader is known")
-
-    def _by_leader(self, keys: Iterable[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
-        found: dict[BrokerId, list[TopicPartition]] = {}
-        for key in keys:
-            leader = self.view.leader(key)
-            if leader is not None:
-                found.setdefault(leader.broker_id, []).append(key)
-        return found
-
-    def _epoch_of(self, key: TopicPartition) -> LeaderEpoch:
-        leader = self.view.leader(key)
-        return NO_LEADER_EPOCH if leader is None else leader.leader_epoch
-
-    def _call_node(
-        self, node: BrokerId, message: Message, body: Iterable[bytes | memoryview], deadline: float
-    ) -> Answer:
-        until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
-        return self._node(node, until).call(message, body, until)
-
-    def _call_leader(
-        self, node: BrokerId, message: Message, keys: Sequence[TopicPartition], deadline: float, *, wait_s: float = 0.0
-    ) -> Answer:
-        """Ask the leader of `keys`, which may take `wait_s` when it is well; for what does no harm twice."""
-        until = min(deadline, time.monotonic() + self.config.request_timeout_ms / 1000)
-        connection = self._node(node, until)
-        number = connection.send(message, (), until)
-        return self._receive(connection, type(message), number, node, keys, until, wait_s=wait_s)
+                connection = self._node(each.node, until)
+                sent.append((connection, connection.send(each.request, until, has_response=each.has_response)))
+                if each.has_response:
+                    self._awaited.add(connection.endpoint)
+            except (RpcError, ApiError) as error:
+                sent.append(error)
+        try:
+            return [
+                way if isinstance(way, KafkaliteError) else self._receive(*way, each, until, asked.wait_s)
+                for each, way in zip(asked.requests, sent, strict=True)
+            ]
+        finally:
+            self._awaited.clear()
 
     def _receive(
-        self,
-        connection: BlockingConnection,
-        request: type[Message],
-        number: int,
-        node: BrokerId,
-        keys: Sequence[TopicPartition],
-        until: float,
-        *,
-        wait_s: float = 0.0,
-    ) -> Answer:
-        """A leader's answer; given up as soon as another node leads one of `keys`: its process may have been stopped."""
+        self, connection: BlockingConnection, number: int, asked: LeaderRequest, until: float, wait_s: float
+    ) -> Any:
+        """A leader's response, or the error; given up as soon as another node leads one of its keys: its process may have
+        been stopped."""
 
         def look() -> None:
             if not self._endpoints():
                 return
+            left_s = max(0.001, min(until - time.monotonic(), PROBE_TIMEOUT_S))
             try:
-                self.metadata({key.topic for key in keys}, timeout_ms=min(left_ms(until), PROBE_TIMEOUT_MS))
+                self.run(self.routing.metadata({key.topic for key in asked.keys}, left_s))
             except (RpcError, ApiError):
                 return
-            leaders = [self.view.leader(key) for key in keys]
-            if any(leader is not None and leader.broker_id != node for leader in leaders):
-                raise RpcTimeout(f"broker {node} has not answered, and does not lead any more")
+            leaders = [self.view.leader(key) for key in asked.keys]
+            if any(leader is not None and leader.broker_id != asked.node for leader in leaders):
+                raise RpcTimeout(f"broker {asked.node} has not answered, and does not lead any more")
 
-        self._awaited.add(connection.endpoint)
+        if not asked.has_response:
+            return None
         try:
-            if not keys:
-                return connection.receive(request, number, until)
-            return connection.receive(request, number, until, wait_s=wait_s + PROBE_AFTER_S, on_silence=look)
+            if not asked.keys:
+                return connection.receive(asked.request, number, until)
+            wait_s += PROBE_AFTER_S
+            return connection.receive(asked.request, number, until, wait_s=wait_s, on_silence=look)
+        except (RpcError, ApiError) as error:
+            return error
         finally:
             self._awaited.discard(connection.endpoint)
+
+    # --- connections -------------------------------------------------------------------------
 
     def _node(self, node: BrokerId, deadline: float) -> BlockingConnection:
         endpoint = self.view.endpoint(node)
@@ -436,11 +321,7 @@ class BlockingClient:
             raise RpcNotSent(f"broker {node}: address not known")
         if endpoint not in self._unreachable:
             deadline = min(deadline, time.monotonic() + FIRST_DIAL_S)
-        connection = self._connection_to(endpoint, deadline)
-        if connection.peer.node_id != node:
-            connection.close()
-            raise RpcNotSent(f"{endpoint}: is node {connection.peer.node_id}, not {node}")
-        return connection
+        return self._connection_to(endpoint, deadline)
 
     def _connection_to(self, endpoint: Endpoint, deadline: float) -> BlockingConnection:
         known = self._connections.get(endpoint)
@@ -451,53 +332,24 @@ class BlockingClient:
                 return known
             except RpcError:
                 self._connections.pop(endpoint, None)  # it may be another process by now: dial
-        hello = HelloRequest(self.view.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id=self.config.client_id)
         timeout_s = min(self.config.connect_timeout_ms / 1000, max(0.001, deadline - time.monotonic()))
         try:
-            connection = BlockingConnection(endpoint, hello, timeout_s, self._dialling)
+            connection = BlockingConnection(endpoint, self.config.client_id, timeout_s, self._dialling)
         except ApiError as error:
-            if error.code in (ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM):
+            if error.code in _NO_BELIEF:
                 raise  # no other node, and no later time, would believe us
             self._unreachable.add(endpoint)
             raise RpcNotSent(str(error)) from None
-        except RpcNotSent as error:
+        except RpcNotSent:
             self._unreachable.add(endpoint)
-            raise RpcNotSent(str(error)) from None
+            raise
         self._unreachable.discard(endpoint)
         self._connections[endpoint] = connection
         return connection
 
     def _endpoints(self) -> list[Endpoint]:
-        known = [Endpoint(b.rpc_host, b.rpc_port) for _, b in sorted(self.view.brokers.items())]
-        known += [endpoint for endpoint in self._bootstrap if endpoint not in known]
-        # Each time another one first: a node that is cut off from the cluster may answer for ever from memory.
-        self._rotation += 1
-        start = self._rotation % len(known)
-        now = time.monotonic()
-        asked = [endpoint for endpoint in known[start:] + known[:start] if endpoint not in self._awaited]
-        return sorted(asked, key=lambda endpoint: endpoint in self._unreachable or self._late.get(endpoint, now) > now)
+        in_turn = self._order.in_turn(time.monotonic(), self._unreachable)
+        return [endpoint for endpoint in in_turn if endpoint not in self._awaited]
 
-    def _deadline(self, timeout_ms: int) -> float:
-        return time.monotonic() + timeout_ms / 1000
-
-    def _pause(self, attempts: int, deadline: float, error: KafkaliteError) -> None:
-        pause = self._backoff.pause_s(attempts)
-        if time.monotonic() + pause >= deadline:
-            raise error
-        time.sleep(pause)
-
-
-def left_ms(deadline: float) -> int:
-    return max(1, int((deadline - time.monotonic()) * 1000))
-
-
-def _has_producer_id(batch: bytes | memoryview) -> bool:
-    return len(batch) >= _PRODUCER_ID_AT + 8 and _PRODUCER_ID.unpack_from(batch, _PRODUCER_ID_AT)[0] >= 0
-
-
-def _retriable_or_raise(number: int, key: TopicPartition) -> ApiError:
-    code = error_code(number)
-    error = api_error(code, f"{key}: {code.name}")
-    if not (is_retriable(code) or wants_metadata(code)):
-        raise error
-    return error
+    def _request_s(self, timeout_ms: int | None) -> float:
+        return (timeout_ms or self.config.request_timeout_ms) / 1000

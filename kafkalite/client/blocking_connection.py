@@ -5,61 +5,68 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any
 
-from kafkalite.errors import ApiError, ProtocolError
-from kafkalite.model import Endpoint
-from kafkalite.rpc.answers import (
-    Answer,
-    RpcDisconnected,
-    RpcError,
-    RpcNotSent,
-    RpcTimeout,
-    answer_of,
-    judge_hello,
-)
-from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
+from kafkalite.client.exchange import Exchange, Request, introduce
+from kafkalite.errors import ApiError, KafkaliteError, ProtocolError
+from kafkalite.model import Buffer, Endpoint
+from kafkalite.rpc.answers import RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
 
 if TYPE_CHECKING:
+    from kafkalite.client.session import Session
     from kafkalite.security.dialling import Dialling
     from kafkalite.security.tls import ClientTls
 
 READ_BYTES = 1024 * 1024
-MAX_FRAME_BYTES = 134_217_728
+#: Buffers from this size on are sent as they are; smaller ones are joined.
+_LARGE_BYTES = 65_536
+
+
+class ConnectTimeout(RpcNotSent):
+    """No connection in time: the host may be busy, or a firewall may drop what is sent there."""
 
 
 class BlockingConnection:
-    """One connection; requests may be pipelined (`send`, then `receive` in the same order)."""
+    """One connection; requests may be pipelined (`send`, then `receive` in the same order).
 
-    def __init__(
-        self, endpoint: Endpoint, hello: HelloRequest, timeout_s: float, dialling: Dialling | None = None
-    ) -> None:
+    Raises RpcNotSent: nobody answers there, or not in Kafka's protocol. ApiError: the broker does not believe us.
+    """
+
+    def __init__(self, endpoint: Endpoint, client_id: str, timeout_s: float, dialling: Dialling | None = None) -> None:
         self.endpoint = endpoint
         self.closed = False
-        self._frames = FrameReader(max_frame_bytes=MAX_FRAME_BYTES)
-        self._ready: list[Frame] = []
-        self._next_id = 0
-        self._dialling = dialling
-        #: When to log in again (monotonic seconds): the session ends a while later.
-        self._renew_at = float("inf")
+        self._exchange = Exchange(endpoint, client_id)
+        self._ready: list[memoryview] = []
+        self._session: Session | None = None
         deadline = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
+        except TimeoutError as error:
+            raise ConnectTimeout(f"{endpoint}: {error}") from None
         except OSError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        is_open = False
         try:
             if dialling is not None and dialling.tls is not None:
                 self._wrap(dialling.tls)
-            self._log_in(deadline)
-            self.peer: HelloResponse = judge_hello(self.call(hello, (), deadline)[0])
+            self._follow(introduce(self._exchange), deadline)
+            if dialling is not None and dialling.credentials is not None:
+                from kafkalite.client.session import Session  # only a client that uses SASL loads it
+
+                self._session = Session(dialling, os.urandom)
+                self._log_in(self._session, deadline)
+            is_open = True
+        except RpcDisconnected as error:
+            hint = "not a Kafka listener, or one that wants TLS or SASL?"
+            raise RpcNotSent(f"{error} before it said its versions or took the login: {hint}") from None
+        except RpcTimeout as error:
+            raise ConnectTimeout(str(error)) from None
         except RpcError as error:
-            raise RpcNotSent(f"{endpoint}: {error}") from None
+            raise RpcNotSent(str(error)) from None
         finally:
-            if not hasattr(self, "peer"):
+            if not is_open:
                 self.close()
 
     def _wrap(self, tls: ClientTls) -> None:
@@ -69,40 +76,35 @@ class BlockingConnection:
         except OSError as error:
             raise RpcNotSent(f"{self.endpoint}: {error}") from None
 
-    def _log_in(self, deadline: float) -> None:
-        """SASL, if it is used. Raises RpcError, ApiError."""
-        credentials = self._dialling.credentials if self._dialling is not None else None
-        if credentials is None:
-            return
-        from kafkalite.rpc.authenticated import SaslExchange  # only who uses it loads it
-        from kafkalite.rpc.logins import RENEWED_AFTER
+    def _follow(self, exchange: Generator[tuple[Any, int], Any, Any], deadline: float) -> Any:
+        """Send what the exchange says; what it returns. Raises RpcError, ApiError."""
+        try:
+            request, version = next(exchange)
+            while True:
+                number = self.send(request, deadline, version=version)
+                request, version = exchange.send(self.receive(request, number, deadline))
+        except StopIteration as done:
+            return done.value
 
-        exchange = SaslExchange(credentials.mechanism, credentials.client(os.urandom))
+    def _log_in(self, session: Session, deadline: float) -> None:
         began = time.monotonic()
-        while exchange.request is not None:
-            began = time.monotonic()
-            try:
-                exchange.answered(*self.call(exchange.request, (), deadline)[:1])
-            except ProtocolError as error:
-                raise RpcNotSent(f"{self.endpoint}: {error}") from None
-        self._renew_at = began + exchange.lifetime_s * RENEWED_AFTER[1] if exchange.lifetime_s else float("inf")
+        session.renewed(began, self._follow(session.exchange(), deadline))
 
     def renew(self, deadline: float) -> None:
         """Log in again if the session ends soon, or has ended; no answer may be outstanding. Raises RpcError, ApiError."""
-        if time.monotonic() < self._renew_at:
+        if self._session is None or time.monotonic() < self._session.renew_at:
             return
         try:
-            self._log_in(deadline)
+            self._log_in(self._session, deadline)
         except (RpcError, ApiError):
             self.close()
             raise
 
-    def send(self, message: Message, body: Iterable[bytes | memoryview], deadline: float) -> int:
-        """Send a request; returns its correlation id. Raises RpcNotSent, RpcDisconnected."""
+    def send(self, request: Request, deadline: float, *, has_response: bool = True, version: int | None = None) -> int:
+        """Send a request; returns its correlation id. Raises RpcNotSent, RpcDisconnected, ApiError."""
         if self.closed:
             raise RpcNotSent(f"{self.endpoint}: not connected")
-        self._next_id += 1
-        buffers = encode_frame(self._next_id, message, list(body))
+        number, buffers = self._exchange.encode(request, has_response=has_response, version=version)
         try:
             self._socket.settimeout(max(0.001, deadline - time.monotonic()))
             for buffer in _grouped(buffers):
@@ -110,18 +112,18 @@ class BlockingConnection:
         except OSError as error:
             self.close()
             raise RpcDisconnected(f"{self.endpoint}: {error}") from None
-        return self._next_id
+        return number
 
     def receive(
         self,
-        request: type[Message],
+        request: Request,
         correlation_id: int,
         deadline: float,
         *,
         wait_s: float = float("inf"),
         on_silence: Callable[[], None] = lambda: None,
-    ) -> Answer:
-        """The next answer, which must be the one to `correlation_id`.
+    ) -> Any:
+        """The next response, which must be the one to `correlation_id`.
 
         Args:
             on_silence: called whenever nothing has come for `wait_s`; an RpcTimeout that it raises ends the waiting.
@@ -139,38 +141,41 @@ class BlockingConnection:
                     on_silence()
                     continue
                 if not came:
-                    raise RpcDisconnected(f"{self.endpoint}: the peer closed the connection")
-            frame = self._ready.pop(0)
-            if frame.correlation_id != correlation_id:
-                raise ProtocolError(f"answer to {frame.correlation_id} instead of {correlation_id}")
-            return answer_of(request, frame)
+                    raise RpcDisconnected(f"{self.endpoint}: the broker closed the connection")
+            number, response = self._exchange.decode(self._ready.pop(0))
+            if number != correlation_id:
+                raise ProtocolError(f"{self.endpoint}: response to {number} instead of {correlation_id}")
         except TimeoutError:
             self.close()
-            raise RpcTimeout(f"{self.endpoint}: {request.__name__} not answered in time") from None
+            raise RpcTimeout(f"{self.endpoint}: {type(request).__name__} not answered in time") from None
         except OSError as error:
             self.close()
             raise RpcDisconnected(f"{self.endpoint}: {error}") from None
         except ProtocolError as error:
             self.close()
-            raise RpcDisconnected(f"{self.endpoint}: {error}") from None
+            raise RpcDisconnected(str(error)) from None
         except RpcError:
             self.close()
             raise
+        if isinstance(response, KafkaliteError):
+            raise response
+        return response
 
     def _read(self) -> int:
         """Bytes of one read; 0 at the end. The frames that they complete are ready then."""
-        room = self._frames.room()
+        frames = self._exchange.frames
+        room = frames.room()
         if room is None:
             data = self._socket.recv(READ_BYTES)
-            self._ready = self._frames.feed(data)
+            self._ready = frames.feed(data)
             return len(data)
         count = self._socket.recv_into(room)
-        self._ready = self._frames.received(count)
+        self._ready = frames.received(count)
         return count
 
-    def call(self, message: Message, body: Iterable[bytes | memoryview], deadline: float) -> Answer:
+    def call(self, request: Request, deadline: float) -> Any:
         """Send and wait. Raises RpcError, ApiError."""
-        return self.receive(type(message), self.send(message, body, deadline), deadline)
+        return self.receive(request, self.send(request, deadline), deadline)
 
     def close(self) -> None:
         self.closed = True
@@ -178,12 +183,12 @@ class BlockingConnection:
             self._socket.close()
 
 
-def _grouped(buffers: list[bytes | bytearray | memoryview]) -> list[bytes | bytearray | memoryview]:
+def _grouped(buffers: list[Buffer]) -> list[Buffer]:
     """Small buffers joined, large ones as they are: few system calls and no copy of what is large."""
-    grouped: list[bytes | bytearray | memoryview] = []
-    small: list[bytes | bytearray | memoryview] = []
+    grouped: list[Buffer] = []
+    small: list[Buffer] = []
     for buffer in buffers:
-        if len(buffer) >= 65_536:
+        if len(buffer) >= _LARGE_BYTES:
             if small:
                 grouped.append(b"".join(small))
                 small = []

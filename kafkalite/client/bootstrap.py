@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalite.model import Endpoint
 
-DEFAULT_PORT = 9192
+DEFAULT_PORT = 9092
 
 
 def parse_bootstrap(text: str) -> list[Endpoint]:

@@ -1,26 +1,30 @@
-"""Requests that find the node they are for: leaders followed, silent nodes passed over, metadata kept fresh."""
+"""Requests that find the node they are for, on asyncio: what `routing` decides is performed here, and metadata kept fresh."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from kafkalite.client.cluster_view import ClusterView
+from kafkalite.client.connection import Connection
 from kafkalite.client.connections import Connections, join, now
+from kafkalite.client.exchange import Request
+from kafkalite.client.results import Metadata
 from kafkalite.client.retry import Backoff
-from kafkalite.env.seams import Buffer, Clock, Network
+from kafkalite.client.routing import Effect, Flow, LeaderRequest, Pause, Refresh, Router, ToAny, ToLeaders, ToNode
+from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
+from kafkalite.errors import ApiError, KafkaliteError, is_retriable
 from kafkalite.model import BrokerId, Endpoint, TopicPartition
-from kafkalite.rpc.client import Answer, RpcConnection, RpcDisconnected, RpcError, RpcNotSent, RpcTimeout
+from kafkalite.rpc.answers import RpcError, RpcNotSent, RpcTimeout
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import (
-    MetadataRequest,
-    MetadataResponse,
-)
+
+if TYPE_CHECKING:
+    from kafkalite.security.dialling import Dialling
 
 #: One node's patience for a question that any node can answer.
 ANY_NODE_TIMEOUT_S = 5.0
@@ -35,10 +39,11 @@ _PROBE_SHARE = 5
 
 
 M = TypeVar("M", bound=Message)
+T = TypeVar("T")
 
 
-def of_kind(answer: Message, cls: type[M]) -> M:
-    """The answer as the class that its request says it has (rpc.client has checked the kind)."""
+def of_kind(answer: object, cls: type[M]) -> M:
+    """The response as the class that its request says it has (`exchange` has seen to that)."""
     assert isinstance(answer, cls)
     return answer
 
@@ -56,6 +61,8 @@ class ClusterRequests:
         client_id: str = "kafkalite",
         request_timeout_s: float = 30.0,
         metadata_max_age_s: float = 300.0,
+        dialling: Dialling | None = None,
+        entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.view = ClusterView()
         self.clock = clock
@@ -68,8 +75,9 @@ class ClusterRequests:
         self.supervisor = Supervisor(self._break)
         self.connections = Connections(
             bootstrap, network=network, view=self.view, backoff=self.backoff, supervisor=self.supervisor, rng=rng,
-            client_id=client_id,
+            client_id=client_id, dialling=dialling, entropy=entropy,
         )  # fmt: skip
+        self.routing = Router(self.view, self.connections.in_turn, now, rng, request_timeout_s=request_timeout_s)
         self._metadata_max_age_s = metadata_max_age_s
         self._refreshing: asyncio.Task[KafkaliteError | None] | None = None
         self._topics: set[str] = set()
@@ -100,32 +108,85 @@ class ClusterRequests:
 
     # --- requests ----------------------------------------------------------------------------
 
-    async def call_node(
-        self, broker_id: BrokerId, message: Message, body: Sequence[Buffer] = (), *, timeout_s: float
-    ) -> Answer:
-        """Ask one broker, once. Raises RpcError, ApiError."""
-        connection = await self.connections.to(broker_id)
-        return await self._call(connection, message, body, timeout_s)
-
-    async def _call(
-        self, connection: RpcConnection, message: Message, body: Sequence[Buffer], timeout_s: float
-    ) -> Answer:
+    async def run(self, flow: Flow[T]) -> T:
+        """Perform a flow's effects; what it returns. Raises RpcError, ApiError."""
         try:
-            return await connection.call(message, body, timeout_s=timeout_s)
+            effect = next(flow)
+            while True:
+                try:
+                    came = await self._perform(effect)
+                except (RpcError, ApiError) as error:
+                    effect = flow.throw(error)
+                else:
+                    effect = flow.send(came)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        finally:
+            flow.close()
+
+    async def _perform(self, effect: Effect) -> Any:
+        match effect:
+            case ToNode(node, request, timeout_s):
+                return await self.call_node(node, request, timeout_s=timeout_s)
+            case ToAny(request, timeout_s):
+                return await self.call_any(request, timeout_s=timeout_s)
+            case ToLeaders():
+                return await self._ask_leaders(effect)
+            case Pause(seconds):
+                if self.broken is not None:
+                    raise RpcNotSent(f"the client is broken: {self.broken!r}")
+                await asyncio.sleep(seconds)
+            case Refresh(topics, _):
+                self._topics |= topics
+                return await self.refresh()
+        return None
+
+    async def call_node(self, node: BrokerId | Endpoint, request: Request, *, timeout_s: float) -> Any:
+        """Ask one broker, once. Raises RpcError, ApiError."""
+        if isinstance(node, Endpoint):
+            return await self._call(await self.connections.at(node), request, timeout_s)
+        return await self._call(await self.connections.to(node), request, timeout_s)
+
+    async def _call(self, connection: Connection, request: Request, timeout_s: float) -> Any:
+        try:
+            return await connection.call(request, timeout_s=timeout_s)
         except RpcTimeout:
             # Everything behind the unanswered request would wait as well.
             connection.abort("a request was not answered")
             raise
 
+    async def _ask_leaders(self, asked: ToLeaders) -> list[Any]:
+        """Responses and errors, in the order of the requests."""
+        if len(asked.requests) == 1:
+            return [await self._ask_leader(asked.requests[0], asked)]
+        tasks = [
+            self.supervisor.spawn(f"client.leader[{each.node}]", self._ask_leader(each, asked), Policy.ISOLATED)
+            for each in asked.requests
+        ]
+        try:
+            return [await task for task in tasks]
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def _ask_leader(self, each: LeaderRequest, asked: ToLeaders) -> Any:
+        try:
+            return await self.call_leader(
+                each.node, each.request, each.keys, timeout_s=asked.timeout_s, wait_s=asked.wait_s
+            )
+        except (RpcError, ApiError) as error:
+            return error
+
     async def call_leader(
         self,
         broker_id: BrokerId,
-        message: Message,
+        request: Request,
         keys: Collection[TopicPartition],
         *,
         timeout_s: float,
         wait_s: float = 0.0,
-    ) -> Answer:
+    ) -> Any:
         """Ask the leader of `keys`, once; given up as soon as another node leads one of them, for its process may have
         been stopped and may never answer. For requests that do no harm twice.
 
@@ -136,7 +197,7 @@ class ClusterRequests:
         """
         connection = await self.connections.to(broker_id)
         deadline = self.now() + timeout_s
-        future = connection.send_nowait(message)
+        future = connection.send_nowait(request)
         pause = wait_s + PROBE_AFTER_S
         try:
             while True:
@@ -147,7 +208,7 @@ class ClusterRequests:
                     pause = self.probe_every_s
                 if self.now() >= deadline:
                     connection.abort("a request was not answered")
-                    raise RpcTimeout(f"{type(message).__name__} was not answered within {timeout_s:g} s")
+                    raise RpcTimeout(f"{type(request).__name__} was not answered within {timeout_s:g} s")
                 leaders = [self.view.leader(key) for key in keys]
                 if any(leader is not None and leader.broker_id != broker_id for leader in leaders):
                     raise RpcTimeout(f"broker {broker_id} has not answered, and does not lead any more")
@@ -155,7 +216,19 @@ class ClusterRequests:
         finally:
             future.cancel()
 
-    async def call_any(self, message: Message, *, timeout_s: float) -> Message:
+    async def call_coordinator(
+        self, kind: int, key: str, request: Request, error_of: Callable[[Any], tuple[int, str]], *, timeout_s: float
+    ) -> tuple[BrokerId, Any]:
+        """(coordinator, its response, without an error); see Router.to_coordinator. Raises RpcError, ApiError."""
+        return await self.run(self.routing.to_coordinator(kind, key, request, error_of, timeout_s))
+
+    async def call_controller(
+        self, request: Request, codes_of: Callable[[Any], Collection[int]] = lambda _: (), *, timeout_s: float
+    ) -> Any:
+        """The response to an order that does no harm twice; see Router.to_controller. Raises RpcError, ApiError."""
+        return (await self.run(self.routing.to_controller(request, timeout_s, codes_of)))[0]
+
+    async def call_any(self, request: Request, *, timeout_s: float) -> Any:
         """Ask any node; each that is late lets the next be asked as well, and the first answer counts. For requests
         that do no harm twice.
 
@@ -166,7 +239,7 @@ class ClusterRequests:
         deadline = self.now() + timeout_s
         attempts = 0
         while True:
-            outcome = await self._ask_overlapping(message, deadline)
+            outcome = await self._ask_overlapping(request, deadline)
             if not isinstance(outcome, KafkaliteError):
                 return outcome
             attempts += 1
@@ -175,10 +248,10 @@ class ClusterRequests:
                 raise outcome
             await asyncio.sleep(pause)
 
-    async def _ask_overlapping(self, message: Message, deadline: float) -> Message | KafkaliteError:
-        """One round over all nodes: the first answer, or the last error. Raises ApiError."""
+    async def _ask_overlapping(self, request: Request, deadline: float) -> Any:
+        """One round over all nodes: the first response, or the last error. Raises ApiError."""
         waiting = self.connections.in_turn()
-        outcomes: asyncio.Queue[tuple[Endpoint, Message | KafkaliteError]] = asyncio.Queue(len(waiting))
+        outcomes: asyncio.Queue[tuple[Endpoint, Any]] = asyncio.Queue(len(waiting))
         asked: dict[Endpoint, asyncio.Task[None]] = {}
         error: KafkaliteError = RpcNotSent("no node is known")
         try:
@@ -186,7 +259,7 @@ class ClusterRequests:
                 if waiting:
                     endpoint = waiting.pop(0)
                     question = self._ask_into(
-                        outcomes, endpoint, message, min(deadline, self.now() + ANY_NODE_TIMEOUT_S)
+                        outcomes, endpoint, request, min(deadline, self.now() + ANY_NODE_TIMEOUT_S)
                     )
                     asked[endpoint] = self.supervisor.spawn(f"client.ask[{endpoint}]", question, Policy.ISOLATED)
                 try:
@@ -208,62 +281,26 @@ class ClusterRequests:
                 task.cancel()
 
     async def _ask_into(
-        self,
-        outcomes: asyncio.Queue[tuple[Endpoint, Message | KafkaliteError]],
-        endpoint: Endpoint,
-        message: Message,
-        until: float,
+        self, outcomes: asyncio.Queue[tuple[Endpoint, Any]], endpoint: Endpoint, request: Request, until: float
     ) -> None:
         """Ask one node; what comes of it goes into `outcomes`, whatever it is."""
-        outcome: Message | KafkaliteError = RpcNotSent(f"{endpoint}: the client is closed")
+        outcome: Any = RpcNotSent(f"{endpoint}: the client is closed")
         try:
             connection = await self.connections.at(endpoint)
-            outcome, _ = await self._call(connection, message, (), max(0.0, until - self.now()))
+            outcome = await self._call(connection, request, max(0.0, until - self.now()))
         except (RpcError, ApiError) as failure:
             outcome = failure
         finally:
             outcomes.put_nowait((endpoint, outcome))
 
-    async def _ask_around(self, message: Message, *, timeout_s: float, node_timeout_s: float) -> tuple[Message, bool]:
-        """The answer, and whether an earlier try may have been executed."""
-        deadline = self.now() + timeout_s
-        attempts = 0
-        maybe_executed = False
-        error: KafkaliteError = RpcNotSent("no node is known")
-        while True:
-            for endpoint in self.connections.in_turn():
-                left = deadline - self.now()
-                if left <= 0:
-                    raise error
-                try:
-                    connection = await self.connections.at(endpoint)
-                    answer, _ = await self._call(connection, message, (), min(left, node_timeout_s))
-                    return answer, maybe_executed
-                except RpcError as failure:
-                    maybe_executed = maybe_executed or isinstance(failure, RpcDisconnected | RpcTimeout)
-                    error = failure
-                except ApiError as refusal:
-                    if not is_retriable(refusal.code):
-                        raise
-                    error = refusal
-                if self.broken is not None:
-                    raise error
-            attempts += 1
-            pause = self.backoff.pause_s(attempts)
-            if self.now() + pause >= deadline:
-                raise error
-            await asyncio.sleep(pause)
-
     # --- metadata ----------------------------------------------------------------------------
 
-    async def metadata(self, topics: Iterable[str] | None = None, *, timeout_s: float = 30.0) -> MetadataResponse:
+    async def metadata(self, topics: Iterable[str] | None = None, *, timeout_s: float = 30.0) -> Metadata:
         """Ask for topics (None: all) and remember the answer. Raises ApiError, RpcError."""
-        asked = None if topics is None else tuple(sorted(set(topics)))
-        answer = of_kind(await self.call_any(MetadataRequest(asked), timeout_s=timeout_s), MetadataResponse)
-        self.view.update(answer)
+        found = await self.run(self.routing.metadata(topics, timeout_s))
         self._updated.set()
         self._updated = asyncio.Event()
-        return answer
+        return found
 
     def follow(self, topic: str) -> None:
         """Keep this topic's metadata fresh."""
@@ -312,21 +349,4 @@ class ClusterRequests:
             RpcError: nobody answers.
         """
         self.follow(topic)
-        deadline = self.now() + timeout_s
-        attempts = 0
-        while not (count := self.view.partition_count(topic)):
-            error = await self.refresh()
-            if count := self.view.partition_count(topic):
-                break
-            if error is None:
-                entry = self.view.topics.get(topic)
-                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if entry is None else error_code(entry.error)
-                error = api_error(code, f"topic {topic}: {code.name}")
-                if not is_retriable(code) and code is not ErrorCode.NONE:
-                    raise error
-            attempts += 1
-            pause = self.backoff.pause_s(attempts)
-            if self.now() + pause > deadline:
-                raise error
-            await asyncio.sleep(pause)
-        return count
+        return await self.run(self.routing.known_topic(topic, timeout_s))

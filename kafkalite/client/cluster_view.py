@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from kafkalite.client.results import Broker, Metadata, PartitionMetadata, TopicMetadata
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Endpoint, LeaderEpoch, TopicPartition
-from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class ClusterView:
         self._leaders: dict[TopicPartition, Leader] = {}
         self._available: dict[str, list[int]] = {}
 
-    def update(self, answer: MetadataResponse) -> None:
+    def update(self, answer: Metadata) -> None:
         """Take a node's answer."""
         self.version += 1
         self._available.clear()
@@ -72,9 +71,13 @@ class ClusterView:
         return leader if leader is not None and leader.broker_id in self.brokers else None
 
     def endpoint(self, broker_id: BrokerId) -> Endpoint | None:
-        """Where a broker's RPC listener is."""
+        """Where a broker listens."""
         broker = self.brokers.get(broker_id)
-        return Endpoint(broker.rpc_host, broker.rpc_port) if broker is not None else None
+        return broker.endpoint if broker is not None else None
+
+    def learn(self, broker: Broker) -> None:
+        """Remember where a broker is that the metadata has not named yet."""
+        self.brokers.setdefault(broker.broker_id, broker)
 
     def partition_count(self, topic: str) -> int:
         """0 while the topic is not known."""

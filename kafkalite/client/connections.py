@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.client.cluster_view import ClusterView
+from kafkalite.client.connection import Connection
+from kafkalite.client.node_order import NodeOrder
 from kafkalite.client.retry import Backoff
 from kafkalite.env.seams import Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, KafkaliteError
-from kafkalite.model import NO_BROKER_EPOCH, BrokerId, Endpoint
-from kafkalite.rpc.client import RpcConnection, RpcError, RpcNotSent
-from kafkalite.rpc.messages.connection import HelloRequest
+from kafkalite.model import BrokerId, Endpoint
+from kafkalite.rpc.answers import RpcError, RpcNotSent
 
-#: A node that was late is asked last for so long.
-LATE_FOR_S = 5.0
+if TYPE_CHECKING:
+    from kafkalite.security.dialling import Dialling
+
 #: Of a connection attempt.
 CONNECT_TIMEOUT_S = 3.0
 
@@ -45,6 +48,7 @@ class Connections:
 
     Args:
         view: where the brokers are; read, never changed.
+        dialling: TLS, and who we are; None: plain text. `entropy` is for the login.
     """
 
     def __init__(
@@ -57,20 +61,21 @@ class Connections:
         supervisor: Supervisor,
         rng: random.Random,
         client_id: str,
+        dialling: Dialling | None = None,
+        entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.closed = False
-        self._bootstrap = list(bootstrap)
         self._network = network
         self._view = view
         self._backoff = backoff
         self._supervisor = supervisor
         self._client_id = client_id
-        self._connections: dict[Endpoint, RpcConnection] = {}
-        self._dialing: dict[Endpoint, asyncio.Task[RpcConnection | KafkaliteError]] = {}
+        self._dialling = dialling
+        self._entropy = entropy
+        self._connections: dict[Endpoint, Connection] = {}
+        self._dialing: dict[Endpoint, asyncio.Task[Connection | KafkaliteError]] = {}
         self._dial_failures: dict[Endpoint, tuple[int, float, str]] = {}
-        #: Nodes that were late -> until when they are asked last.
-        self._late: dict[Endpoint, float] = {}
-        self._rotation = rng.randrange(1 << 16)
+        self._order = NodeOrder(bootstrap, view, rng)
 
     async def close(self) -> None:
         """Close them all; what waits for an answer fails."""
@@ -78,7 +83,7 @@ class Connections:
         for connection in list(self._connections.values()):
             await connection.close()
 
-    async def at(self, endpoint: Endpoint) -> RpcConnection:
+    async def at(self, endpoint: Endpoint) -> Connection:
         """The one connection to this address. Raises RpcNotSent (also while a failed dial is recent), ApiError."""
         known = self._connections.get(endpoint)
         if known is not None and not known.closed:
@@ -89,7 +94,7 @@ class Connections:
         if task is None:
             _, not_before, why = self._dial_failures.get(endpoint, (0, float("-inf"), ""))
             if now() < not_before:
-                raise RpcNotSent(f"{endpoint}: could not connect a moment ago ({why})")
+                raise RpcNotSent(f"{endpoint}: could not connect ({why}); the next attempt is delayed")
             task = self._supervisor.spawn(f"client.dial[{endpoint}]", self._dial(endpoint), Policy.ISOLATED)
             self._dialing[endpoint] = task
         outcome = await join(task)
@@ -97,11 +102,16 @@ class Connections:
             raise outcome
         return outcome
 
-    async def _dial(self, endpoint: Endpoint) -> RpcConnection | KafkaliteError:
-        hello = HelloRequest(self._view.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id=self._client_id)
+    async def _dial(self, endpoint: Endpoint) -> Connection | KafkaliteError:
         try:
-            connection = await RpcConnection.open(
-                self._network, endpoint, hello, supervisor=self._supervisor, timeout_s=CONNECT_TIMEOUT_S
+            connection = await Connection.open(
+                self._network,
+                endpoint,
+                self._client_id,
+                supervisor=self._supervisor,
+                dialling=self._dialling,
+                entropy=self._entropy,
+                timeout_s=CONNECT_TIMEOUT_S,
             )
         except (RpcError, ApiError) as error:
             failures = self._dial_failures.get(endpoint, (0, 0.0, ""))[0] + 1
@@ -113,42 +123,27 @@ class Connections:
         self._connections[endpoint] = connection
         return connection
 
-    async def to(self, broker_id: BrokerId) -> RpcConnection:
+    async def to(self, broker_id: BrokerId) -> Connection:
         """The connection to a broker. Raises RpcNotSent, ApiError."""
         endpoint = self._view.endpoint(broker_id)
         if endpoint is None:
             raise RpcNotSent(f"broker {broker_id}: address not known")
-        connection = await self.at(endpoint)
-        if connection.peer.node_id != broker_id:
-            connection.abort("another node")
-            raise RpcNotSent(f"{endpoint}: is node {connection.peer.node_id}, not {broker_id}")
-        return connection
+        return await self.at(endpoint)
 
-    def open_to(self, broker_id: BrokerId) -> RpcConnection | None:
+    def open_to(self, broker_id: BrokerId) -> Connection | None:
         """The connection to a broker if there is one already."""
         endpoint = self._view.endpoint(broker_id)
         connection = self._connections.get(endpoint) if endpoint is not None else None
-        if connection is None or connection.closed or connection.peer.node_id != broker_id:
-            return None
-        return connection
+        return None if connection is None or connection.closed else connection
 
     def in_turn(self) -> list[Endpoint]:
-        """Every address we know, each time beginning with the next: a node that is cut off from the cluster, but
-        not from us, must not be the only one we listen to. Those that could not be reached come last."""
-        known = [Endpoint(b.rpc_host, b.rpc_port) for _, b in sorted(self._view.brokers.items())]
-        known += [endpoint for endpoint in self._bootstrap if endpoint not in known]
-        self._rotation += 1
-        start = self._rotation % len(known)
-        moment = now()
-        return sorted(
-            known[start:] + known[:start],
-            key=lambda endpoint: endpoint in self._dial_failures or self._late.get(endpoint, moment) > moment,
-        )
+        """Every address we know; see NodeOrder."""
+        return self._order.in_turn(now(), self._dial_failures)
 
     def was_late(self, endpoints: Iterable[Endpoint]) -> None:
         """Ask these last for a while."""
-        self._late.update(dict.fromkeys(endpoints, now() + LATE_FOR_S))
+        self._order.was_late(endpoints, now())
 
     def was_in_time(self, endpoint: Endpoint) -> None:
         """Ask it in its turn again."""
-        self._late.pop(endpoint, None)
+        self._order.was_in_time(endpoint)

@@ -1,7 +1,7 @@
 """The consumer on asyncio: committed records of assigned partitions, in offset order per partition.
 
 One fetch at a time is under way per leader; a partition is fetched again when what it brought last is nearly
-read. No groups here: those are the Kafka listener's.
+read. Groups: see `groups`.
 """
 
 from __future__ import annotations
@@ -12,29 +12,21 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
+from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.cluster_requests import of_kind
+from kafkalite.client.results import AbortedTransaction, FetchedPartition
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
-    NO_LEADER_EPOCH,
     BrokerId,
-    Offset,
     TopicPartition,
 )
 from kafkalite.record.batch import split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
-from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages.data import (
-    AbortedTransaction,
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-)
+from kafkalite.rpc.answers import RpcError
 
 EARLIEST = "earliest"
 LATEST = "latest"
@@ -110,7 +102,7 @@ class Consumer:
         """
         for key, position in partitions.items():
             if isinstance(position, int) and not 0 <= position < 2**63:
-                raise ValueError(f"{key}: {position} is no offset")
+                raise ValueError(f"{key}: {position} is not an offset")
         self._assigned = {key: _Assigned(key, position) for key, position in sorted(partitions.items())}
         for key in self._assigned:
             self._client.follow(key.topic)
@@ -231,31 +223,21 @@ class Consumer:
                 entry.position = int(found[entry.key].offset)
 
     async def _fetch_ready(self, node: BrokerId, entries: list[_Assigned]) -> None:
-        view = self._client.view
-        parts = []
-        for entry in entries:
-            leader = view.leader(entry.key)
-            epoch = NO_LEADER_EPOCH if leader is None else leader.leader_epoch
-            assert isinstance(entry.position, int)
-            parts.append(
-                FetchPartition(entry.key.topic, entry.key.partition, Offset(entry.position), self._max_bytes, epoch)
-            )
-        request = FetchRequest(
-            self._max_wait_ms,
-            1,
-            max(self._max_bytes, self._max_bytes * min(len(parts), 8)),
-            tuple(parts),
-            self._isolation,
+        by_key = {entry.key: entry for entry in entries}
+        positions = {entry.key: entry.position for entry in entries if isinstance(entry.position, int)}
+        request = messages.fetch_request(
+            positions,
+            self._client.routing.epochs(positions),
+            max_wait_ms=self._max_wait_ms,
+            max_bytes=self._max_bytes * min(len(positions), 8),
+            partition_max_bytes=self._max_bytes,
+            isolation=self._isolation,
         )
         wait_s = self._max_wait_ms / 1000
-        by_key = {entry.key: entry for entry in entries}
-        answer, body = await self._client.call_leader(
+        response = await self._client.call_leader(
             node, request, by_key, timeout_s=wait_s + self._client.request_timeout_s, wait_s=wait_s
         )
-        at = 0
-        for fetched in of_kind(answer, FetchResponse).partitions:
-            records = body[at : at + fetched.records_size]
-            at += fetched.records_size
+        for fetched, records in messages.fetched(response):
             entry_or_none = by_key.pop(TopicPartition(fetched.topic, fetched.partition), None)
             if entry_or_none is not None and self._assigned.get(entry_or_none.key) is entry_or_none:
                 self._accept(entry_or_none, fetched, records)

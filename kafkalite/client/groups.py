@@ -3,42 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
+from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.cluster_requests import of_kind
+from kafkalite.client.exchange import Request
 from kafkalite.env.supervisor import Policy
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.groups import (
-    Assignment,
-    CommitOffsetsRequest,
-    CommitOffsetsResponse,
-    DeleteGroupRequest,
-    DeleteGroupResponse,
-    DescribeGroupRequest,
-    DescribeGroupResponse,
-    GroupHeartbeatRequest,
-    GroupHeartbeatResponse,
-    GroupOffset,
-    JoinGroupRequest,
-    JoinGroupResponse,
-    ListedGroup,
-    ListGroupsRequest,
-    ListGroupsResponse,
-    Subscription,
-    SyncGroupRequest,
-    SyncGroupResponse,
-)
-from kafkalite.rpc.messages.transactions import FindCoordinatorRequest, FindCoordinatorResponse
+from kafkalite.protocol import wire
+from kafkalite.protocol.consumer_protocol import CONSUMER, assigned_partitions, assignment, subscribed, subscription
+from kafkalite.rpc.answers import RpcError
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
-
-M = TypeVar("M", bound=Message)
 
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 60_000
@@ -48,11 +28,58 @@ _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATIO
 #: What coordinators send without more than the code.
 _MEANINGS = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
-    ErrorCode.INVALID_GROUP_ID: "this is no name of a group",
+    ErrorCode.INVALID_GROUP_ID: "this is not a valid group name",
     ErrorCode.NON_EMPTY_GROUP: "it has members: stop them first",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
 }
-_FIND_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+ASSIGNOR = "range"
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group: str
+    state: str
+    protocol_type: str
+    members: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """`partitions`: what it is assigned, if the group's protocol is that of consumers."""
+
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    partitions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupOffset:
+    """`offset`: the next record to read."""
+
+    topic: str
+    partition: int
+    offset: Offset
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """`state` Dead: there is no such group."""
+
+    state: str
+    protocol_type: str = ""
+    protocol: str = ""
+    members: tuple[GroupMember, ...] = ()
+    offsets: tuple[GroupOffset, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    member_id: str
+    topics: tuple[str, ...]
 
 
 def range_assignment(
@@ -80,23 +107,63 @@ class Groups:
 
     async def list(self) -> list[tuple[BrokerId, ListedGroup]]:
         """(coordinator, group), by name."""
-        answers = await self._client.every_node(ListGroupsRequest(), timeout_s=self._timeout_s)
         found: list[tuple[BrokerId, ListedGroup]] = []
+        answers = await self._client.every_node(wire.ListGroupsRequest(), timeout_s=self._timeout_s)
         for node, answer in answers.items():
             if isinstance(answer, KafkaliteError):
                 raise answer
-            told = of_kind(answer, ListGroupsResponse)
-            if told.error:
-                raise api_error(error_code(told.error), told.message)
-            found += [(node, group) for group in told.groups]
+            _refuse(answer.error_code, "")
+            names = [each.group_id for each in answer.groups]
+            if not names:
+                continue
+            # What a list does not say: how many members, and before Kafka 2.6 the state.
+            request = wire.DescribeGroupsRequest(names)
+            described = await self._client.call_node(node, request, timeout_s=self._timeout_s)
+            found += [
+                (node, ListedGroup(each.group_id, each.group_state, each.protocol_type, len(each.members)))
+                for each in described.groups
+                if not each.error_code
+            ]
         return sorted(found, key=lambda row: row[1].group)
 
-    async def describe(self, group: str) -> tuple[BrokerId, DescribeGroupResponse]:
+    async def describe(self, group: str) -> tuple[BrokerId, GroupDescription]:
         """(coordinator, group). A group that there is not has the state Dead."""
-        return await self.ask(group, DescribeGroupRequest(group), DescribeGroupResponse)
+        node, answer = await self.ask(
+            group, wire.DescribeGroupsRequest([group]), lambda response: response.groups[0].error_code
+        )
+        told = answer.groups[0]
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.group_instance_id or "",
+                member.client_id,
+                member.client_host,
+                assigned_partitions(bytes(member.member_assignment)) if told.protocol_type == CONSUMER else (),
+            )
+            for member in told.members
+        )
+        offsets = tuple(
+            GroupOffset(topic.name, each.partition_index, Offset(each.committed_offset), each.committed_leader_epoch,
+                        each.metadata or "")
+            for topic in _topics_of(await self._committed(group))
+            for each in topic.partitions
+            if not each.error_code
+        )  # fmt: skip
+        ordered = tuple(sorted(offsets, key=lambda each: (each.topic, each.partition)))
+        return node, GroupDescription(told.group_state, told.protocol_type, told.protocol_data, members, ordered)
+
+    async def _committed(self, group: str) -> Any:
+        request = wire.OffsetFetchRequest
+        everything = request(group, None, [request.OffsetFetchRequestGroup(group, topics=None)])
+        _, answer = await self.ask(
+            group,
+            everything,
+            lambda response: response.groups[0].error_code if response.groups else response.error_code,
+        )
+        return answer
 
     async def delete(self, group: str) -> None:
-        await self.ask(group, DeleteGroupRequest(group), DeleteGroupResponse)
+        await self.ask(group, wire.DeleteGroupsRequest([group]), lambda response: response.results[0].error_code)
 
     async def commit(
         self,
@@ -107,54 +174,57 @@ class Groups:
         member_id: str = "",
         generation: int = -1,
     ) -> None:
-        """Set offsets and forget others; all of them, else it raises."""
-        wanted = tuple(GroupOffset(*key, Offset(offset)) for key, offset in sorted(offsets.items()))
-        gone = tuple((key.topic, key.partition) for key in sorted(deletions))
-        request = CommitOffsetsRequest(group, wanted, member_id, generation, gone)
-        _, answer = await self.ask(group, request, CommitOffsetsResponse)
-        for refused in answer.partitions:
-            code = error_code(refused.error)
-            raise api_error(code, f"{refused.topic}-{refused.partition}: {_MEANINGS.get(code, code.name)}")
+        """Set offsets and forget others; each of the two sets as a whole, else it raises."""
+        if offsets:
+            request = messages.commit_offsets_request(group, offsets, member_id=member_id, generation=generation)
+            await self._ask(group, request, _commit_error)
+        if gone := messages.by_topic(sorted(deletions)):
+            delete = wire.OffsetDeleteRequest
+            topics = [
+                delete.OffsetDeleteRequestTopic(name, [delete.OffsetDeleteRequestPartition(n) for n in numbers])
+                for name, numbers in gone.items()
+            ]
+            await self._ask(group, delete(group, topics), _commit_error)
 
     async def ask(
-        self, group: str, request: Message, answer: type[M], *, timeout_s: float | None = None
-    ) -> tuple[BrokerId, M]:
-        """Ask the coordinator, wherever it is by now: (coordinator, its answer without an error)."""
-        client = self._client
-        patience = self._timeout_s if timeout_s is None else timeout_s
-        deadline = client.now() + patience
-        attempts = 0
-        while True:
-            error: KafkaliteError
-            try:
-                node = await self._find(group, max(0.1, deadline - client.now()))
-                found, _ = await client.call_node(node, request, timeout_s=max(0.1, deadline - client.now()))
-                told = of_kind(found, answer)
-                code = error_code(told.error)  # type: ignore[attr-defined]
-                if code is ErrorCode.NONE:
-                    return node, told
-                text = told.message  # type: ignore[attr-defined]
-                meaning = text if text not in ("", code.name) else _MEANINGS.get(code, code.name)
-                error = api_error(code, f"group {group!r}: {meaning}")
-                if not (is_retriable(code) or code in _FIND_AGAIN) or code is ErrorCode.REBALANCE_IN_PROGRESS:
-                    raise error
-            except RpcError as failure:
-                error = failure
-            attempts += 1
-            pause = client.backoff.pause_s(attempts)
-            if client.now() + pause > deadline:
-                raise error
-            await asyncio.sleep(pause)
+        self, group: str, request: Request, error_of: Callable[[Any], int], *, timeout_s: float | None = None
+    ) -> tuple[BrokerId, Any]:
+        """Ask the coordinator, wherever it is by now: (coordinator, its response, which has no error)."""
+        return await self._ask(group, request, lambda response: (error_of(response), ""), timeout_s)
 
-    async def _find(self, group: str, timeout_s: float) -> BrokerId:
-        answer = await self._client.order(
-            FindCoordinatorRequest(group, is_consumer_group=True), FindCoordinatorResponse, timeout_s=timeout_s
-        )
-        if answer.error:
-            raise api_error(error_code(answer.error), answer.message)
-        if self._client.view.endpoint(answer.node_id) is None:
-            await self._client.metadata((), timeout_s=timeout_s)
-        return answer.node_id
+    async def _ask(
+        self,
+        group: str,
+        request: Request,
+        error_of: Callable[[Any], tuple[int, str]],
+        timeout_s: float | None = None,
+    ) -> tuple[BrokerId, Any]:
+        def meaning(response: Any) -> tuple[int, str]:
+            number, text = error_of(response)
+            code = error_code(number)
+            return number, text or f"group {group!r}: {_MEANINGS.get(code, code.name)}"
+
+        patience = self._timeout_s if timeout_s is None else timeout_s
+        return await self._client.call_coordinator(messages.GROUP, group, request, meaning, timeout_s=patience)
+
+
+def _topics_of(response: Any) -> Any:
+    return response.groups[0].topics if response.groups else response.topics
+
+
+def _commit_error(response: Any) -> tuple[int, str]:
+    number, where = messages.first_commit_error(response)
+    code = error_code(number)
+    return number, f"{where}: {_MEANINGS.get(code, code.name)}" if where else ""
+
+
+def _refuse(number: int, text: str) -> None:
+    if number:
+        raise api_error(error_code(number), text)
+
+
+def _own_error(response: Any) -> int:
+    return int(response.error_code)
 
 
 class Membership:
@@ -193,22 +263,41 @@ class Membership:
 
     async def _round(self) -> None:
         patience = REBALANCE_TIMEOUT_MS / 1000 + 30
-        request = JoinGroupRequest(self.group, self.member_id, self._topics, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
-        _, joined = await self._groups.ask(self.group, request, JoinGroupResponse, timeout_s=patience)
-        self.member_id, self.generation = joined.member_id, joined.generation
-        shares: tuple[Assignment, ...] = ()
+        joined = await self._joined(patience)
+        self.generation = joined.generation_id
+        shares: list[Any] = []
+        sync = wire.SyncGroupRequest
         if joined.leader == self.member_id:
-            counts = {topic: await self._client.known_topic(topic) for topic in self._all_topics(joined)}
-            assigned = range_assignment(joined.members, counts)
-            shares = tuple(Assignment(member, assigned[member]) for member in sorted(assigned))
-        sync = SyncGroupRequest(self.group, self.member_id, self.generation, shares)
-        _, synced = await self._groups.ask(self.group, sync, SyncGroupResponse, timeout_s=patience)
-        self.partitions = tuple(TopicPartition(*partition) for partition in synced.partitions)
+            members = [Subscription(each.member_id, subscribed(bytes(each.metadata))) for each in joined.members]
+            topics = sorted({topic for member in members for topic in member.topics})
+            counts = {topic: await self._client.known_topic(topic) for topic in topics}
+            assigned = range_assignment(members, counts)
+            shares = [sync.SyncGroupRequestAssignment(name, assignment(assigned[name])) for name in sorted(assigned)]
+        request = sync(
+            self.group, self.generation, self.member_id, None, CONSUMER, joined.protocol_name or ASSIGNOR, shares
+        )
+        _, synced = await self._groups.ask(self.group, request, _own_error, timeout_s=patience)
+        self.partitions = tuple(TopicPartition(*each) for each in assigned_partitions(bytes(synced.assignment)))
         _log.info("group.joined", group=self.group, generation=self.generation, partitions=len(self.partitions))
 
-    @staticmethod
-    def _all_topics(joined: JoinGroupResponse) -> list[str]:
-        return sorted({topic for member in joined.members for topic in member.topics})
+    async def _joined(self, patience_s: float) -> Any:
+        """The round's result. A new member is given its id first, and joins with it (KIP-394)."""
+        join = wire.JoinGroupRequest
+        protocol = join.JoinGroupRequestProtocol(ASSIGNOR, subscription(self._topics))
+
+        def error_of(response: Any) -> int:
+            if response.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                return 0
+            return int(response.error_code)
+
+        while True:
+            request = join(
+                self.group, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS, self.member_id, None, CONSUMER, [protocol]
+            )
+            _, joined = await self._groups.ask(self.group, request, error_of, timeout_s=patience_s)
+            self.member_id = joined.member_id
+            if not joined.error_code:
+                return joined
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
         """Commit as this member; False if the group has moved on, and the offsets are for others to say."""
@@ -230,9 +319,10 @@ class Membership:
         """Go; the others need not wait for the session to end. Quietly, if the coordinator cannot be told."""
         self._stop_beating()
         if self.member_id:
-            request = GroupHeartbeatRequest(self.group, self.member_id, self.generation, is_leaving=True)
+            leave = wire.LeaveGroupRequest
+            request = leave(self.group, self.member_id, [leave.MemberIdentity(self.member_id)])
             try:
-                await self._groups.ask(self.group, request, GroupHeartbeatResponse, timeout_s=3)
+                await self._groups.ask(self.group, request, _own_error, timeout_s=3)
             except (ApiError, RpcError) as error:
                 _log.info("group.not_left", group=self.group, error=str(error))
         self.member_id = ""
@@ -245,9 +335,9 @@ class Membership:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_S)
-            request = GroupHeartbeatRequest(self.group, self.member_id, self.generation)
+            request = wire.HeartbeatRequest(self.group, self.generation, self.member_id)
             try:
-                await self._groups.ask(self.group, request, GroupHeartbeatResponse, timeout_s=SESSION_TIMEOUT_MS / 1000)
+                await self._groups.ask(self.group, request, _own_error, timeout_s=SESSION_TIMEOUT_MS / 1000)
             except (ApiError, RpcError) as error:
                 _log.info("group.stale", group=self.group, error=str(error))
                 self.is_stale.set()

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, error_code, is_retriable
+from kafkalite.client.messages import TRANSACTION
+from kafkalite.client.refusals import refuse
+from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, is_retriable
 from kafkalite.extension.messages.open_transactions import (
     AbortTransactionRequest,
     AbortTransactionResponse,
-    DescribeTransactionRequest,
-    DescribeTransactionResponse,
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -26,15 +26,26 @@ from kafkalite.extension.messages.open_transactions import (
 )
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TRANSACTION_TOPIC, BrokerId, ProducerId, TopicPartition
-from kafkalite.rpc.client import RpcError
+from kafkalite.protocol import wire
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.transactions import FindCoordinatorRequest, FindCoordinatorResponse
 
 #: States in which a coordinator will end the transaction on each of its partitions: open, or decided.
 _ENDING = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-_FIND_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 
 M = TypeVar("M", bound=Message)
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionDescription:
+    """`started_ms`: wall time; -1: no transaction is open. Partitions that the asking user may not see are left out."""
+
+    transactional_id: str
+    state: str
+    producer_id: ProducerId
+    producer_epoch: int
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[tuple[str, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,39 +113,31 @@ class Transactions:
         found = [(node, each) for node, answer in answers.items() for each in answer.transactions]
         return sorted(found, key=lambda row: row[1].transactional_id)
 
-    async def describe(self, transactional_id: str) -> tuple[BrokerId, DescribeTransactionResponse]:
+    async def describe(self, transactional_id: str) -> tuple[BrokerId, TransactionDescription]:
         """(coordinator, transaction). Raises ApiError TRANSACTIONAL_ID_NOT_FOUND."""
-        deadline = self._client.now() + self._timeout_s
-        attempts = 0
-        while True:
-            try:
-                return await self._describe_once(transactional_id, max(0.1, deadline - self._client.now()))
-            except (ApiError, RpcError) as error:
-                if isinstance(error, ApiError) and not (is_retriable(error.code) or error.code in _FIND_AGAIN):
-                    raise
-                attempts += 1
-                pause = self._client.backoff.pause_s(attempts)
-                if self._client.now() + pause > deadline:
-                    raise
-            await asyncio.sleep(pause)
-
-    async def _describe_once(
-        self, transactional_id: str, timeout_s: float
-    ) -> tuple[BrokerId, DescribeTransactionResponse]:
-        found = await self._client.order(
-            FindCoordinatorRequest(transactional_id), FindCoordinatorResponse, timeout_s=timeout_s
+        try:
+            node, answer = await self._client.call_coordinator(
+                TRANSACTION,
+                transactional_id,
+                wire.DescribeTransactionsRequest([transactional_id]),
+                lambda each: (each.transaction_states[0].error_code, ""),
+                timeout_s=self._timeout_s,
+            )
+        except ApiError as error:
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+            raise api_error(error.code, f"there is no transactional id {transactional_id!r}") from None
+        [told] = answer.transaction_states
+        partitions = tuple((topic.topic, number) for topic in told.topics for number in sorted(topic.partitions))
+        return node, TransactionDescription(
+            told.transactional_id,
+            told.transaction_state,
+            ProducerId(told.producer_id),
+            told.producer_epoch,
+            told.transaction_timeout_ms,
+            told.transaction_start_time_ms if told.transaction_state in _ENDING else -1,
+            partitions,
         )
-        _refuse(found.error, found.message)
-        if self._client.view.endpoint(found.node_id) is None:
-            await self._client.metadata((), timeout_s=timeout_s)
-        request = DescribeTransactionRequest(transactional_id)
-        answer, _ = await self._client.call_node(found.node_id, request, timeout_s=timeout_s)
-        told = of_kind(answer, DescribeTransactionResponse)
-        code = error_code(told.error)
-        if code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            raise api_error(code, f"there is no transactional id {transactional_id!r}")
-        _refuse(told.error, told.message)
-        return found.node_id, told
 
     async def open(self, partitions: Iterable[TopicPartition] = ()) -> list[tuple[BrokerId, PartitionTransaction]]:
         """(leader, open transaction) of these partitions, or of all, by partition and first offset."""
@@ -202,7 +205,7 @@ class Transactions:
         if any(answer.is_partial for answer in answers.values()):
             raise api_error(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "transactional ids of open transactions may not be seen: it takes DESCRIBE on them to say what hangs",
+                "transactional ids of open transactions may not be seen: finding hanging transactions needs DESCRIBE on them",
             )
         missing = wanted.difference(*(answer.coordinated for answer in answers.values()))
         if missing:
@@ -242,9 +245,8 @@ class Transactions:
         request = AbortTransactionRequest(
             found.topic, found.partition, found.producer_id, found.producer_epoch, found.coordinator_epoch
         )
-        answer, _ = await self._client.call_node(node, request, timeout_s=self._timeout_s)
-        told = of_kind(answer, AbortTransactionResponse)
-        _refuse(told.error, told.message)
+        told = of_kind(await self._client.call_node(node, request, timeout_s=self._timeout_s), AbortTransactionResponse)
+        refuse(told.error, told.message)
         return found
 
     async def _every(self, request: Message, answer: type[M]) -> dict[BrokerId, M]:
@@ -254,11 +256,6 @@ class Transactions:
             if isinstance(each, KafkaliteError):
                 raise each
             told = of_kind(each, answer)
-            _refuse(told.error, told.message)  # type: ignore[attr-defined]
+            refuse(told.error, told.message)  # type: ignore[attr-defined]
             found[node] = told
         return found
-
-
-def _refuse(code: int, message: str) -> None:
-    if code:
-        raise api_error(error_code(code), message or error_code(code).name)

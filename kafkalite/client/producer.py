@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from kafkalite.client import messages
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.batching import ProducerBatch
 from kafkalite.client.cluster_requests import PROBE_AFTER_S
+from kafkalite.client.connection import Connection
 from kafkalite.client.partitioner import StickyPartitioner, partition_for_key
 from kafkalite.client.producer_core import Completion, Dispatch, ProducerCore, ProducerSettings
 from kafkalite.env.supervisor import Policy
@@ -15,8 +17,7 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, api_error, err
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.record.builder import Headers
 from kafkalite.record.compression import codec_named
-from kafkalite.rpc.client import Answer, RpcConnection, RpcError
-from kafkalite.rpc.messages.data import ProducePartition, ProduceRequest, ProduceResponse
+from kafkalite.rpc.answers import RpcError
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -42,7 +43,7 @@ class RecordMetadata(NamedTuple):
 
 class _Sent(NamedTuple):
     at: float
-    connection: RpcConnection
+    connection: Connection
 
 
 class Producer:
@@ -167,7 +168,9 @@ class Producer:
                 while self._core.buffered_bytes >= self._buffer_bytes and not self._closed:
                     await self._finished.wait()
         except TimeoutError:
-            raise api_error(ErrorCode.REQUEST_TIMED_OUT, "no room for the record: nothing is being delivered") from None
+            raise api_error(
+                ErrorCode.REQUEST_TIMED_OUT, "no buffer memory for the record: nothing is being delivered"
+            ) from None
 
     async def flush(self) -> None:
         """Wait until everything taken so far is delivered or failed."""
@@ -306,27 +309,29 @@ class Producer:
     def _send(self, dispatch: Dispatch, now: float) -> None:
         connection = self._client.connections.open_to(dispatch.node)
         assert connection is not None, "plan() asks has_room first"
-        bodies = [batch.encoded(self.settings.codec) for batch in dispatch.batches]
-        entries = tuple(
-            ProducePartition(batch.topic_partition.topic, batch.topic_partition.partition, len(body))
-            for batch, body in zip(dispatch.batches, bodies, strict=True)
+        request = messages.produce_request(
+            {batch.topic_partition: batch.encoded(self.settings.codec) for batch in dispatch.batches},
+            self.settings.acks,
+            int(self.settings.request_timeout_s * 1000),
         )
-        request = ProduceRequest(self.settings.acks, int(self.settings.request_timeout_s * 1000), entries)
         try:
             if self.settings.acks == 0:
-                connection.oneway(request, bodies)
+                connection.oneway(request)
                 self._complete([self._core.on_sent_without_acks(batch) for batch in dispatch.batches])
                 return
-            future = connection.send_nowait(request, bodies)
+            future = connection.send_nowait(request)
         except RpcError as error:
             self._lost(dispatch, str(error))
+            return
+        except ApiError as error:
+            self._refused(dispatch, error)
             return
         number = self._next_request
         self._next_request += 1
         self._requests.setdefault(dispatch.node, {})[number] = _Sent(now, connection)
         future.add_done_callback(lambda done: self._answered(dispatch, number, done))
 
-    def _answered(self, dispatch: Dispatch, number: int, future: asyncio.Future[Answer]) -> None:
+    def _answered(self, dispatch: Dispatch, number: int, future: asyncio.Future[Any]) -> None:
         self._requests[dispatch.node].pop(number, None)
         self._wake.set()
         if future.cancelled():
@@ -334,15 +339,12 @@ class Producer:
             return
         error = future.exception()
         if isinstance(error, ApiError):
-            for batch, attempt in zip(dispatch.batches, dispatch.attempts, strict=True):
-                self._judge(batch, attempt, error.code, -1, -1, str(error))
+            self._refused(dispatch, error)
             return
         if error is not None:
             self._lost(dispatch, str(error))
             return
-        answer = future.result()[0]
-        assert isinstance(answer, ProduceResponse)
-        told = {(entry.topic, entry.partition): entry for entry in answer.partitions}
+        told = {(entry.topic, entry.partition): entry for entry in messages.produced(future.result())}
         for batch, attempt in zip(dispatch.batches, dispatch.attempts, strict=True):
             entry = told.get(batch.topic_partition)
             if entry is None:
@@ -351,6 +353,10 @@ class Producer:
                 code, offset = error_code(entry.error), int(entry.base_offset)
                 time_ms, text = entry.log_append_time_ms, entry.message
             self._judge(batch, attempt, code, offset, time_ms, text)
+
+    def _refused(self, dispatch: Dispatch, error: ApiError) -> None:
+        for batch, attempt in zip(dispatch.batches, dispatch.attempts, strict=True):
+            self._judge(batch, attempt, error.code, -1, -1, str(error))
 
     def _judge(self, batch: ProducerBatch, attempt: int, code: ErrorCode, offset: int, time_ms: int, text: str) -> None:
         now = self._loop.time()

@@ -5,7 +5,12 @@ from __future__ import annotations
 import random
 from enum import Enum
 
-from kafkalite.errors import ErrorCode, is_retriable
+from kafkalite.errors import ErrorCode, KafkaliteError, is_retriable
+
+
+class BootstrapFailed(KafkaliteError):
+    """No address that was given has ever answered, and waiting is not likely to help: nobody listens, the host's name is not known,
+    or what listens does not speak Kafka's protocol with us. No RpcError: it is not tried again."""
 
 
 class Verdict(Enum):

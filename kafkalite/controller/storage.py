@@ -9,10 +9,10 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from kafkalite.controller.decisions.elections import NOT_CREATED
+from kafkalite.controller.decisions.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
+from kafkalite.controller.decisions.state import Topic
 from kafkalite.controller.deletion_storage import REMOVE_ATTEMPTS, DeletionStorage
-from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
-from kafkalite.controller.state import Replicas, Topic
 from kafkalite.controller.zk_access import MAX_OPS
 from kafkalite.controller.zk_access import Connectivity as Connectivity
 from kafkalite.controller.zk_access import DeposedError as DeposedError
@@ -30,9 +30,10 @@ from kafkalite.coordination.coordinator import (
     TooBigError,
     Watch,
 )
+from kafkalite.coordination.registration import registered_brokers
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, TopicPartition
+from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, PartitionEpoch, Replicas, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -61,17 +62,9 @@ class Storage(DeletionStorage):
         """Live brokers by id, and path -> reason for registrations that cannot be used."""
         ids, strangers = paths.broker_ids(await self._children(paths.BROKER_IDS, watch))
         malformed = {f"{paths.BROKER_IDS}/{name}": "not a broker id" for name in strangers}
-        brokers: dict[BrokerId, BrokerInfo] = {}
         found = await self.read(lambda: self._zk.get_many([paths.broker(id_) for id_ in ids]))
-        for id_, each in zip(ids, found, strict=True):
-            if each is None:
-                continue  # gone since the names were read; the watch tells
-            data, stat = each
-            try:
-                brokers[id_] = znodes.decode_broker(data, paths.broker(id_)).info(id_, BrokerEpoch(stat.czxid))
-            except ZnodeError as error:
-                malformed[paths.broker(id_)] = error.reason
-        return brokers, malformed
+        brokers, unusable = registered_brokers(ids, found)
+        return brokers, malformed | unusable
 
     async def read_topics(
         self, known: Mapping[str, Topic], watch: Watch | None, *, again: bool
@@ -322,12 +315,12 @@ class Storage(DeletionStorage):
 
     # --- orders ----------------------------------------------------------------------------------------------
 
-    async def drop_preferred_election(self, version: int) -> None:
+    async def drop_order(self, path: str, version: int) -> None:
         """Remove the order; one that was written anew meanwhile stays, its watch has fired."""
         for _ in range(REMOVE_ATTEMPTS):
-            if await self._fenced([Delete(paths.PREFERRED_REPLICA_ELECTION, version)]):
+            if await self._fenced([Delete(path, version)]):
                 return
-            stat = await self.read(lambda: self._zk.exists(paths.PREFERRED_REPLICA_ELECTION))
+            stat = await self.read(lambda: self._zk.exists(path))
             if stat is None or stat.version != version:
                 return
 

@@ -7,18 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kafkalite.coordination.znode_json import (
-    INT32_MAX,
-    JsonReader,
-    Replicas,
-    ZnodeError,
-    parse,
-    read,
-    replica_list,
-    write,
-)
+from kafkalite.coordination.znode_json import INT32_MAX, JsonReader, ZnodeError, parse, read, replica_list, write
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, Replicas, TopicPartition
 
 #: KIP-435's three limits for one order: replicas at once per partition, partitions, leader movements; 0 none.
 OrderLimits = tuple[int, int, int]
@@ -90,7 +81,7 @@ def decode_reassignment(data: bytes, path: str = "/admin/reassign_partitions") -
         entry = JsonReader(path, item, f"partitions[{index}].")
         partition = entry.topic_partition()
         if partition in targets:
-            raise entry.fail("partition", f"{partition} is there twice")
+            raise entry.fail("partition", f"{partition} occurs twice")
         is_cancel = "replicas" in entry.fields and entry.fields["replicas"] in (None, [])
         targets[partition] = () if is_cancel else entry.replicas("replicas")
     return targets

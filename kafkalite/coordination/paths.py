@@ -111,15 +111,6 @@ def partition_state(topic_partition: TopicPartition) -> str:
     return f"{TOPICS}/{topic_partition.topic}/partitions/{topic_partition.partition}/state"
 
 
-def partition_of_state(path: str) -> TopicPartition | None:
-    """The partition whose state is at `path`; None for any other path."""
-    parts = path.split("/")
-    if len(parts) != 7 or parts[:3] != ["", "brokers", "topics"] or parts[4] != "partitions" or parts[6] != "state":
-        return None
-    number = decimal(parts[5])
-    return None if number is None else TopicPartition(parts[3], number)
-
-
 def delete_topic(topic_name: str) -> str:
     """Kafka's order to delete one topic; ours are in the data of its parent."""
     return f"{DELETE_TOPICS}/{topic_name}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import random
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import (
@@ -36,7 +36,7 @@ from kafkalite.coordination.znodes import (
     encode_producer_id_block,
 )
 from kafkalite.errors import StartupRefused
-from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -196,6 +196,28 @@ async def until_spoilt(coordinator: Coordinator, broker_id: BrokerId) -> str:
 
     await follow(coordinator, look, until=lambda: bool(reason))
     return "" if coordinator.state is SessionState.EXPIRED else reason
+
+
+def registered_brokers(
+    ids: Sequence[BrokerId], found: Sequence[tuple[bytes, Stat] | None]
+) -> tuple[dict[BrokerId, BrokerInfo], dict[str, str]]:
+    """The brokers by id, and path -> reason for registrations that cannot be used.
+
+    Args:
+        found: the registration of each; None if it is gone since the names were read.
+    """
+    brokers: dict[BrokerId, BrokerInfo] = {}
+    malformed: dict[str, str] = {}
+    for broker_id, each in zip(ids, found, strict=True):
+        if each is None:
+            continue
+        data, stat = each
+        path = paths.broker(broker_id)
+        try:
+            brokers[broker_id] = decode_broker(data, path).info(broker_id, BrokerEpoch(stat.czxid))
+        except ZnodeError as error:
+            malformed[path] = error.reason
+    return brokers, malformed
 
 
 async def allocate_producer_ids(coordinator: Coordinator, broker_id: BrokerId) -> ProducerIdBlock:

@@ -6,12 +6,10 @@ import json
 from collections.abc import Callable
 
 from kafkalite.errors import KafkaliteError
-from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.model import BrokerId, Replicas, TopicPartition
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-
-Replicas = tuple[BrokerId, ...]
 
 
 class ZnodeError(KafkaliteError):
@@ -61,7 +59,7 @@ class JsonReader:
     def version(self, *known: int) -> int:
         version = self.integer("version", 1, INT32_MAX)
         if known and version not in known:
-            raise self.fail("version", f"{version} is none of {', '.join(map(str, known))}")
+            raise self.fail("version", f"{version} is not one of {', '.join(map(str, known))}")
         return version
 
     def replicas(self, name: str) -> Replicas:

@@ -9,17 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 
-from kafkalite.coordination.znode_json import (
-    INT32_MAX,
-    INT64_MAX,
-    JsonReader,
-    Replicas,
-    ZnodeError,
-    integer,
-    parse,
-    read,
-    write,
-)
+from kafkalite.coordination.znode_json import INT32_MAX, INT64_MAX, JsonReader, ZnodeError, integer, parse, read, write
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     ELR_FEATURE,
@@ -33,6 +23,7 @@ from kafkalite.model import (
     LeaderAndIsr,
     LeaderEpoch,
     PartitionEpoch,
+    Replicas,
     TopicId,
     TopicPartition,
 )

@@ -19,7 +19,7 @@ from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import EndTransactionMarker, Record, end_transaction_marker_of, records_of
-from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.replica.requests import ProducedPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
@@ -193,7 +193,7 @@ class InternalLog(Generic[State]):
             # The disk, or leadership went: forget the attempt, the next comparison tries again.
             untold = self._repeats.told(partition)
             if untold is not None:
-                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), untold=untold)
+                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), suppressed=untold)
             if self._epochs.get(partition) == epoch:
                 del self._epochs[partition]
             return

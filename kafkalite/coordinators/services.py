@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
-from kafkalite.env.seams import Buffer, Clock, Network
+from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.reassignment import (
@@ -32,16 +32,15 @@ from kafkalite.extension.messages.topics import (
     TopicResult,
 )
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerId, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import (
-    FetchedPartition,
+from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
+from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
+from kafkalite.replica.requests import (
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataResponse,
-    ProducedPartition,
 )
+from kafkalite.rpc.messages.base import Message
 from kafkalite.security.access import Access, Subject
 from kafkalite.security.acl import Binding, Filter
 from kafkalite.security.connection_limits import ConnectionLimits
@@ -49,11 +48,6 @@ from kafkalite.security.quotas import Entity, Quotas
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
-
-ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
-FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
-#: How many bytes of records an answer may have, asked when they are read; 0: none, at least one batch otherwise.
-Room = Callable[[], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +127,7 @@ class Partitions(Protocol):
         """
         ...
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
         """Long poll; records up to the high watermark (isolation 1: the last stable offset)."""
         ...
 

@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING
 from kafkalite.env import open_files
 from kafkalite.env.lanes import Lane
 from kafkalite.env.open_files import Reserve
-from kafkalite.env.seams import Buffer, Clock, ConnectionHandler, Disk, Env, Listener, Network
+from kafkalite.env.seams import Clock, ConnectionHandler, Disk, Env, Listener, Network
 from kafkalite.env.streams import open_stream, stream_protocol
 from kafkalite.env.supervisor import Policy, Supervisor
+from kafkalite.model import Buffer
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:

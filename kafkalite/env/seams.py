@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import Buffer
 
 if TYPE_CHECKING:
     from kafkalite.coordination.coordinator import Coordinator
     from kafkalite.security.tls import ClientTls, ServerTls
 
-Buffer = bytes | bytearray | memoryview
 
 #: A node may keep so many log files open, on whatever system.
 LEAST_LOG_FILES = 512

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from kafkalite.env.seams import Buffer
+from kafkalite.model import Buffer
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any
 
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest, DescribeBrokerSettingsResponse
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
     DescribeDisksResponse,
@@ -24,6 +25,8 @@ from kafkalite.extension.messages.disks import (
     StrayOrderResponse,
 )
 from kafkalite.extension.messages.open_transactions import (
+    AbortTransactionRequest,
+    AbortTransactionResponse,
     ListTransactionsRequest,
     ListTransactionsResponse,
     OpenTransactionsRequest,
@@ -62,16 +65,11 @@ from kafkalite.extension.messages.watching import (
     StatusRequest,
     StatusResponse,
 )
+from kafkalite.extension.transaction_groups import transactional_id
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.transaction_groups import transactional_id
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import FREE, Need, Row, Scope
-
-#: In the range that no Apache Kafka release uses.
-API_KEY = 20_000
-#: A reassignment of 100,000 partitions fits.
-MAX_BODY_BYTES = 8 * 2**20
 
 #: The names of resources that a request is about.
 Names = Callable[[Any], Iterable[str]]
@@ -159,6 +157,11 @@ _ROWS = (
     ),
     ExtensionApi(AlterReassignmentsRequest, AlterReassignmentsResponse, _ALTER_CLUSTER),
     ExtensionApi(ListReassignmentsRequest, ListReassignmentsResponse, _DESCRIBE_CLUSTER),
+    ExtensionApi(
+        DescribeBrokerSettingsRequest,
+        DescribeBrokerSettingsResponse,
+        (Need(_CLUSTER, Operation.DESCRIBE_CONFIGS),),
+    ),
     ExtensionApi(DescribeDisksRequest, DescribeDisksResponse, _DESCRIBE_CLUSTER, Node.EACH),
     ExtensionApi(DiskOnlineRequest, DiskOnlineResponse, _ALTER_CLUSTER, Node.EACH),
     ExtensionApi(MoveReplicasRequest, MoveReplicasResponse, _ALTER_CLUSTER, Node.EACH),
@@ -188,6 +191,8 @@ _ROWS = (
         Node.EACH,
         hide=_visible_transactions,
     ),
+    # WriteTxnMarkers is for nodes alone where there is no authorizer.
+    ExtensionApi(AbortTransactionRequest, AbortTransactionResponse, _ALTER_CLUSTER, Node.EACH),
     # As with DescribeProducers.
     ExtensionApi(
         OpenTransactionsRequest,

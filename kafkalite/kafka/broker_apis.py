@@ -41,7 +41,7 @@ class KafkaSide:
         self.verifier = TransactionVerifier(services, self.transactions)
         #: Whether this node coordinates what it leads.
         self.is_coordinating = False
-        coordinated = TransactionExtension(self.transactions, self.transaction_groups).handlers()
+        coordinated = TransactionExtension(self.transactions, self.transaction_groups, self.markers).handlers()
         handlers = {
             **ClusterHandlers(services).table(),
             **DataHandlers(services, self.verifier).table(),

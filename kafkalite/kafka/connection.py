@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, cast
 from kafkalite.env.streams import close_when_written
 from kafkalite.kafka.answers import COUNTED_BYTES
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.protocol.codec import Buffer, WireError, encoder, read_varint
+from kafkalite.model import Buffer
+from kafkalite.protocol.codec import WireError, encoder, read_varint
 from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.telemetry.logs import get_logger
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkalite.config import TopicConfig
-from kafkalite.env.seams import Buffer
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.segment import Segment
 from kafkalite.log.validation import must_roll, segment_age_ms
+from kafkalite.model import Buffer
 from kafkalite.record.batch import (
     ASSIGNED_SIZE,
     HEADER_SIZE,

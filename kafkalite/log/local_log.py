@@ -10,12 +10,12 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafkalite.env.seams import Buffer, Disk
+from kafkalite.env.seams import Disk
 from kafkalite.errors import LogClosed, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.segment import Segment
-from kafkalite.model import TopicId, TopicPartition
+from kafkalite.model import Buffer, TopicId, TopicPartition
 from kafkalite.record.batch import LOG_OVERHEAD, BatchHeader
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkalite.config import TopicConfig
-from kafkalite.env.seams import Buffer, Disk
+from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.log.appending import AppendInfo, duplicate_of, place_for, with_new_heads
 from kafkalite.log.epoch_file import LeaderEpochFile
@@ -34,7 +34,7 @@ from kafkalite.log.validation import (
     has_gap,
     marker_in,
 )
-from kafkalite.model import LeaderEpoch, Offset, TopicId, TopicPartition
+from kafkalite.model import Buffer, LeaderEpoch, Offset, TopicId, TopicPartition
 from kafkalite.record.batch import BatchHeader, assign_in_place
 
 

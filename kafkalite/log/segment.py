@@ -6,7 +6,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from kafkalite.env.seams import Buffer, Disk, File
+from kafkalite.env.seams import Disk, File
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.index import (
@@ -18,6 +18,7 @@ from kafkalite.log.index import (
     TimeIndex,
     decode_aborted,
 )
+from kafkalite.model import Buffer
 from kafkalite.record.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, crc_of
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".txnindex", ".snapshot"

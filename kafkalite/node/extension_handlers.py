@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from kafkalite.admin.configs import ConfigAdmin
 from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.topic_waits import TopicOrders
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.errors import ErrorCode
+from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest
 from kafkalite.extension.messages.disks import (
     DescribeDisksRequest,
     DiskOnlineRequest,
@@ -60,6 +62,7 @@ class Host(Protocol):
     disks: LogDirAdmin
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
+    config_orders: ConfigAdmin
     overview: Overview
     started_ms: int
 
@@ -88,6 +91,7 @@ class NodeExtension:
             AlterReassignmentsRequest: host.reassignment_admin.alter,
             ListReassignmentsRequest: host.reassignment_admin.list,
             DescribeReplicasRequest: self._describe_replicas,
+            DescribeBrokerSettingsRequest: host.config_orders.describe_broker,
             DescribeDisksRequest: host.disks.describe,
             DiskOnlineRequest: host.disks.online,
             StrayOrderRequest: host.disks.stray_order,

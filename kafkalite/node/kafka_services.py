@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
-from kafkalite.coordinators.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Rights, Room
-from kafkalite.env.seams import Buffer
+from kafkalite.coordinators.services import ActiveProducer, LogDir, LogDirReplica, Rights
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -33,6 +32,7 @@ from kafkalite.model import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
     BrokerId,
+    Buffer,
     LeaderEpoch,
     Offset,
     ProducerId,
@@ -42,16 +42,56 @@ from kafkalite.model import (
 from kafkalite.node.metadata_answers import MetadataAnswers
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
+from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 
 if TYPE_CHECKING:
-    from kafkalite.node.node import Node
+    from kafkalite.admin.acls import AclManager
+    from kafkalite.admin.log_dirs import LogDirAdmin
+    from kafkalite.admin.partitions import PartitionAdmin
+    from kafkalite.admin.reassignments import ReassignmentAdmin
+    from kafkalite.admin.topic_waits import TopicOrders
+    from kafkalite.coordination.session import SessionKeeper
+    from kafkalite.coordination.topic_configs import TopicConfigs
+    from kafkalite.coordinators.producer_ids import ProducerIds
+    from kafkalite.env import Env
+    from kafkalite.env.supervisor import Supervisor
+    from kafkalite.log.log_manager import LogManager
+    from kafkalite.node.zookeeper_health import ZooKeeperHealth
+    from kafkalite.security.node_security import NodeSecurity
 
 #: A coordinator compares what is led with what is loaded at least so often, whatever it was told.
 _LEADERSHIP_POLL_S = 0.2
 _METADATA_POLL_S = 0.5
+
+
+class Host(Protocol):
+    """The parts of the node that the Kafka listener's requests reach."""
+
+    config: BrokerConfig
+    static_config: BrokerConfig
+    env: Env
+    supervisor: Supervisor
+    security: NodeSecurity | None
+    rights: AclManager
+    session: SessionKeeper
+    zookeeper: ZooKeeperHealth
+    configs: TopicConfigs
+    metadata: MetadataCache
+    logs: LogManager
+    replicas: ReplicaManager
+    disks: LogDirAdmin
+    orders: TopicOrders
+    partition_admin: PartitionAdmin
+    reassignment_admin: ReassignmentAdmin
+    producer_ids: ProducerIds
+    extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
+    broker_id: BrokerId
+    cluster_id: str
+
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig: ...
 
 
 class NodePartitions:
@@ -99,7 +139,7 @@ class NodePartitions:
             transaction_version=transaction_version,
         )
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
         self._replicas.fetch(request, done, room)
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -147,12 +187,8 @@ class NodePartitions:
         self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
     ) -> tuple[LeaderEpoch, Offset]:
         led = self._led(partition)
-        assert led.leader is not None
-        if current_epoch != NO_LEADER_EPOCH:
-            if current_epoch < led.leader.leader_epoch:
-                raise api_error(ErrorCode.FENCED_LEADER_EPOCH)
-            if current_epoch > led.leader.leader_epoch:
-                raise api_error(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if current_epoch != NO_LEADER_EPOCH and (error := led.epoch_error(current_epoch)):
+            raise api_error(error)
         if epoch > led.log.latest_epoch:
             # What a consumer has from there is not in this log (an unclean election): there is no end to tell.
             return NO_LEADER_EPOCH, NO_OFFSET
@@ -188,7 +224,7 @@ class NodePartitions:
 class NodeServices:
     """See the module."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Host) -> None:
         self._node = node
         self._answers = MetadataAnswers(node.metadata)
         self.clock = node.env.clock

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, ClassVar, TypeVar, overload
 
 from kafkalite.errors import ProtocolError
+from kafkalite.model import Buffer
 from kafkalite.protocol.schema import Field, Schema, Struct, schemas
 
 #: Record sets from this size on are handed to the socket as they are; smaller ones are copied into the answer.
@@ -31,7 +32,6 @@ _FIXED = {
 #: Fields whose values no log and no traceback shows.
 _SECRETS = frozenset({"auth_bytes", "salt", "salted_password"})
 
-Buffer = bytes | bytearray | memoryview
 Decoder = Callable[[memoryview], "tuple[Any, int]"]
 Encoder = Callable[[Any, bytearray, list[Buffer]], bytearray]
 

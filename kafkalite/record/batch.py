@@ -21,8 +21,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from kafkalite.errors import ErrorCode, api_error
-
-Buffer = bytes | bytearray | memoryview
+from kafkalite.model import Buffer
 
 HEADER_SIZE = 61
 #: Base offset and batch length: the bytes that `batch_length` does not count.
@@ -139,7 +138,7 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{end - position} bytes are too few for a batch header")
         header = BatchHeader._make(HEADER.unpack_from(buffer, position))
         if header.magic != MAGIC:
-            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic}: only record batches v2 are taken")
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic}: only record batches v2 are accepted")
         size = header.batch_length + LOG_OVERHEAD
         if size < HEADER_SIZE or position + size > end:
             raise api_error(

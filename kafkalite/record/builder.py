@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from crc32c import crc32c
 
+from kafkalite.model import Buffer
 from kafkalite.record.batch import (
     CONTROL_FLAG,
     CRC_START,
@@ -22,7 +23,6 @@ from kafkalite.record.batch import (
 from kafkalite.record.compression import Codec, compress
 from kafkalite.record.varint import encode_varint
 
-Buffer = bytes | bytearray | memoryview
 Headers = Sequence[tuple[str, bytes | None]]
 
 _CRC = struct.Struct(">I")

@@ -11,8 +11,7 @@ from enum import IntEnum
 import cramjam
 
 from kafkalite.errors import ErrorCode, api_error
-
-Buffer = bytes | bytearray | memoryview
+from kafkalite.model import Buffer
 
 
 class Codec(IntEnum):

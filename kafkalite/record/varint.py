@@ -5,8 +5,7 @@ from __future__ import annotations
 import struct
 
 from kafkalite.errors import ErrorCode, api_error
-
-Buffer = bytes | bytearray | memoryview
+from kafkalite.model import Buffer
 
 _PAIR = struct.Struct("BB")
 _ONE_BYTE = [bytes([value]) for value in range(128)]

@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
+    EPOCH_DURING_DELETE,
     NO_BROKER_EPOCH,
     NO_LEADER,
     NO_LEADER_EPOCH,
     BrokerEpoch,
     BrokerId,
     ControllerEpoch,
-    LeaderEpoch,
     Offset,
     TopicId,
     TopicPartition,
 )
-from kafkalite.replica import doubts, strays
+from kafkalite.replica import doubts
+from kafkalite.replica.decisions import strays
+from kafkalite.replica.decisions.leader import new_leader
 from kafkalite.replica.doubts import Doubts
 from kafkalite.replica.fetcher import Fetchers
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.leader import new_leader
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
@@ -61,7 +62,6 @@ SLICE = 16
 #: Commands that may wait; a controller has few under way at once.
 MAX_QUEUED = 1_000
 #: StopPartition.leader_epoch of a topic's deletion: passes whatever the replica's epoch is.
-DELETED_TOPIC_EPOCH = LeaderEpoch(-2)
 
 
 class Commands:
@@ -326,7 +326,7 @@ class Commands:
         else:
             lost = partition.log.directory
             _log.warning("replica.restarted", partition=str(key), lost=lost, leader_epoch=state.leader_epoch)
-            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; made again, empty")
+            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; recreated empty")
         self._stop(partition)
         if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
             self.stopped_marks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
@@ -352,7 +352,7 @@ class Commands:
             if partition is None or partition.storage_error is None:
                 self._restarting.forget(key)
             elif self._restarting.commanded.get(key) is state and not self._restarting.refusal(partition, state):
-                self._apply(state, "the disk is back, or another one takes it")
+                self._apply(state, "the disk is back, or another disk takes the replica")
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
 
@@ -520,12 +520,12 @@ class Commands:
                 self._logs.removal_ordered(key, wanted.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
-            if wanted.leader_epoch != DELETED_TOPIC_EPOCH and wanted.leader_epoch < partition.leader_epoch:
+            if wanted.leader_epoch != EPOCH_DURING_DELETE and wanted.leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             self._stop(partition)
             if not wanted.delete_files:
                 self.stopped_marks[key] = partition.follower_high_watermark
-        if not wanted.delete_files and wanted.leader_epoch == DELETED_TOPIC_EPOCH:
+        if not wanted.delete_files and wanted.leader_epoch == EPOCH_DURING_DELETE:
             self._is_judged = False  # the controller reports that its topic has vanished
         detail = "its files are deleted" if wanted.delete_files else "its files stay"
         self._hosted.history.note(str(key), "replica.stopped", detail)

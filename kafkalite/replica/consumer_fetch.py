@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
@@ -12,6 +9,7 @@ from kafkalite.model import (
     MAX_TIMESTAMP,
     NO_LEADER_EPOCH,
     NO_OFFSET,
+    Buffer,
     LeaderEpoch,
     Offset,
     ProducerId,
@@ -22,8 +20,8 @@ from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import MAX_WAITING, missing
-from kafkalite.replica.purgatory import DelayedFetch
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.purgatory import DelayedFetch, FetchDone, ResponseLimit
+from kafkalite.replica.requests import (
     AbortedTransaction,
     FetchedPartition,
     FetchPartition,
@@ -34,9 +32,6 @@ from kafkalite.rpc.messages.data import (
     ListOffsetsResponse,
 )
 
-FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
-Room = Callable[[], int]
-
 
 class ConsumerFetchHandler:
     """Reads below the high watermark (or the last stable offset), from the leader only (invariant 53)."""
@@ -46,7 +41,7 @@ class ConsumerFetchHandler:
         self._metadata = metadata
         self._fetch_max_bytes = fetch_max_bytes
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: Room | None = None) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit | None = None) -> None:
         """Call `done` once: at once if there are min_bytes, or an error to tell; else when they come, or max_wait.
 
         `room`: how many bytes the answer may have when it is read (0: none; else at least one batch is in it).
@@ -85,7 +80,7 @@ class ConsumerFetchHandler:
         wheel.add(delayed, request.max_wait_ms)
 
     def _read(
-        self, request: FetchRequest, room: Room | None
+        self, request: FetchRequest, room: ResponseLimit | None
     ) -> tuple[tuple[FetchedPartition, ...], list[Buffer], int, bool]:
         """All partitions of the request: answers, record bytes, how many of them, whether anything was refused."""
         answers: list[FetchedPartition] = []
@@ -164,11 +159,8 @@ class ConsumerFetchHandler:
         partition = self._hosted.get(topic_partition)
         if partition is None or partition.leader is None:
             raise api_error(missing(self._hosted, self._metadata, topic_partition))
-        if current_leader_epoch != NO_LEADER_EPOCH:
-            if current_leader_epoch < partition.leader_epoch:
-                raise api_error(ErrorCode.FENCED_LEADER_EPOCH)
-            if current_leader_epoch > partition.leader_epoch:
-                raise api_error(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if current_leader_epoch != NO_LEADER_EPOCH and (error := partition.epoch_error(current_leader_epoch)):
+            raise api_error(error)
         return partition
 
     def list_offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kafkalite.env.seams import Buffer
-from kafkalite.model import NO_OFFSET, BrokerEpoch, BrokerId, Offset, TopicPartition
+from kafkalite.model import NO_OFFSET, BrokerEpoch, BrokerId, Buffer, Offset, TopicPartition
 from kafkalite.replica.purgatory import Waiting
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition, ReplicaFetchResponse
 

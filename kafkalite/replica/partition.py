@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING
 
 from kafkalite.config import TopicConfig
-from kafkalite.errors import StorageError
+from kafkalite.errors import ErrorCode, StorageError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     NO_LEADER,
@@ -21,7 +21,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.replica.leader import PartitionLeader
+from kafkalite.replica.decisions.leader import PartitionLeader
 from kafkalite.replica.purgatory import DelayedFetch, ProduceWaiter
 
 if TYPE_CHECKING:
@@ -95,6 +95,14 @@ class Partition:
     def is_drained(self) -> bool:
         """Led here, read-only, and nothing is left in it."""
         return self.leader is not None and self.is_read_only and self.log.log_start_offset >= self.log.log_end_offset
+
+    def epoch_error(self, leader_epoch: LeaderEpoch) -> ErrorCode:
+        """What refuses a request that was meant for the leader of this epoch: FENCED_LEADER_EPOCH if it is an older one
+        than here, UNKNOWN_LEADER_EPOCH if it is newer, NONE if it is the same (KIP-320)."""
+        if leader_epoch == self.leader_epoch:
+            return ErrorCode.NONE
+        is_older = leader_epoch < self.leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if is_older else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def add_produce_waiter(self, waiter: ProduceWaiter) -> None:
         """Keep the order of offsets; only the retry of a duplicate ever comes out of order."""

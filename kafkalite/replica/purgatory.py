@@ -13,13 +13,19 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import ErrorCode
-from kafkalite.model import NO_OFFSET, Offset
-from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.model import NO_OFFSET, Buffer, Offset
+from kafkalite.replica.requests import FetchedPartition, ProducedPartition
 
 if TYPE_CHECKING:
     from kafkalite.replica.partition import Partition
 
+
+#: Takes the results of a produce request: at once, or when what it waits for has come.
 ProduceDone = Callable[[tuple[ProducedPartition, ...]], None]
+#: Takes the results of a fetch, and the records of all of them.
+FetchDone = Callable[[tuple[FetchedPartition, ...], list[Buffer]], None]
+#: How many bytes of records a response may have, asked when they are read; 0: none, otherwise at least one batch.
+ResponseLimit = Callable[[], int]
 
 
 class Waiting:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, StorageError
-from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, TopicPartition
+from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, Buffer, TopicPartition
 from kafkalite.replica.damage import give_up_damaged
+from kafkalite.replica.decisions.follower import Divergence, OutOfRange, find_divergence
+from kafkalite.replica.decisions.leader import on_follower_fetch
 from kafkalite.replica.fetch_session import FetchSession, ReplicaFetchDone, SessionEntry
-from kafkalite.replica.follower import Divergence, OutOfRange, find_divergence
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.leader import on_follower_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import missing
@@ -210,10 +209,8 @@ class ReplicaFetchHandler:
             return missing(self._hosted, self._metadata, TopicPartition(wanted.topic, wanted.partition))
         if NO_TOPIC_ID not in (wanted.topic_id, partition.topic_id) and wanted.topic_id != partition.topic_id:
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        if wanted.leader_epoch < partition.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        if wanted.leader_epoch > partition.leader_epoch:
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        if error := partition.epoch_error(wanted.leader_epoch):
+            return error
         if replica_id not in partition.leader.followers:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
@@ -296,7 +293,10 @@ class ReplicaFetchHandler:
             untold = self._hosted.repeats.told(("unreadable", partition.topic_partition))
             if untold is not None:
                 _log.error(
-                    "replica.unreadable", partition=str(partition.topic_partition), error=str(failure), untold=untold
+                    "replica.unreadable",
+                    partition=str(partition.topic_partition),
+                    error=str(failure),
+                    suppressed=untold,
                 )
             session.drop(entry)
             answers.append(_refused(partition.topic_partition, failure.code))

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Coordinator, NoNodeError
+from kafkalite.coordination.registration import registered_brokers
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import (
     TopicZnode,
-    decode_broker,
     decode_cluster_id,
     decode_controller,
     decode_controller_epoch,
@@ -20,7 +20,7 @@ from kafkalite.coordination.znodes import (
     decode_topic,
 )
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, TopicPartition
+from kafkalite.model import BrokerId, ControllerEpoch, TopicPartition
 from kafkalite.rpc.messages.control import Broker, PartitionState
 from kafkalite.telemetry.logs import get_logger
 
@@ -99,7 +99,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
     return ClusterSnapshot(controller_id, controller_epoch, brokers, tuple(partitions), is_complete, is_readable)
 
 
-async def read_topics(coordinator: Coordinator, cluster_id: str, names: Sequence[str]) -> dict[str, TopicZnode | None]:
+async def own_topics(coordinator: Coordinator, cluster_id: str, names: Sequence[str]) -> dict[str, TopicZnode | None]:
     """The topics' znodes, None where there is none; what cannot be decoded is left out, and all of it if this is not our
     cluster's ZooKeeper (invariant F19). Raises the Coordinator's errors."""
     own, *nodes = await coordinator.get_many([paths.CLUSTER_ID, *(paths.topic(name) for name in names)])
@@ -137,27 +137,21 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
     except NoNodeError:
         return ()
     ids, _strangers = paths.broker_ids(names)
-    brokers: list[Broker] = []
-    nodes = await coordinator.get_many([paths.broker(broker_id) for broker_id in ids])
-    for broker_id, node in zip(ids, nodes, strict=True):
-        if node is None:
-            continue
-        try:
-            info = decode_broker(node[0], paths.broker(broker_id)).info(broker_id, BrokerEpoch(node[1].czxid))
-        except ZnodeError as error:
-            _log.error("znode.malformed", path=paths.broker(broker_id), error=str(error))
-            continue
-        brokers.append(
-            Broker(
-                broker_id,
-                info.broker_epoch,
-                info.kafka.host,
-                info.kafka.port,
-                info.rpc.host,
-                info.rpc.port,
-                info.rack,
-                info.transaction_version,
-                int(info.keeps_elr),
-            )
+    found = await coordinator.get_many([paths.broker(broker_id) for broker_id in ids])
+    brokers, malformed = registered_brokers(ids, found)
+    for path, reason in malformed.items():
+        _log.error("znode.malformed", path=path, error=reason)
+    return tuple(
+        Broker(
+            broker_id,
+            info.broker_epoch,
+            info.kafka.host,
+            info.kafka.port,
+            info.rpc.host,
+            info.rpc.port,
+            info.rack,
+            info.transaction_version,
+            int(info.keeps_elr),
         )
-    return tuple(brokers)
+        for broker_id, info in brokers.items()
+    )

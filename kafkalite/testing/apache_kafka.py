@@ -20,6 +20,8 @@ from pathlib import Path
 from kafkalite.testing.processes import Process, ProcessFailed
 
 KAFKA_VERSION = "3.9.1"
+#: The newest, whose tools are not all in the registry.
+NEWEST_VERSION = "4.4.0"
 #: The Java client that users of today have.
 CLIENT_VERSION = "4.4.0"
 #: What bin/kafka-run-class.sh and bin/kafka-server-start.sh give the JVM.
@@ -30,12 +32,17 @@ SERVER_FLAGS = (
 _CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 #: Artifacts of the broker and of the tools; of the services that are clients.
 _SERVER = ("kafka_2.13", "kafka-tools")
+_SERVER_ALONE = ("kafka_2.13",)
 _SERVICES = ("kafka-streams", "connect-runtime", "connect-file", "connect-mirror")
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>kafkalite</groupId><artifactId>kafka-jars</artifactId><version>1</version><dependencies>
 {0}</dependencies></project>
 """
-_DEPENDENCY = "<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version></dependency>\n"
+_DEPENDENCY = """<dependency><groupId>{0}</groupId><artifactId>{1}</artifactId><version>{2}</version>{3}</dependency>
+"""
+#: Of a server without tools: nothing that serves uses it, and the registry lacks it for some releases.
+_WITHOUT_TOOLS = """<exclusions><exclusion><groupId>org.apache.kafka</groupId><artifactId>kafka-tools-api</artifactId></exclusion>
+</exclusions>"""
 #: The server brings one; without it the services say nothing.
 _LOGGING = ("org.slf4j", "slf4j-reload4j", "1.7.36")
 _LOG4J = """log4j.rootLogger=WARN, console
@@ -64,6 +71,11 @@ def class_path(cache: Path) -> str:
     if named := os.environ.get("KAFKALITE_KAFKA_CLASSPATH"):
         return named
     return _filled(cache / f"kafka-{KAFKA_VERSION}", _SERVER)
+
+
+def server_class_path(cache: Path, version: str) -> str:
+    """The class path of a broker of that release, without tools; fetched into `cache` if need be. Raises KafkaJarsMissing."""
+    return _filled(cache / f"kafka-server-{version}", _SERVER_ALONE, version)
 
 
 def services_class_path(cache: Path) -> str:
@@ -99,7 +111,8 @@ def _fetch(directory: Path, artifacts: Sequence[str], version: str) -> None:
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     wanted = [*(("org.apache.kafka", name, version) for name in artifacts), _LOGGING]
-    (directory / "pom.xml").write_text(_POM.format("".join(_DEPENDENCY.format(*each) for each in wanted)))
+    exclusions = _WITHOUT_TOOLS if tuple(artifacts) == _SERVER_ALONE else ""
+    (directory / "pom.xml").write_text(_POM.format("".join(_DEPENDENCY.format(*each, exclusions) for each in wanted)))
     (directory / "log4j.properties").write_text(_LOG4J)
     command = [maven, "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars", "-DincludeScope=runtime"]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=600)

@@ -1,7 +1,7 @@
 """A whole cluster in this process: the shipped node code on an in-memory ZooKeeper, without a JVM.
 
     async with cluster(nodes=3) as c:
-        ...  c.bootstrap, c.kafka_bootstrap
+        ...  c.bootstrap
 
 It serves `kafkalite dev`, and tests of other projects (also through the pytest fixture `kafkalite_cluster`). The
 in-memory ZooKeeper is the one that the contract suite holds against a real server.
@@ -69,13 +69,13 @@ class Cluster:
 
     @property
     def bootstrap(self) -> list[str]:
-        """RPC endpoints: for the native client, the command line and Spark."""
-        return [str(node.endpoints["rpc"]) for node in self.nodes.values()]
+        """Where clients connect: any Kafka client, the command line, Spark."""
+        return [str(node.endpoints["kafka"]) for node in self.nodes.values()]
 
     @property
     def kafka_bootstrap(self) -> list[str]:
-        """Kafka protocol endpoints."""
-        return [str(node.endpoints["kafka"]) for node in self.nodes.values()]
+        """`bootstrap` under its name from when there were two."""
+        return self.bootstrap
 
     async def start(self) -> Self:
         """Start every node; returns when all serve. Raises what keeps a node from starting."""
@@ -204,7 +204,11 @@ class ThreadedCluster:
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="kafkalite-cluster", daemon=True)
         self.bootstrap: list[str] = []
-        self.kafka_bootstrap: list[str] = []
+
+    @property
+    def kafka_bootstrap(self) -> list[str]:
+        """`bootstrap` under its name from when there were two."""
+        return self.bootstrap
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -234,6 +238,6 @@ class ThreadedCluster:
         async with cluster(self._nodes, settings=self._settings) as running:
             self._loop = asyncio.get_running_loop()
             self._stop = asyncio.Event()
-            self.bootstrap, self.kafka_bootstrap = running.bootstrap, running.kafka_bootstrap
+            self.bootstrap = running.bootstrap
             self._started.set()
             await self._stop.wait()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.admin.acls import AclManager
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
-from kafkalite.coordinators.services import ActiveProducer, FetchDone, LogDir, LogDirReplica, ProduceDone, Room
+from kafkalite.coordinators.services import ActiveProducer, LogDir, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
-from kafkalite.env.seams import Buffer, Clock, Network
+from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.extension.messages.reassignment import (
@@ -44,6 +44,7 @@ from kafkalite.model import (
     TRANSACTION_VERSION,
     BrokerEpoch,
     BrokerId,
+    Buffer,
     LeaderEpoch,
     Offset,
     ProducerId,
@@ -52,9 +53,8 @@ from kafkalite.model import (
 )
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
+from kafkalite.replica.requests import (
     AbortedTransaction,
     FetchedPartition,
     FetchPartition,
@@ -68,6 +68,8 @@ from kafkalite.rpc.messages.data import (
     ProducedPartition,
     TopicMetadata,
 )
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.control import Broker
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -213,7 +215,7 @@ class MemoryPartitions:
         self._appended = asyncio.Event()
         return ProducedPartition(key.topic, key.partition, 0, Offset(base), -1, Offset(log.log_start_offset))
 
-    def fetch(self, request: FetchRequest, done: FetchDone, room: Room) -> None:
+    def fetch(self, request: FetchRequest, done: FetchDone, room: ResponseLimit) -> None:
         request = replace(request, max_bytes=min(request.max_bytes, room()))
         answers, buffers, is_final = self._read(request)
         if is_final or request.max_wait_ms <= 0:

@@ -8,12 +8,13 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkalite.client.async_client import AsyncClient
 from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.env.seams import Env
-from kafkalite.errors import KafkaliteError
+from kafkalite.errors import KafkaliteError, api_error, error_code, is_retriable
 from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasRequest
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
+from kafkalite.protocol import wire
 from kafkalite.testing.plan import KEYED, LONE, Fault, FaultKind
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.workload import client_of
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from kafkalite.testing.simulation import Simulation
 
 Undo = Callable[[], None]
+#: Resource type and operations of IncrementalAlterConfigs.
+_TOPIC, _SET, _DELETE = 2, 0, 1
 
 MORE = frozenset(
     {
@@ -154,7 +157,7 @@ class MoreFaults:
 
     # --- operators -------------------------------------------------------------------------------
 
-    def _order(self, order: Callable[[Any], Coroutine[Any, Any, object]], *, until_taken: bool = False) -> None:
+    def _order(self, order: Callable[[AsyncClient], Coroutine[Any, Any, object]], *, until_taken: bool = False) -> None:
         """An operator types a command; it is repeated until it is accepted, if it must be."""
         plan = self._simulation.plan
 
@@ -173,8 +176,18 @@ class MoreFaults:
         self._world.start(f"hand{self._orders}", program, self._simulation.client_ended)
 
     def _alter(self, topic: str, changes: dict[str, str], deletions: tuple[str, ...], *, until_taken: bool) -> None:
-        request = AlterConfigsRequest("topics", topic, changes, deletions)
-        self._order(lambda client: client.order(request, AlterConfigsResponse, timeout_s=5.0), until_taken=until_taken)
+        message = wire.IncrementalAlterConfigsRequest
+        configs = [message.AlterableConfig(name, _SET, value) for name, value in changes.items()]
+        configs += [message.AlterableConfig(name, _DELETE, None) for name in deletions]
+        request = message([message.AlterConfigsResource(_TOPIC, topic, configs)])
+
+        async def alter(client: AsyncClient) -> None:
+            answer = await client.call_controller(request, timeout_s=5.0)
+            code = error_code(answer.responses[0].error_code)
+            if is_retriable(code):
+                raise api_error(code)
+
+        self._order(alter, until_taken=until_taken)
 
     def _settings(self, number: int) -> Undo:
         topics = [*self._simulation.plan.all_topics]

@@ -15,19 +15,15 @@ from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasReques
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
     AlterReassignmentsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
     WantedReassignment,
 )
 from kafkalite.extension.messages.topics import (
-    AddPartitionsRequest,
-    AddPartitionsResponse,
-    NewPartitions,
     NewTopic,
     RemovePartitionsRequest,
     RemovePartitionsResponse,
 )
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.protocol import wire
 from kafkalite.testing.plan import LONE, Plan
 from kafkalite.testing.workload import client_of
 
@@ -39,6 +35,8 @@ MIN_INSYNC = 2
 #: Bytes per second of the orders that are throttled.
 THROTTLE = 20_000
 _TIMEOUT_S = 5.0
+#: ElectionType of ElectLeaders (KIP-460).
+_PREFERRED = 0
 _ORDERS = ("reassign",) * 4 + ("cancel", "elect", "add", "remove", "create", "delete") + ("disk",) * 2
 
 
@@ -81,12 +79,11 @@ class OperatorWorkload:
                 replicas = tuple(BrokerId(each) for each in chosen)
                 self.assignments.setdefault((where.topic, where.partition), set()).add(tuple(chosen))
             wanted = WantedReassignment(where.topic, where.partition, replicas, source.choice((0, 0, THROTTLE)))
-            request = AlterReassignmentsRequest((wanted,), milliseconds, limits=self._plan.move_limits)
-            await client.order(request, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
+            reassign = AlterReassignmentsRequest((wanted,), milliseconds, limits=self._plan.move_limits)
+            await client.order(reassign, AlterReassignmentsResponse, timeout_s=_TIMEOUT_S)
         elif kind == "elect":
-            await client.order(
-                ElectLeadersRequest(None, False, milliseconds), ElectLeadersResponse, timeout_s=_TIMEOUT_S
-            )
+            request = wire.ElectLeadersRequest(_PREFERRED, None, milliseconds)
+            await client.call_controller(request, timeout_s=_TIMEOUT_S)
         elif kind == "disk":
             directory = source.choice(self._plan.log_dirs)
             node = BrokerId(source.randint(1, self._plan.nodes))
@@ -97,8 +94,9 @@ class OperatorWorkload:
         elif kind == "delete":
             await client.delete_topics([CHURN], timeout_s=_TIMEOUT_S)
         elif kind == "add":
-            more = NewPartitions(CHURN, source.randint(2, 5), ())
-            await client.order(AddPartitionsRequest((more,), milliseconds), AddPartitionsResponse, timeout_s=_TIMEOUT_S)
+            create = wire.CreatePartitionsRequest
+            more = create.CreatePartitionsTopic(CHURN, source.randint(2, 5), None)
+            await client.call_controller(create([more], milliseconds), timeout_s=_TIMEOUT_S)
         else:
             fewer = RemovePartitionsRequest(CHURN, source.randint(1, 2), source.random() < 0.5, milliseconds)
             await client.order(fewer, RemovePartitionsResponse, timeout_s=_TIMEOUT_S)

@@ -99,7 +99,9 @@ class Plan:
     late_batches: bool = False
     #: A producer gives a record up after this time.
     patience_ms: int = 600_000
-    #: Whether there is the topic TRIMMED; needs the Kafka listener.
+    #: Both listeners ask for SASL, in sessions of this length (0: without an end); None: they do not.
+    reauth_ms: int | None = None
+    #: Whether there is the topic TRIMMED.
     trims: bool = False
 
     @property
@@ -141,6 +143,7 @@ class Plan:
                 + (f"; {KEYED} has {self.keyed}" if self.keyed else "")
                 + (f"; records of {TRIMMED} are deleted" if self.trims else "")
                 + (f"; given up after {self.patience_ms} ms" if self.patience_ms < 600_000 else "")
+                + (f"; SASL, again after {self.reauth_ms} ms" if self.reauth_ms is not None else "")
             ),
             *(f"  fault      {fault}" for fault in self.faults),
         ]
@@ -212,6 +215,8 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
     patience_ms = more.choice((600_000, 600_000, 600_000, 4_000))
     if more.random() < 0.25:
         topics[LONE] = 1
+    security = random.Random(f"{seed}/security")
+    reauth_ms = security.choice((0, 3_000, 10_000)) if security.random() < 0.1 else None
     away_s = [fault.at_s + fault.for_s for fault in extra if fault.kind is FaultKind.ZK_AWAY]
     if away_s:
         fault_time_s, batches_per_s = max(away_s) + 5.0, 2.0
@@ -236,7 +241,8 @@ def draw(seed: int, only: frozenset[FaultKind] | None = None) -> Plan:
         transactions=transactions,
         late_batches=only is None or FaultKind.LATE_BATCH in only,
         patience_ms=patience_ms,
-        trims=bool(transactions) and random.Random(f"{seed}/trims").random() < 0.5,
+        reauth_ms=reauth_ms,
+        trims=random.Random(f"{seed}/trims").random() < 0.5,
     )
 
 

@@ -10,10 +10,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kafkalite.controller import commands, eligible, partition_changes, storage, topic_changes
 from kafkalite.controller import controller as controller_module
+from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
-from kafkalite.controller.commands import EPOCH_DURING_DELETE
+from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes
+from kafkalite.controller.decisions.commands import EPOCH_DURING_DELETE
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
@@ -30,9 +31,10 @@ from kafkalite.log.removals import Removals
 from kafkalite.log.segment import Segment
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import BrokerId, Offset, TopicPartition
-from kafkalite.replica import doubts, hosted, leader
-from kafkalite.replica import isr as isr_rules
+from kafkalite.replica import doubts, hosted
 from kafkalite.replica.commands import Commands
+from kafkalite.replica.decisions import isr as isr_rules
+from kafkalite.replica.decisions import leader
 from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState, StopPartition

@@ -280,13 +280,8 @@ class ProcessCluster:
 
     @property
     def bootstrap(self) -> list[str]:
-        """RPC endpoints."""
-        return [ports["rpc"] for ports in self._ports.values()]
-
-    @property
-    def kafka_bootstrap(self) -> list[str]:
-        """Kafka protocol endpoints."""
-        return [ports["kafka"] for ports in self._ports.values() if "kafka" in ports]
+        """Where clients connect."""
+        return [ports["kafka"] for ports in self._ports.values()]
 
     def http(self, broker_id: int) -> str:
         return self._ports[broker_id]["http"]

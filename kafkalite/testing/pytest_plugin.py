@@ -1,7 +1,7 @@
 """The pytest fixture `kafkalite_cluster`: a real replicated cluster for a test session, in well under a second.
 
 def test_something(kafkalite_cluster):
-    producer = KafkaProducer(bootstrap_servers=kafkalite_cluster.kafka_bootstrap)
+    producer = KafkaProducer(bootstrap_servers=kafkalite_cluster.bootstrap)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafkalite_cluster() -> Iterator[ThreadedCluster]:
-    """Three nodes in a thread of this process; `.bootstrap` (RPC), `.kafka_bootstrap` (Kafka protocol)."""
+    """Three nodes in a thread of this process; clients connect to `.bootstrap`."""
     # Not imported in sessions that do not ask for it.
     from kafkalite.telemetry import logs
     from kafkalite.testing.cluster import ThreadedCluster

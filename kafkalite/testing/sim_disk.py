@@ -17,7 +17,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 
-from kafkalite.env.seams import Buffer
+from kafkalite.model import Buffer
 from kafkalite.testing.sim_clock import SimClock
 from kafkalite.testing.sim_lanes import Lanes
 from kafkalite.testing.sim_loop import Process, SimLoop, current_process

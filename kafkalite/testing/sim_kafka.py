@@ -8,6 +8,9 @@ from typing import Any
 from kafkalite.env.seams import Env
 from kafkalite.errors import ErrorCode
 from kafkalite.protocol import codec
+from kafkalite.protocol.authenticate import authenticate
+from kafkalite.security.dialling import Dialling
+from kafkalite.testing import sim_security
 from kafkalite.testing.kafka_client import Client
 from kafkalite.testing.plan import Plan
 
@@ -31,8 +34,11 @@ class Unanswered(Exception):
 
 
 class _Connection(Client):
-    async def dial(self, env: Env, host: str) -> None:
+    async def dial(self, env: Env, host: str, security: Dialling | None) -> None:
         self.reader, self.writer = await env.network.dial(host, KAFKA_PORT)
+        if security is not None and security.credentials is not None:
+            credentials = security.credentials
+            await authenticate(self.reader, self.writer, credentials.mechanism, credentials.client(env.entropy))
 
 
 class SimKafkaClient:
@@ -43,6 +49,7 @@ class SimKafkaClient:
         self._env = env
         self._open: dict[str, _Connection] = {}
         self._leaders: dict[tuple[str, int], str] = {}
+        self._security = sim_security.dialling() if plan.reauth_ms is not None else None
 
     @staticmethod
     def message(name: str, /, **fields: Any) -> Any:
@@ -62,7 +69,7 @@ class SimKafkaClient:
                 connection = self._open.get(host)
                 if connection is None:
                     connection = self._open[host] = _Connection()
-                    await connection.dial(self._env, host)
+                    await connection.dial(self._env, host, self._security)
                 sent = connection.send(message, version)
                 while True:
                     correlation_id, answer = await connection.receive()
@@ -77,7 +84,7 @@ class SimKafkaClient:
         connection = _Connection()
         try:
             async with asyncio.timeout(timeout_s):
-                await connection.dial(self._env, host)
+                await connection.dial(self._env, host, self._security)
                 connection.send(message, version)
                 return (await connection.receive())[1]
         except (OSError, EOFError, TimeoutError) as error:

@@ -25,7 +25,8 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.node.node import Node
 from kafkalite.record.reader import read_records
 from kafkalite.replica.partition import Partition as Replica
-from kafkalite.rpc.client import RpcError
+from kafkalite.rpc.answers import RpcError
+from kafkalite.testing import sim_security
 from kafkalite.testing.checkers import History, ReplicaChecker, ReplicaView, Violation, ZkChecker
 from kafkalite.testing.copies import Copies
 from kafkalite.testing.faults import FaultInjector
@@ -38,7 +39,7 @@ from kafkalite.testing.sim_kafka import KAFKA_PORT
 from kafkalite.testing.sim_loop import Process, SimulationError
 from kafkalite.testing.transactions import TransactionalClients
 from kafkalite.testing.trimming import Trimming
-from kafkalite.testing.workload import RPC_PORT, ConsumerWorkload, ProducerWorkload, client_of, record_name
+from kafkalite.testing.workload import ConsumerWorkload, ProducerWorkload, client_of, record_name
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 #: The checkers look so often.
@@ -48,6 +49,8 @@ _RETENTION_S = 30.0
 #: A cluster without faults has so long to become whole, and clients to deliver what they hold.
 CONVERGE_S = 90.0
 _START_S = 60.0
+#: Of the nodes among themselves.
+_RPC_PORT = 9192
 #: The time after which a node that lost unsynced bytes is out of the ISR, or has them again.
 _AFTER_POWER_S = 10.0
 #: What starts a node again that ended by itself (as systemd would).
@@ -178,12 +181,13 @@ class Simulation:
             {
                 "broker.id": number,
                 "host": name,
-                "rpc.port": RPC_PORT,
+                "rpc.port": _RPC_PORT,
                 "kafka.port": KAFKA_PORT,
                 "http.port": -1,
                 "log.dirs": self.plan.log_dirs,
                 "zookeeper.connect": "zookeeper:2181",
                 "auto.create.topics.enable": False,
+                **(sim_security.settings(self.plan.reauth_ms) if self.plan.reauth_ms is not None else {}),
                 **self.plan.settings,
             }
         )
@@ -361,6 +365,8 @@ class Simulation:
 
     async def main(self) -> None:
         """The whole run. Raises Violation."""
+        if self.plan.reauth_ms is not None:
+            self.world.zookeeper.poke(*sim_security.znodes())
         for name in self.nodes:
             self.start_node(name)
         await self.until(self._not_ready, _START_S, "all nodes start")

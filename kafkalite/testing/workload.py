@@ -1,4 +1,4 @@
-"""The clients of a simulated cluster: the real native client, each in a process of its own on a host of its own.
+"""The clients of a simulated cluster: the Python client, each in a process of its own on a host of its own.
 
 Every record's value names it: "producer/partition:count" and padding. Counts go up per producer and partition, so a
 log shows by itself whether something is twice, missing or out of order.
@@ -13,13 +13,14 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.producer import Producer, RecordMetadata
 from kafkalite.env.seams import Env
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.model import Endpoint, Offset, TopicPartition
+from kafkalite.model import Endpoint, TopicPartition
 from kafkalite.record.reader import read_records
-from kafkalite.rpc.client import RpcError
+from kafkalite.rpc.answers import RpcError
+from kafkalite.testing import sim_security
 from kafkalite.testing.checkers import History
 from kafkalite.testing.plan import Plan
+from kafkalite.testing.sim_kafka import KAFKA_PORT
 
-RPC_PORT = 9192
 #: A producer with so many records under way waits, so that a slow cluster is not asked for the impossible.
 _OUTSTANDING_MAX = 100
 
@@ -31,7 +32,7 @@ def record_name(value: bytes) -> str:
 
 def client_of(plan: Plan, env: Env, client_id: str) -> AsyncClient:
     """A client that knows all nodes, each process in an order of its own."""
-    bootstrap = [Endpoint(name, RPC_PORT) for name in plan.node_names]
+    bootstrap = [Endpoint(name, KAFKA_PORT) for name in plan.node_names]
     env.random.shuffle(bootstrap)
     return AsyncClient(
         bootstrap,
@@ -40,6 +41,8 @@ def client_of(plan: Plan, env: Env, client_id: str) -> AsyncClient:
         rng=env.random,
         client_id=client_id,
         request_timeout_s=5.0,
+        dialling=sim_security.dialling() if plan.reauth_ms is not None else None,
+        entropy=env.entropy,
     )
 
 
@@ -126,7 +129,7 @@ class ConsumerWorkload:
         position = 0
         while True:
             try:
-                _, body = await client.fetch_raw(where, Offset(position), 50_000, max_wait_ms=1_000)
+                _, body = await client.fetch_raw(where, position, 50_000, max_wait_ms=1_000)
             except RpcError:
                 continue
             except ApiError as error:

@@ -3,7 +3,7 @@
     kafkalite dev                                  # a cluster, in another terminal; or the demo's
     python spark/examples/topic_to_parquet.py      # any of them, in any order: who finds no flights writes them first
 
-`--bootstrap` (or KAFKALITE_BOOTSTRAP) names RPC endpoints; localhost:9192 if nothing does.
+`--bootstrap` (or KAFKALITE_BOOTSTRAP) names Kafka listeners, of kafkalite or of another Kafka; localhost:9092 by default.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ TOPIC = "flights"
 def arguments(description: str | None, argv: list[str] | None, **others: str) -> argparse.Namespace:
     """--bootstrap, --topic, and one option per name in `others` with its default."""
     parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
-    default = os.environ.get("KAFKALITE_BOOTSTRAP", "localhost:9192")
-    parser.add_argument("--bootstrap", default=default, help="RPC endpoints, host:port,...")
+    default = os.environ.get("KAFKALITE_BOOTSTRAP", "localhost:9092")
+    parser.add_argument("--bootstrap", default=default, help="Kafka listeners, host:port,...")
     parser.add_argument("--topic", default=TOPIC)
     for name, default in others.items():
         parser.add_argument(f"--{name}", default=default, help=f"default {default}")
@@ -79,7 +79,7 @@ def write_flights(spark: SparkSession, given: argparse.Namespace, rows: str = "a
         (
             flights.select(f.col("tailnum").alias("key"), f.to_json(f.struct("*")).alias("value"))
             .write.format("kafkalite")
-            .option("kafkalite.bootstrap.servers", given.bootstrap)
+            .option("kafka.bootstrap.servers", given.bootstrap)
             .option("topic", given.topic)
             .mode("append")
             .save()
@@ -92,7 +92,7 @@ def ensure_flights(spark: SparkSession, given: argparse.Namespace) -> None:
     ensure_topic(given.bootstrap, given.topic)
     records = (
         spark.read.format("kafkalite")
-        .option("kafkalite.bootstrap.servers", given.bootstrap)
+        .option("kafka.bootstrap.servers", given.bootstrap)
         .option("subscribe", given.topic)
         .schema("offset long")  # of that column only the batches' headers are read
         .load()

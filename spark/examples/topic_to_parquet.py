@@ -13,7 +13,7 @@ def main(argv: list[str] | None = None) -> int:
     ensure_flights(spark, given)
     records = (
         spark.read.format("kafkalite")
-        .option("kafkalite.bootstrap.servers", given.bootstrap)
+        .option("kafka.bootstrap.servers", given.bootstrap)
         .option("subscribe", given.topic)
         # the columns that are needed: Spark tells a Python source nothing of its own pruning
         .schema("value binary")

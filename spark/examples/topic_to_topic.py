@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     ensure_flights(spark, given)
     records = (
         spark.readStream.format("kafkalite")
-        .option("kafkalite.bootstrap.servers", given.bootstrap)
+        .option("kafka.bootstrap.servers", given.bootstrap)
         .option("subscribe", given.topic)
         .option("startingOffsets", "earliest")
         .load()
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     query = (
         late.select(f.get_json_object(value, "$.carrier").alias("key"), "value")
         .writeStream.format("kafkalite")
-        .option("kafkalite.bootstrap.servers", given.bootstrap)
+        .option("kafka.bootstrap.servers", given.bootstrap)
         .option("topic", given.out)
         .option("deliveryGuarantee", "exactly-once")
         .option("checkpointLocation", given.checkpoint)
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         .start()
     )
     query.awaitTermination()
-    written = spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", given.bootstrap)
+    written = spark.read.format("kafkalite").option("kafka.bootstrap.servers", given.bootstrap)
     found = written.option("subscribe", given.out).schema("key binary").load()
     print(f"{found.count():,} late flights in topic {given.out}")
     found.groupBy(f.col("key").cast("string").alias("airline")).count().orderBy(f.desc("count")).show(6)

@@ -20,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     ensure_flights(spark, given)
     records = (
         spark.readStream.format("kafkalite")
-        .option("kafkalite.bootstrap.servers", given.bootstrap)
+        .option("kafka.bootstrap.servers", given.bootstrap)
         .option("subscribe", given.topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", "200000")

@@ -14,10 +14,10 @@ from kafkalite.errors import ApiError, KafkaliteError
 from pyspark_kafkalite.options import ClientOptions
 
 if TYPE_CHECKING:
+    from kafkalite.client.results import AbortedTransaction, ListedOffset, Metadata, ProducedPartition
     from kafkalite.client.transactions import GroupVersion
     from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
     from kafkalite.model import TopicPartition
-    from kafkalite.rpc.messages.data import AbortedTransaction, ListedOffset, MetadataResponse, ProducedPartition
 
 
 class Fetched(Protocol):
@@ -36,9 +36,7 @@ class Fetched(Protocol):
 class LogClient(Protocol):
     """The part of kafkalite.client.group_offsets.OffsetsClient that is used here. It follows leaders and retries."""
 
-    def metadata(
-        self, topics: Iterable[str] | None = None, /, *, allow_auto_create: bool = False
-    ) -> MetadataResponse: ...
+    def metadata(self, topics: Iterable[str] | None = None, /, *, allow_auto_create: bool = False) -> Metadata: ...
 
     def list_offsets(
         self, wanted: Mapping[TopicPartition, int], /, *, isolation: int = 0
@@ -85,6 +83,8 @@ Connect = Callable[[ClientOptions], LogClient]
 
 #: Of each thread.
 KEPT_CLIENTS = 8
+#: A cluster that has never answered is given up after this time, if its addresses refuse: a typing error shows at once.
+FIRST_ANSWER_MS = 3_000
 
 _clients: dict[tuple[int, int, ClientOptions], LogClient] = {}
 
@@ -98,8 +98,8 @@ def told(options: ClientOptions, error: Exception) -> str:
     if isinstance(error, ApiError):
         return str(error) if error.code.name in str(error) else f"{error.code.name}, {error}"
     return (
-        f"{','.join(options.bootstrap)} cannot be reached: {error}. kafkalite.bootstrap.servers are RPC endpoints (port 9192 by "
-        "default), not Kafka listeners; kafkalite.security.protocol must be what they are set to"
+        f"{','.join(options.bootstrap)} cannot be reached: {error}. kafka.bootstrap.servers are Kafka listeners (port 9092 by "
+        "default; kafkalite's 9192 is for its nodes only); kafka.security.protocol must be what they are set to"
     )
 
 
@@ -125,7 +125,11 @@ def connect(options: ClientOptions) -> LogClient:
     from kafkalite.client.group_offsets import OffsetsClient
 
     config = BlockingClientConfig(
-        ",".join(options.bootstrap), options.client_id, options.request_timeout_ms, security=options.security
+        ",".join(options.bootstrap),
+        options.client_id,
+        options.request_timeout_ms,
+        first_answer_ms=FIRST_ANSWER_MS,
+        security=options.security,
     )
     client: LogClient = OffsetsClient(config)
     return client

@@ -18,6 +18,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite.security.dialling import KEYS as SECURITY_KEYS
 from kafkalite.security.dialling import ClientSecurity
+from pyspark_kafkalite import client_settings
 from pyspark_kafkalite.offsets import EARLIEST, LATEST, AtTimestamp, Earliest, Latest, OffsetSpec, Specific, names
 
 
@@ -25,9 +26,11 @@ class OptionError(KafkaliteError, ValueError):
     """An option cannot be used. One line: the option, what is wrong, what to write instead."""
 
 
-BOOTSTRAP = "kafkalite.bootstrap.servers"
+BOOTSTRAP = "kafka.bootstrap.servers"
+#: Commits a stream's progress. In Spark kafka.group.id commits nothing, so that is another option.
+GROUP_ID = "kafkalite.group.id"
 
-#: Every option by its proper spelling. Keys of clients (`kafkalite.*`, also written `kafka.*`) are in _CLIENT_KEYS.
+#: Every option by its proper spelling. Client settings (`kafka.*`) are in `client_settings`.
 _KNOWN = (
     "assign", "subscribe", "subscribePattern",
     "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy",
@@ -40,24 +43,8 @@ _KNOWN = (
 
 _PER_TRIGGER = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger")
 
-_CLIENT_KEYS = (
-    "bootstrap.servers", "client.id", "group.id", "isolation.level", "check.crcs", "max.partition.fetch.bytes",
-    "fetch.max.wait.ms", "request.timeout.ms", "delivery.timeout.ms", "acks", "compression.type", "batch.size",
-    "buffer.memory", "transaction.timeout.ms", *SECURITY_KEYS,
-)  # fmt: skip
-
-#: Spark sets these by itself, with no harm meant.
+#: Spark sets these.
 _SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode"})
-
-_REFUSED = {
-    "auto.offset.reset": "use startingOffsets",
-    "key.deserializer": "key is always binary: cast it in the query",
-    "value.deserializer": "value is always binary: cast it in the query",
-    "key.serializer": "key is written as it is, string or binary",
-    "value.serializer": "value is written as it is, string or binary",
-    "enable.auto.commit": "offsets live in the query's checkpoint",
-    "interceptor.classes": "there are no interceptors",
-}
 
 _DURATION = re.compile(
     r"(\d{1,15})\s*(ms|msec|millis|milliseconds?|s|sec|secs|seconds?|m|min|mins|minutes?|h|hours?|d|days?)?"
@@ -187,15 +174,15 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if given.text(name) is not None:
                 raise OptionError(
-                    f"{name} is for batch queries: a stream has no end (Trigger.AvailableNow stops at the latest)"
+                    f"{name} is only for batch queries: a stream has no end (Trigger.AvailableNow stops at the latest)"
                 )
         ending: OffsetSpec = Latest()
     else:
         ending = given.offset_spec("ending", Latest())
         _check_batch(starting, ending)
-        for name in (*_PER_TRIGGER, "maxTriggerDelay", "kafkalite.group.id"):
+        for name in (*_PER_TRIGGER, "maxTriggerDelay", GROUP_ID):
             if given.text(name) is not None:
-                given.warnings.append(f"{name} means something to streams only and is ignored")
+                given.warnings.append(f"{name} is only for streams and is ignored")
     strategy = (given.text("startingOffsetsByTimestampStrategy") or "error").lower()
     if strategy not in ("error", "latest"):
         raise OptionError(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}")
@@ -203,17 +190,17 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
     most = given.number("maxOffsetsPerTrigger", least=1)
     if streaming and least is not None and most is not None and least > most:
         raise OptionError(f"minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
-    if given.text("kafka.group.id") is not None and given.text("kafkalite.group.id") is None:
-        given.warnings.append("kafka.group.id is ignored: kafkalite.group.id commits a stream's progress to a group")
-    group_id = given.text("kafkalite.group.id")
+    if given.text("kafka.group.id") is not None and given.text(GROUP_ID) is None:
+        given.warnings.append(f"kafka.group.id is ignored: {GROUP_ID} commits a stream's progress to a group")
+    group_id = given.text(GROUP_ID)
     if group_id is not None and not group_id.strip():
-        raise OptionError("kafkalite.group.id is empty")
+        raise OptionError(f"{GROUP_ID} is empty")
     pushdown = (given.text("filterPushdown") or "auto").strip().lower()
     if pushdown not in ("auto", "always", "never"):
         raise OptionError(f"filterPushdown is auto, always or never, not {pushdown!r}")
     isolation = given.client("isolation.level") or "read_committed"
     if isolation not in ("read_uncommitted", "read_committed"):
-        raise OptionError(f"kafkalite.isolation.level is read_uncommitted or read_committed, not {isolation!r}")
+        raise OptionError(f"kafka.isolation.level is read_uncommitted or read_committed, not {isolation!r}")
     return ReadOptions(
         client=given.client_options(),
         subscription=given.subscription(),
@@ -223,7 +210,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         fetch=FetchOptions(
             fail_on_data_loss=given.boolean("failOnDataLoss", default=True),
             read_committed=isolation == "read_committed",
-            check_crc=given.boolean("kafkalite.check.crcs", default=True),
+            check_crc=given.boolean("kafka.check.crcs", default=True),
             max_bytes=given.client_number("max.partition.fetch.bytes", FetchOptions().max_bytes),
             max_wait_ms=given.client_number("fetch.max.wait.ms", FetchOptions().max_wait_ms),
             poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs", least=1) or FetchOptions().poll_timeout_ms,
@@ -254,28 +241,28 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
     acks = given.client("acks") or "all"
     if acks not in ("all", "-1"):
         raise OptionError(
-            f"kafkalite.acks is {acks!r}: the sink writes with acks=all only, so that what Spark calls done is done"
+            f"kafka.acks is {acks!r}: the sink writes with acks=all only, because a task that Spark counts as done must be durable"
         )
     compression = (given.client("compression.type") or "none").lower()
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
     if compression not in codecs:
-        raise OptionError(f"kafkalite.compression.type is one of {', '.join(codecs)}, not {compression!r}")
+        raise OptionError(f"kafka.compression.type is one of {', '.join(codecs)}, not {compression!r}")
     guarantee = (given.text("deliveryGuarantee") or "at-least-once").lower()
     if guarantee not in ("at-least-once", "exactly-once"):
         raise OptionError(f"deliveryGuarantee is at-least-once or exactly-once, not {guarantee!r}")
     exactly_once = guarantee == "exactly-once"
     app_id, version = given.text("txnAppId"), given.number("txnVersion", least=0)
     if not exactly_once and (app_id is not None or version is not None):
-        raise OptionError("txnAppId and txnVersion are for deliveryGuarantee=exactly-once")
+        raise OptionError("txnAppId and txnVersion are only for deliveryGuarantee=exactly-once")
     if app_id is not None and not app_id.strip():
         raise OptionError("txnAppId is empty")
     if app_id is not None and len(app_id) > _NAME_CHARACTERS:
         raise OptionError(f"txnAppId has {len(app_id)} characters; the most is {_NAME_CHARACTERS}")
     if streaming and version is not None:
-        raise OptionError("txnVersion is for batch writes: a stream's versions are its batches")
+        raise OptionError("txnVersion is only for batch writes: a stream's versions are the numbers of its batches")
     if not streaming and (app_id is None) != (version is None):
         raise OptionError(
-            "txnAppId and txnVersion go together in a batch write: the version says which write of the name"
+            "a batch write needs both txnAppId and txnVersion: the version numbers the writes of that name"
         )
     topic = given.text("topic")
     if topic is not None and not topic.strip():
@@ -284,7 +271,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
         client=given.client_options(),
         topic=topic.strip() if topic else None,
         compression=compression,
-        batch_bytes=given.client_number("batch.size", BATCH_BYTES),
+        batch_bytes=max(given.client_number("batch.size", BATCH_BYTES, least=0), 1),
         buffer_bytes=min(given.client_number("buffer.memory", BUFFER_BYTES, _LONG_MAX), MAX_BUFFER_BYTES),
         delivery_timeout_ms=given.client_number("delivery.timeout.ms", 120_000),
         exactly_once=exactly_once,
@@ -324,14 +311,14 @@ class _Options:
         return self._given.get(name.lower())
 
     def client(self, key: str) -> str | None:
-        """`kafkalite.<key>`, or `kafka.<key>` as it is written for Spark's Kafka source."""
-        value = self._given.get(f"kafkalite.{key}", self._given.get(f"kafka.{key}"))
+        """`kafka.<key>`, or its old name `kafkalite.<key>`."""
+        value = self._given.get(f"kafka.{key}", self._given.get(f"kafkalite.{key}"))
         return value.strip() if value is not None else None
 
     def boolean(self, name: str, *, default: bool) -> bool:
         value = self.text(name)
-        if value is None and name.startswith("kafkalite."):
-            value = self.client(name.removeprefix("kafkalite."))
+        if value is None and name.startswith("kafka."):
+            value = self.client(name.removeprefix("kafka."))
         if value is None:
             return default
         if value.strip().lower() not in ("true", "false"):
@@ -342,9 +329,9 @@ class _Options:
         value = self.text(name)
         return None if value is None else _number(name, value, least, most)
 
-    def client_number(self, key: str, default: int, most: int = _INT_MAX) -> int:
+    def client_number(self, key: str, default: int, most: int = _INT_MAX, *, least: int = 1) -> int:
         value = self.client(key)
-        return default if value is None else _number(f"kafkalite.{key}", value, 1, most)
+        return default if value is None else _number(f"kafka.{key}", value, least, most)
 
     def duration_ms(self, name: str, default: int) -> int:
         value = self.text(name)
@@ -362,6 +349,8 @@ class _Options:
         by_lower = {name.lower(): name for name in _KNOWN}
         for key in sorted(self._given):
             prefix, _, rest = key.partition(".")
+            if key == GROUP_ID:
+                continue
             if prefix in ("kafka", "kafkalite") and rest:
                 self._check_client_key(prefix, rest)
             elif key not in by_lower and key not in _SPARKS_OWN:
@@ -370,25 +359,20 @@ class _Options:
                     raise OptionError(f"there is no option {key}; did you mean {by_lower[close[0]]}?")
 
     def _check_client_key(self, prefix: str, key: str) -> None:
-        if key in _REFUSED:
-            raise OptionError(f"{prefix}.{key} is not supported: {_REFUSED[key]}")
-        if key in _CLIENT_KEYS:
-            return
-        if prefix == "kafka":
-            self.warnings.append(f"kafka.{key} has no meaning for kafkalite and is ignored")
-            return
-        close = difflib.get_close_matches(key, _CLIENT_KEYS, n=1)
-        raise OptionError(
-            f"there is no option kafkalite.{key}" + (f"; did you mean kafkalite.{close[0]}?" if close else "")
-        )
+        try:
+            warning = client_settings.check(key, self._given[f"{prefix}.{key}"])
+        except ConfigError as error:
+            raise OptionError(f"{prefix}.{error}") from None
+        if warning is not None:
+            self.warnings.append(warning)
+        if prefix == "kafkalite":
+            both = ", which counts here" if f"kafka.{key}" in self._given else ""
+            self.warnings.append(f"kafkalite.{key} is the old name of kafka.{key}{both}")
 
     def client_options(self) -> ClientOptions:
-        servers = self.text(BOOTSTRAP)
+        servers = self.client("bootstrap.servers")
         if servers is None:
-            hint = ""
-            if self.text("kafka.bootstrap.servers") is not None:
-                hint = " (kafka.bootstrap.servers names Kafka listeners; this source speaks to the RPC endpoints, port 9192 by default)"
-            raise OptionError(f"{BOOTSTRAP} is missing: host:port of one or more nodes' RPC endpoints{hint}")
+            raise OptionError(f"{BOOTSTRAP} is missing: host:port of one or more brokers")
         endpoints = tuple(part.strip() for part in servers.split(",") if part.strip())
         for endpoint in endpoints:
             host, _, port = endpoint.rpartition(":")
@@ -408,7 +392,7 @@ class _Options:
         try:
             return ClientSecurity.parse(given)
         except ConfigError as error:
-            raise OptionError(f"kafkalite.{error}") from None
+            raise OptionError(f"kafka.{error}") from None
 
     def subscription(self) -> Subscription:
         strategies = ("assign", "subscribe", "subscribePattern")

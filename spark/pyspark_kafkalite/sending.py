@@ -216,16 +216,16 @@ class _Counts:
                 raise WriteFailed(f"topic {topic}: {code.name}")
             self._sleep(pause_s)
         raise BadRow(
-            f"topic {topic} does not exist, and the cluster does not make it by itself: kafkalite admin create-topic {topic}"
+            f"topic {topic} does not exist, and the cluster does not create topics automatically: kafkalite admin create-topic {topic}"
         )
 
 
 def _refusal(error: ApiError, size: int) -> str:
     hint = ""
     if error.code is ErrorCode.MESSAGE_TOO_LARGE:
-        hint = f" (the largest has {size} bytes; raise the topic's max.message.bytes, or lower kafkalite.batch.size if no row is that large)"
+        hint = f" (the largest has {size} bytes; raise the topic's max.message.bytes, or lower kafka.batch.size if no row is that large)"
     elif error.code is ErrorCode.NOT_ENOUGH_REPLICAS:
         hint = " (fewer in-sync replicas than min.insync.replicas: kafkalite admin health)"
     elif error.code in (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED):
-        hint = " (this attempt's transaction was aborted: it took longer than kafkalite.transaction.timeout.ms, or another attempt was committed)"
+        hint = " (this attempt's transaction was aborted: it took longer than kafka.transaction.timeout.ms, or another attempt was committed)"
     return f"a batch was refused: {error.code.name}, {error}{hint}"

@@ -57,7 +57,7 @@ async def in_sync(cluster: LoopbackCluster, count: int) -> int:
 @pytest.mark.parametrize("reader", ["consumer", "new replica"])
 async def test_damage_in_committed_records_heals(tmp_path: Path, reader: str) -> None:
     async with LoopbackCluster(tmp_path, nodes=3) as cluster:
-        async with AsyncClient.connect([str(cluster.nodes[1].endpoints["rpc"])]) as client:
+        async with AsyncClient.connect([str(cluster.nodes[1].endpoints["kafka"])]) as client:
             replicas = (BrokerId(1), BrokerId(2), BrokerId(3))
             await client.create_topics([NewTopic("t", assignment={0: replicas[: 3 if reader == "consumer" else 2]})])
             async with Producer(client, batch_bytes=200) as producer:
@@ -82,7 +82,7 @@ async def test_damage_in_committed_records_heals(tmp_path: Path, reader: str) ->
 async def test_who_alone_has_the_records_stays(tmp_path: Path) -> None:
     async with (
         LoopbackCluster(tmp_path, nodes=1) as cluster,
-        AsyncClient.connect([str(cluster.nodes[1].endpoints["rpc"])]) as client,
+        AsyncClient.connect([str(cluster.nodes[1].endpoints["kafka"])]) as client,
     ):
         await client.create_topics([NewTopic("t", 1, 1)])
         async with Producer(client, batch_bytes=200) as producer:

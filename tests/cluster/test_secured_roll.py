@@ -38,7 +38,7 @@ async def test_three_rounds_of_restarts(tmp_path: Path) -> None:
     cluster = LoopbackCluster(tmp_path / "cluster", nodes=3, settings=settings)
     sent = 0
     async with cluster:
-        bootstrap = ",".join(str(node.endpoints["rpc"]) for node in cluster.nodes.values())
+        bootstrap = ",".join(str(node.endpoints["kafka"]) for node in cluster.nodes.values())
         async with AsyncClient.connect(bootstrap) as client:
             await client.create_topics([NewTopic("t", 1, 3, configs={"min.insync.replicas": "2"})], timeout_s=30)
         for transition in ("accept", "offer", ""):

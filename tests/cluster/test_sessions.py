@@ -11,12 +11,12 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.blocking import BlockingClient, BlockingClientConfig
+from kafkalite.client.connection import Connection
 from kafkalite.client.consumer import Consumer
 from kafkalite.client.producer import Producer
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.topics import DescribeReplicasResponse
-from kafkalite.model import Offset, TopicPartition
-from kafkalite.rpc.client import RpcConnection
+from kafkalite.model import TopicPartition
 from tests.cluster.running import PATIENCE_S, wait_until
 from tests.support.secured import PASSWORDS, SecuredCluster
 
@@ -37,18 +37,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
         yield running
 
 
-def _renewals(client: AsyncClient, seen: dict[RpcConnection, set[float]]) -> int:
+def _renewals(client: AsyncClient, seen: dict[Connection, set[float]]) -> int:
     """Sessions that one connection has had, of the connection with the most."""
     for connection in client.connections._connections.values():
-        if connection._login is not None:
-            seen.setdefault(connection, set()).add(connection._login.renew_at)
+        if connection._session is not None:
+            seen.setdefault(connection, set()).add(connection._session.renew_at)
     return max(map(len, seen.values()), default=0)
 
 
 async def test_a_stream_of_records_outlives_its_sessions(cluster: SecuredCluster) -> None:
     """Each record once and in order, on connections that stay; the followers stay in sync, whose connections renew theirs, too."""
     sent = 0
-    seen: dict[RpcConnection, set[float]] = {}
+    seen: dict[Connection, set[float]] = {}
     async with AsyncClient.connect(cluster.bootstrap, security=cluster.security("admin")) as client:
         producer = Producer(client)
         async with producer, asyncio.timeout(PATIENCE_S):
@@ -72,7 +72,7 @@ async def test_a_stream_of_records_outlives_its_sessions(cluster: SecuredCluster
         assert [sorted(replica.isr) for replica in replicas if replica.is_leader] == [[1, 2, 3]]
     logs = cluster.logs()
     assert "was not renewed" not in logs
-    assert "rpc.not_logged_in_again" not in logs
+    assert "rpc.not_logged_in_again" not in logs  # the nodes among themselves
 
 
 def _replicas(answer: DescribeReplicasResponse | KafkaliteError) -> tuple:  # type: ignore[type-arg]
@@ -84,11 +84,11 @@ def test_the_blocking_client_that_was_idle(cluster: SecuredCluster) -> None:
     """Its session has long ended when it asks again, on the connection that it has."""
     config = BlockingClientConfig(",".join(cluster.bootstrap), security=cluster.security("admin"))
     with BlockingClient(config) as client:
-        client.fetch_raw(_PARTITION, Offset(0))
+        client.fetch_raw(_PARTITION, 0)
         before = dict(client._connections)
         over_at = max(each._renew_at for each in before.values()) + _REAUTH_MS / 1000
         wait_until(lambda: time.monotonic() > over_at, "the end of the sessions")
-        client.fetch_raw(_PARTITION, Offset(0))
+        client.fetch_raw(_PARTITION, 0)
         assert any(client._connections[endpoint] is each for endpoint, each in before.items())
     assert "was not renewed" not in cluster.logs()
 

@@ -69,7 +69,7 @@ _ROLES = ("transaction pipeline", "group pipeline-group", "leader out", "group p
 async def _disturb(cluster: ProcessCluster, source: random.Random, hit: collections.Counter[str]) -> None:
     """Kill one node at a time, those that matter in turn, or stop any; each is back before the next one goes."""
     loop = asyncio.get_running_loop()
-    roles = _Roles(cluster.kafka_bootstrap)
+    roles = _Roles(cluster.bootstrap)
     for role in itertools.cycle((*_ROLES, "stop")):
         await asyncio.sleep(source.uniform(1, 2))
         if role == "stop":
@@ -93,7 +93,7 @@ async def test_librdkafka_under_kill_9_and_stop(python_clients: Path, tmp_path: 
         client = await asyncio.create_subprocess_exec(
             str(python_clients),
             str(script),
-            ",".join(cluster.kafka_bootstrap),
+            ",".join(cluster.bootstrap),
             str(_CHAOS_S),
             stdout=asyncio.subprocess.PIPE,
         )

@@ -123,7 +123,7 @@ async def test_files_go_through_while_workers_are_killed(service_classes: str, t
     out = tmp_path / "out.txt"
 
     with ProcessCluster(tmp_path, nodes=3, settings=_SETTINGS) as cluster:
-        bootstrap = ",".join(cluster.kafka_bootstrap)
+        bootstrap = ",".join(cluster.bootstrap)
         workers = [_Worker(service_classes, bootstrap, tmp_path, name) for name in ("a", "b")]
 
         def written() -> list[str]:

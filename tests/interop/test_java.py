@@ -251,7 +251,7 @@ async def test_the_dump_tool_reads_our_files(kafka_classes: str, python_clients:
         leader = next(
             broker_id
             for broker_id, node in cluster.nodes.items()
-            if any(tp.topic == "dumped" for tp in node.replicas.leader_partitions())
+            if any(each.topic_partition.topic == "dumped" and each.leader for each in node.replicas.hosted.all())
         )
         settings = cluster.nodes[leader].config
         assert settings.broker_id == leader

@@ -120,7 +120,7 @@ async def test_topics_go_between_apache_kafka_and_us_with_their_groups(
         KafkaCluster(tmp_path / "kafka", kafka_classes, nodes=1, settings=source_settings) as source,
         ProcessCluster(tmp_path, nodes=3, settings=_SETTINGS) as target,
     ):
-        old, new = source.bootstrap, ",".join(target.kafka_bootstrap)
+        old, new = source.bootstrap, ",".join(target.bootstrap)
         configs = ("--config", "retention.ms=123456789", "--config", "max.message.bytes=2000000")
         where = ("--bootstrap-server", old, "--topic", "orders")
         await tool(f"{_TOOLS}.TopicCommand", *where, "--create", "--partitions", "3", *configs)

@@ -15,13 +15,14 @@ import pytest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
+from kafkalite.client.messages import produce_request
 from kafkalite.client.producer import Producer
+from kafkalite.client.results import PartitionMetadata
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import StatusRequest, StatusResponse
-from kafkalite.model import BrokerId
+from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.rpc.messages.data import PartitionMetadata, ProducePartition, ProduceRequest, ProduceResponse
 from tests.support.secured import PASSWORDS, SecuredCluster
 
 from .conftest import seen_by
@@ -53,7 +54,7 @@ def cluster(tmp_path: Path) -> Iterator[SecuredCluster]:
 
 def arguments(python: Path, cluster: SecuredCluster, user: str, *mode: str) -> list[str]:
     given = {
-        "bootstrap": ",".join(cluster.kafka_bootstrap),
+        "bootstrap": ",".join(cluster.bootstrap),
         "authority": cluster.authority.truststore,
         "user": user,
         "password": PASSWORDS[user],
@@ -191,24 +192,25 @@ async def test_three_users_and_a_leader_that_dies(python_clients: Path, cluster:
     }
 
 
-async def produce_once(client: AsyncClient) -> ProduceResponse:
+async def produce_once(client: AsyncClient) -> tuple[int, int]:
+    """(error code, throttle time in ms) of one record."""
     builder = RecordBatchBuilder()
     builder.append(None, b"x" * 3000, (), 1)
     records = bytes(builder.build())
     async with asyncio.timeout(60):
         leader = (await client.metadata(["ledger"])).topics
         node = BrokerId(leader[0].partitions[0].leader) if leader and leader[0].partitions else BrokerId(1)
-        message = ProduceRequest(-1, 20_000, (ProducePartition("ledger", 0, len(records)),))
-        answer, _ = await client.call_node(node, message, [bytearray(records)], timeout_s=30)
-    assert isinstance(answer, ProduceResponse)
-    return answer
+        message = produce_request({TopicPartition("ledger", 0): records}, -1, 20_000)
+        answer = await client.call_node(node, message, timeout_s=30)
+    (produced,) = answer.responses[0].partition_responses
+    return produced.error_code, answer.throttle_time_ms
 
 
 async def is_refused(cluster: SecuredCluster, user: str) -> bool:
     async with native(cluster, user) as client:
         await client.metadata(())
-        answer = await produce_once(client)
-        return answer.partitions[0].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        error, _ = await produce_once(client)
+        return error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 async def throttled(python: Path, cluster: SecuredCluster) -> None:
@@ -218,9 +220,8 @@ async def throttled(python: Path, cluster: SecuredCluster) -> None:
     async with native(cluster, "alice") as client:
         waits_ms = 0
         while not waits_ms:  # until the leader knows of it
-            answer = await produce_once(client)
-            assert answer.partitions[0].error == 0
-            waits_ms = answer.throttle_ms
+            error, waits_ms = await produce_once(client)
+            assert error == 0
     seen = await seen_by(arguments(python, cluster, "alice", "write", "15", "1000"))
     assert (seen["acked"], seen["errors"]) == (list(range(15)), [])
     assert max(seen["waits_ms"]) > 0

@@ -37,7 +37,7 @@ async def test_scram_over_tls(python_clients: Path, tmp_path: Path) -> None:
     with SecuredCluster(tmp_path, "SASL_SSL") as cluster:
         seen = await clients_see(
             python_clients,
-            ",".join(cluster.kafka_bootstrap),
+            ",".join(cluster.bootstrap),
             "SASL_SSL",
             mechanism="SCRAM-SHA-512",
             user="admin",

@@ -48,7 +48,7 @@ class _Instance(JavaProcess):
 
 async def test_counts_stay_exact_while_brokers_and_instances_are_killed(service_classes: str, tmp_path: Path) -> None:
     with ProcessCluster(tmp_path, nodes=3, settings=_SETTINGS) as cluster:
-        bootstrap = ",".join(cluster.kafka_bootstrap)
+        bootstrap = ",".join(cluster.bootstrap)
 
         def command(*arguments: str) -> list[str]:
             return tool_command(service_classes, _MAIN, *arguments)

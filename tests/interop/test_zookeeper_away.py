@@ -54,7 +54,7 @@ async def test_librdkafka_while_zookeeper_is_away(python_clients: Path, tmp_path
             client = await asyncio.create_subprocess_exec(
                 str(python_clients),
                 str(script),
-                ",".join(cluster.kafka_bootstrap),
+                ",".join(cluster.bootstrap),
                 produced_s,
                 stdout=asyncio.subprocess.PIPE,
             )

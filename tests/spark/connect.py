@@ -48,7 +48,7 @@ def test_batch_and_stream_both_ways(remote, served, tmp_path: Path) -> None:
     assert type(remote).__module__.startswith("pyspark.sql.connect")
     for topic in ("t", "copies", "once"):
         served.log.add_topic(topic, 2)
-    address = ("kafkalite.bootstrap.servers", served.address)
+    address = ("kafka.bootstrap.servers", served.address)
     rows = remote.range(0, 500, 1, 2).selectExpr("cast(id as string) key", "cast(id as string) value")
     rows.write.format("kafkalite").option(*address).option("topic", "t").mode("append").save()
     read = remote.read.format("kafkalite").option(*address).option("subscribe", "t").load()
@@ -67,6 +67,6 @@ def test_batch_and_stream_both_ways(remote, served, tmp_path: Path) -> None:
 
 
 def test_errors_reach_the_client(remote, served) -> None:
-    reader = remote.read.format("kafkalite").option("kafkalite.bootstrap.servers", served.address)
+    reader = remote.read.format("kafkalite").option("kafka.bootstrap.servers", served.address)
     with pytest.raises(Exception, match="x: no such topic"):
         reader.option("subscribe", "x").load().count()

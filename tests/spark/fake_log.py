@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
-from kafkalite.record.batch import parse_header, verify_crc
-from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.record.reader import read_records
-from kafkalite.rpc.messages.data import (
+from kafkalite.client.results import (
     AbortedTransaction,
     ListedOffset,
-    MetadataResponse,
+    Metadata,
     PartitionMetadata,
     ProducedPartition,
     TopicMetadata,
 )
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicId, TopicPartition
+from kafkalite.protocol.topic_ids import from_wire
+from kafkalite.record.batch import parse_header, verify_crc
+from kafkalite.record.builder import RecordBatchBuilder
+from kafkalite.record.reader import read_records
+
+
+def topic_id(topic: str) -> TopicId:
+    """The id of the topic of this name."""
+    return from_wire(uuid.uuid5(uuid.NAMESPACE_DNS, topic).bytes)
 
 
 @dataclass
@@ -54,7 +61,7 @@ class FakeLog:
     _producer_ids: int = 1000
 
     def add_topic(self, topic: str, partitions: int) -> None:
-        self.topic_ids[topic] = f"id-of-{topic}"
+        self.topic_ids[topic] = topic_id(topic)
         for partition in range(partitions):
             self.partitions[TopicPartition(topic, partition)] = FakePartition()
 
@@ -92,7 +99,7 @@ class FakeLog:
         self.calls.append(name)
         self.before(name)
 
-    def metadata(self, topics: Sequence[str] | None = None, *, allow_auto_create: bool = False) -> MetadataResponse:
+    def metadata(self, topics: Sequence[str] | None = None, *, allow_auto_create: bool = False) -> Metadata:
         self._called("metadata")
         if allow_auto_create and self.auto_create:
             for topic in sorted(set(topics or ()) - self.topic_ids.keys()):
@@ -106,7 +113,7 @@ class FakeLog:
             numbers = sorted(tp.partition for tp in self.partitions if tp.topic == topic)
             partitions = tuple(PartitionMetadata(p, 0, 1, 0, (1,), (1,)) for p in numbers)
             listed.append(TopicMetadata(topic, 0, self.topic_ids[topic], partitions))
-        return MetadataResponse("cluster", 1, (), tuple(listed))
+        return Metadata("cluster", 1, (), tuple(listed))
 
     def list_offsets(
         self, partitions: Mapping[TopicPartition, int], *, isolation: int = 0

@@ -1,6 +1,6 @@
-"""Spark's own Kafka source against our Kafka listener, ours against our RPC: equal DataFrames. `make sparks` runs it.
+"""Spark's own Kafka source beside ours on the same brokers, kafkalite's and Apache Kafka's: equal DataFrames. `make sparks` runs it.
 
-On Spark 4.0, whose connector can be had; `-p kafkalite.testing.pytest_plugin` brings the cluster.
+On Spark 4.0, whose connector can be had; `-p kafkalite.testing.pytest_plugin` brings our cluster. BROKERS="kafkalite 4.4.0" chooses.
 """
 
 from __future__ import annotations
@@ -8,24 +8,27 @@ from __future__ import annotations
 import ast
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkalite.client.blocking import BlockingClient
-from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, NewTopic
+from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
+from kafkalite.testing.apache_kafka import KAFKA_VERSION, NEWEST_VERSION, KafkaCluster, server_class_path
 from kafkalite.testing.spark_kafka import connector_jars
 from tests.spark.conftest import PATIENCE
 
 pytestmark = pytest.mark.timeout(600)
 
 CACHE = Path(__file__).resolve().parents[2] / ".interop"
-#: Within the topic's retention, and whole milliseconds apart.
-T0 = 2_000_000_000_000
+BROKERS = os.environ.get("BROKERS", f"kafkalite {KAFKA_VERSION} {NEWEST_VERSION}").split()
+#: An hour ago, which retention spares and no broker takes for the future; records are whole milliseconds apart.
+T0 = int(time.time()) * 1000 - 3_600_000
 
 
 @pytest.fixture(scope="module")
@@ -58,26 +61,27 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator:
     session.stop()
 
 
-@pytest.fixture(scope="module")
-def ends(kafkalite_cluster) -> dict[str, tuple[str, str]]:
-    """Format -> its bootstrap option."""
-    return {
-        "kafka": ("kafka.bootstrap.servers", ",".join(kafkalite_cluster.kafka_bootstrap)),
-        "kafkalite": ("kafkalite.bootstrap.servers", ",".join(kafkalite_cluster.bootstrap)),
-    }
+@pytest.fixture(scope="module", params=BROKERS)
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of both formats: Kafka listeners of kafkalite's nodes, or of one broker of an Apache Kafka release."""
+    if request.param == "kafkalite":
+        yield ",".join(request.getfixturevalue("kafkalite_cluster").bootstrap)
+        return
+    classes = server_class_path(CACHE, request.param)
+    with KafkaCluster(tmp_path_factory.mktemp(f"kafka-{request.param}"), classes, nodes=1) as running:
+        yield running.bootstrap
 
 
 @pytest.fixture(scope="module")
-def client(kafkalite_cluster) -> Iterator[BlockingClient]:
-    with BlockingClient(",".join(kafkalite_cluster.bootstrap)) as opened:
+def client(bootstrap: str) -> Iterator[BlockingClient]:
+    with BlockingClient(bootstrap) as opened:
         yield opened
 
 
 def create(client: BlockingClient, topic: str, partitions: int, **configs: str) -> None:
     dotted = {name.replace("_", "."): value for name, value in configs.items()}
-    order = CreateTopicsRequest((NewTopic(topic, partitions, 1, configs=dotted),), timeout_ms=30_000)
-    answer = client.call_any(order, CreateTopicsResponse)
-    assert not answer.topics[0].error, answer
+    (result,) = client.create_topics([NewTopic(topic, partitions, 1, configs=dotted)])
+    assert not result.error, result
 
 
 @pytest.fixture(scope="module")
@@ -123,9 +127,10 @@ def records(client: BlockingClient) -> None:
     ],
     ids=lambda options: "-".join(options),
 )
-def test_the_same_frame(spark, ends, records, options: dict[str, str]) -> None:
+def test_the_same_frame(spark, bootstrap, records, options: dict[str, str]) -> None:
     theirs, ours = (
-        spark.read.format(name).option(*ends[name]).options(**options).load() for name in ("kafka", "kafkalite")
+        spark.read.format(name).option("kafka.bootstrap.servers", bootstrap).options(**options).load()
+        for name in ("kafka", "kafkalite")
     )
     assert ours.schema == theirs.schema
     expected = theirs.collect()
@@ -153,14 +158,19 @@ def test_the_same_frame(spark, ends, records, options: dict[str, str]) -> None:
         ({"minPartitions": "0"}, "minPartitions", "minPartitions is 0"),
     ],
 )  # fmt: skip
-def test_both_refuse(spark, ends, records, options: dict[str, str], theirs: str, ours: str) -> None:
+def test_both_refuse(spark, bootstrap, records, options: dict[str, str], theirs: str, ours: str) -> None:
     for name, says in (("kafka", theirs), ("kafkalite", ours)):
-        reader = spark.read.format(name).option(*ends[name]).option("subscribe", "all-kinds").options(**options)
+        reader = (
+            spark.read.format(name)
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("subscribe", "all-kinds")
+            .options(**options)
+        )
         with pytest.raises(Exception, match=says):
             reader.load().collect()
 
 
-def test_both_write_the_same(spark, ends, client) -> None:
+def test_both_write_the_same(spark, bootstrap, client) -> None:
     """Keys land in the same partitions, with the same headers, whoever writes, and whoever reads."""
     rows = spark.range(0, 2000, 1, 2).selectExpr(
         "case when id % 10 = 0 then null else cast(concat('key-', id % 700) as binary) end key",
@@ -171,11 +181,11 @@ def test_both_write_the_same(spark, ends, client) -> None:
     for name in ("kafka", "kafkalite"):
         topic = f"by-{name}"
         create(client, topic, 5)
-        rows.write.format(name).option(*ends[name]).option("topic", topic).option("includeHeaders", "true").mode(
-            "append"
-        ).save()
+        rows.write.format(name).option("kafka.bootstrap.servers", bootstrap).option("topic", topic).option(
+            "includeHeaders", "true"
+        ).mode("append").save()
         for reader in ("kafka", "kafkalite"):
-            read = spark.read.format(reader).option(*ends[reader]).option("subscribe", topic)
+            read = spark.read.format(reader).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
             frame = read.option("includeHeaders", "true").load()
             found[name, reader] = frame.selectExpr("key", "value", "if(key is null, -1, partition) p", "headers")
     expected = sorted(map(str, found["kafka", "kafka"].collect()))
@@ -184,14 +194,16 @@ def test_both_write_the_same(spark, ends, client) -> None:
         assert sorted(map(str, found[pair].collect())) == expected, pair
 
 
-def test_both_stream_the_same(spark, ends, client, records, tmp_path: Path) -> None:
+def test_both_stream_the_same(spark, bootstrap, client, records, tmp_path: Path) -> None:
     """One query each from topic to topic; the offsets that their progress shows are the same."""
     shown = {}
     for name in ("kafka", "kafkalite"):
         create(client, f"streamed-{name}", 3)
-        frame = spark.readStream.format(name).option(*ends[name]).option("subscribe", "all-kinds")
+        frame = (
+            spark.readStream.format(name).option("kafka.bootstrap.servers", bootstrap).option("subscribe", "all-kinds")
+        )
         writer = frame.option("startingOffsets", "earliest").load().select("key", "value", "partition").writeStream
-        writer = writer.format(name).option(*ends[name]).option("topic", f"streamed-{name}")
+        writer = writer.format(name).option("kafka.bootstrap.servers", bootstrap).option("topic", f"streamed-{name}")
         query = writer.option("checkpointLocation", str(tmp_path / name)).trigger(availableNow=True).start()
         assert query.awaitTermination(300)
         end = next(p for p in query.recentProgress if p["numInputRows"])["sources"][0]["endOffset"]
@@ -199,7 +211,10 @@ def test_both_stream_the_same(spark, ends, client, records, tmp_path: Path) -> N
         shown[name] = {topic: numbers for topic, numbers in end.items() if not topic.startswith("#")}
     assert shown["kafka"] == shown["kafkalite"]
     copies = [
-        spark.read.format(reader).option(*ends[reader]).option("subscribe", f"streamed-{writer}").load()
+        spark.read.format(reader)
+        .option("kafka.bootstrap.servers", bootstrap)
+        .option("subscribe", f"streamed-{writer}")
+        .load()
         for reader, writer in (("kafka", "kafkalite"), ("kafkalite", "kafka"))
     ]
     theirs, ours = (
@@ -208,15 +223,20 @@ def test_both_stream_the_same(spark, ends, client, records, tmp_path: Path) -> N
     assert sorted(map(str, theirs)) == sorted(map(str, ours)) and len(theirs) == 1000
 
 
-def test_both_have_a_missing_topic_made(spark, ends, client) -> None:
+def test_both_have_a_missing_topic_made(spark, bootstrap, client) -> None:
     for name in ("kafka", "kafkalite"):
         rows = spark.range(100).selectExpr(f"'made-by-{name}' topic", "cast(id as string) value")
-        rows.write.format(name).option(*ends[name]).mode("append").save()
-        read = spark.read.format(name).option(*ends[name]).option("subscribe", f"made-by-{name}").load()
+        rows.write.format(name).option("kafka.bootstrap.servers", bootstrap).mode("append").save()
+        read = (
+            spark.read.format(name)
+            .option("kafka.bootstrap.servers", bootstrap)
+            .option("subscribe", f"made-by-{name}")
+            .load()
+        )
         assert read.count() == 100
 
 
-def test_a_checkpoint_of_spark_s_kafka_source_is_gone_on_from(spark, ends, client, tmp_path: Path) -> None:
+def test_a_checkpoint_of_spark_s_kafka_source_is_gone_on_from(spark, bootstrap, client, tmp_path: Path) -> None:
     """Positions look the same, but tell no topic's id."""
     create(client, "moving", 2)
     found = []
@@ -232,7 +252,7 @@ def test_a_checkpoint_of_spark_s_kafka_source_is_gone_on_from(spark, ends, clien
 
     for first, name in ((0, "kafka"), (10, "kafkalite"), (20, "kafkalite")):
         put(first, first + 10)
-        frame = spark.readStream.format(name).option(*ends[name]).option("subscribe", "moving")
+        frame = spark.readStream.format(name).option("kafka.bootstrap.servers", bootstrap).option("subscribe", "moving")
         frame = frame.option("startingOffsets", "earliest").load()
         query = (
             frame.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)

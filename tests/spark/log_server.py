@@ -1,146 +1,263 @@
-"""A `FakeLog` behind a real RPC listener, in a thread of the test process: Spark's workers reach it over sockets.
+"""A `FakeLog` behind a Kafka listener of a few lines, in a thread of the test process: Spark's workers reach it over sockets.
 
-One process, no ZooKeeper, no replication: what is tested is the data source. The cluster's own tests use real nodes.
+One process, no ZooKeeper, no replication: what is tested is the data source. `versions` are those of a broker of some release.
+The cluster's own tests use real nodes, `kafka_brokers.py` Apache Kafka.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import Future
+from typing import Any
 
-from kafkalite.config import BrokerConfig
-from kafkalite.env.real import RealNetwork
-from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.extension.messages.topics import CreateTopicsRequest, CreateTopicsResponse, TopicResult
-from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse
-from kafkalite.model import BrokerEpoch, BrokerId, Offset, ProducerId, TopicPartition
-from kafkalite.rpc.handling import Reply, Request
-from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import (
-    FetchedPartition,
-    FetchRequest,
-    FetchResponse,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    MetadataRequest,
-    MetadataResponse,
-    ProducedPartition,
-    ProduceRequest,
-    ProduceResponse,
-)
-from kafkalite.rpc.messages.groups import CommitOffsetsRequest, CommitOffsetsResponse
-from kafkalite.rpc.messages.transactions import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    FindCoordinatorRequest,
-    FindCoordinatorResponse,
-)
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.extension.messages.transactions import BeginTxnGroupResponse, EndTxnGroupResponse
+from kafkalite.kafka.apis import OFFERED
+from kafkalite.model import ProducerId, TopicPartition
+from kafkalite.protocol import codec, wire
+from kafkalite.protocol.schema import schemas
+from kafkalite.protocol.topic_ids import to_wire
+from kafkalite.rpc.codec import pack
 from tests.spark.fake_log import FakeLog
+
+_SERVED = (
+    "ApiVersions", "Metadata", "Produce", "Fetch", "ListOffsets", "InitProducerId", "OffsetCommit", "CreateTopics",
+    "FindCoordinator", "AddPartitionsToTxn", "Extension",
+)  # fmt: skip
+#: What this release of Kafka offers of these APIs. Source: the message definitions of its branch.
+KAFKA_2_1 = {
+    "ApiVersions": (0, 2), "Metadata": (0, 7), "Produce": (0, 7), "Fetch": (0, 10), "ListOffsets": (0, 4),
+    "InitProducerId": (0, 1), "OffsetCommit": (0, 6), "CreateTopics": (0, 3), "FindCoordinator": (0, 2),
+    "AddPartitionsToTxn": (0, 1),
+}  # fmt: skip
+
+
+class _Connection(asyncio.Protocol):
+    """Frames in, responses out, in their order."""
+
+    def __init__(self, server: LogServer) -> None:
+        self._server = server
+        self._received = bytearray()
+        self._transport: Any = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._server.transports.append(self._transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4 and len(self._received) >= 4 + (size := int.from_bytes(self._received[:4])):
+            frame = bytes(self._received[4 : 4 + size])
+            del self._received[: 4 + size]
+            answer = self._server.answer(frame)
+            if answer is None:  # as a broker does with what it does not know
+                self._transport.abort()
+                return
+            self._transport.write(len(answer).to_bytes(4) + answer)
 
 
 class LogServer:
     """Serves `log` on 127.0.0.1 between `start` and `stop`."""
 
-    def __init__(self, log: FakeLog) -> None:
+    def __init__(self, log: FakeLog, versions: Mapping[str, tuple[int, int]] | None = None) -> None:
         self.log = log
         self.address = ""
+        self.versions = {name: OFFERED[name] for name in _SERVED} if versions is None else dict(versions)
+        #: (API, version) of the last requests.
+        self.requests: deque[tuple[str, int]] = deque(maxlen=1000)
+        self.transports: deque[Any] = deque(maxlen=100)
+        self._names = {schemas()[f"{name}Request"].api_key: name for name in self.versions}
+        self._port = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="log-server", daemon=True)
-        self._supervisor = Supervisor(lambda error: None)
-        self._server = RpcServer(
-            network=RealNetwork(),
-            supervisor=self._supervisor,
-            config=BrokerConfig(),
-            identity=lambda: Identity("cluster", BrokerId(1), BrokerEpoch(1)),
-            handlers={
-                MetadataRequest: self._metadata,
-                ListOffsetsRequest: self._list_offsets,
-                FetchRequest: self._fetch,
-                ProduceRequest: self._produce,
-                InitProducerIdRequest: self._init_producer_id,
-                CommitOffsetsRequest: self._commit_offsets,
-                CreateTopicsRequest: self._create_topics,
-                # transactions that are always granted: what is written shows at once
-                FindCoordinatorRequest: lambda request: Reply(FindCoordinatorResponse(0, BrokerId(1))),
-                AddPartitionsToTxnRequest: lambda request: Reply(AddPartitionsToTxnResponse(0)),
-                EndTxnGroupRequest: lambda request: Reply(EndTxnGroupResponse(0, is_complete=True)),
-            },
-        )
+        self._server: asyncio.Server | None = None
 
     def start(self) -> None:
         self._thread.start()
-        endpoint = self._run(self._server.start("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{endpoint.port}"
-        self._port = endpoint.port
+        self._server = self._run(self._loop.create_server(lambda: _Connection(self), "127.0.0.1", 0))
+        self._port = self._server.sockets[0].getsockname()[1]
+        self.address = f"127.0.0.1:{self._port}"
 
     def stop(self) -> None:
-        self._run(self._server.close())
-        self._run(self._supervisor.stop())
+        self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
 
-    def _run(self, coroutine):
+    async def _close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for transport in self.transports:
+            transport.abort()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+    def _run(self, coroutine: Any) -> Any:
         future: Future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         return future.result(10)
 
-    # --- handlers: run on the server's loop, one at a time
+    # --- frames: on the server's loop, one at a time
 
-    def _metadata(self, request: Request) -> Reply:
-        answer = self.log.metadata(request.message.topics, allow_auto_create=request.message.allow_auto_create)
-        broker = Broker(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self._port)
-        return Reply(MetadataResponse("cluster", BrokerId(1), (broker,), answer.topics))
+    def answer(self, frame: bytes) -> bytes | None:
+        """The response's frame; None: the request is not known, or not in that version."""
+        key, version = int.from_bytes(frame[:2]), int.from_bytes(frame[2:4])
+        name = self._names.get(key, "")
+        low, high = self.versions.get(name, (1, 0))
+        self.requests.append((name, version))
+        if name == "ApiVersions" and version > high:
+            return frame[4:8] + codec.encode(wire.ApiVersionsResponse(int(ErrorCode.UNSUPPORTED_VERSION)), 0)
+        if not low <= version <= high:
+            return None
+        start = 10 + max(int.from_bytes(frame[8:10], signed=True), 0)
+        if version in schemas()[f"{name}Request"].flexible:
+            assert frame[start] == 0, "tagged fields in a request header"
+            start += 1
+        message = codec.decode(f"{name}Request", version, memoryview(frame)[start:])
+        response = getattr(self, f"_{name}")(message, version)
+        tags = b"\0" if name != "ApiVersions" and version in schemas()[f"{name}Response"].flexible else b""
+        return frame[4:8] + tags + codec.encode(response, version)
 
-    def _list_offsets(self, request: Request) -> Reply:
-        asked = {TopicPartition(p.topic, p.partition): p.timestamp for p in request.message.partitions}
-        return Reply(ListOffsetsResponse(tuple(self.log.list_offsets(asked).values())))
-
-    def _fetch(self, request: Request) -> Reply:
-        (asked,) = request.message.partitions
-        tp = TopicPartition(asked.topic, asked.partition)
-        try:
-            got = self.log.fetch_raw(tp, asked.fetch_offset, asked.max_bytes, 0)
-        except ApiError as error:
-            nothing = FetchedPartition(*tp, int(error.code), Offset(-1), Offset(-1), Offset(-1), 0)
-            return Reply(FetchResponse((nothing,)))
-        end = Offset(got.high_watermark)
-        partition = FetchedPartition(
-            *tp, 0, end, end, Offset(got.log_start_offset), len(got.records), tuple(got.aborted)
+    def _ApiVersions(self, message: Any, version: int) -> Any:
+        response = wire.ApiVersionsResponse
+        return response(
+            api_keys=[response.ApiVersion(key, *self.versions[name]) for key, name in sorted(self._names.items())]
         )
-        return Reply(FetchResponse((partition,)), [got.records])
 
-    def _produce(self, request: Request) -> Reply:
-        position, answers = 0, []
-        for part in request.message.partitions:
-            batch = bytes(request.body[position : position + part.records_size])
-            position += part.records_size
-            tp = TopicPartition(part.topic, part.partition)
-            if tp not in self.log.partitions:
-                unknown = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                answers.append(ProducedPartition(*tp, unknown, Offset(-1)))
-            else:
-                answers.append(self.log.append(tp, batch))
-        return Reply(ProduceResponse(tuple(answers)))
+    def _Metadata(self, message: Any, version: int) -> Any:
+        response = wire.MetadataResponse
+        asked = None if message.topics is None else [topic.name for topic in message.topics]
+        found = self.log.metadata(asked, allow_auto_create=message.allow_auto_topic_creation)
+        topics = [
+            response.MetadataResponseTopic(
+                topic.error,
+                topic.topic,
+                to_wire(topic.topic_id),
+                False,
+                [response.MetadataResponsePartition(0, p.partition, 1, 0, [1], [1], []) for p in topic.partitions],
+            )
+            for topic in found.topics
+        ]
+        broker = response.MetadataResponseBroker(1, "127.0.0.1", self._port)
+        return response(brokers=[broker], cluster_id="cluster", controller_id=1, topics=topics)
 
-    def _init_producer_id(self, request: Request) -> Reply:
+    def _ListOffsets(self, message: Any, version: int) -> Any:
+        response = wire.ListOffsetsResponse
+        asked = {TopicPartition(t.name, p.partition_index): p.timestamp for t in message.topics for p in t.partitions}
+        found = self.log.list_offsets(asked, isolation=message.isolation_level)
+        part = response.ListOffsetsPartitionResponse
+        return response(
+            topics=[
+                response.ListOffsetsTopicResponse(
+                    topic.name,
+                    [
+                        part(p.partition_index, 0, timestamp=entry.timestamp, offset=entry.offset)
+                        for p in topic.partitions
+                        for entry in [found[TopicPartition(topic.name, p.partition_index)]]
+                    ],
+                )
+                for topic in message.topics
+            ]
+        )
+
+    def _Fetch(self, message: Any, version: int) -> Any:
+        response = wire.FetchResponse
+        ids = {to_wire(topic_id): topic for topic, topic_id in self.log.topic_ids.items()}
+        answers = []
+        for topic in message.topics:
+            name = topic.topic if version < 13 else ids[topic.topic_id]
+            parts = [self._fetched(TopicPartition(name, part.partition), part) for part in topic.partitions]
+            answers.append(response.FetchableTopicResponse(name, topic.topic_id, parts))
+        return response(responses=answers)
+
+    def _fetched(self, tp: TopicPartition, asked: Any) -> Any:
+        part, aborted = wire.FetchResponse.PartitionData, wire.FetchResponse.AbortedTransaction
+        try:
+            got = self.log.fetch_raw(tp, asked.fetch_offset, asked.partition_max_bytes, 0)
+        except ApiError as error:
+            return part(asked.partition, int(error.code), -1, -1, -1, aborted_transactions=[], records=b"")
+        end = got.high_watermark
+        listed = [aborted(each.producer_id, each.first_offset) for each in got.aborted]
+        return part(
+            asked.partition, 0, end, end, got.log_start_offset, aborted_transactions=listed, records=got.records
+        )
+
+    def _Produce(self, message: Any, version: int) -> Any:
+        response = wire.ProduceResponse
+        topics = []
+        for topic in message.topic_data:
+            parts = []
+            for part in topic.partition_data:
+                tp = TopicPartition(topic.name, part.index)
+                if tp not in self.log.partitions:
+                    code, offset = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1
+                else:
+                    done = self.log.append(tp, bytes(part.records))
+                    code, offset = done.error, done.base_offset
+                parts.append(response.PartitionProduceResponse(part.index, code, offset))
+            topics.append(response.TopicProduceResponse(topic.name, parts))
+        return response(topics)
+
+    def _InitProducerId(self, message: Any, version: int) -> Any:
         producer_id, epoch = self.log.init_producer_id()
-        return Reply(InitProducerIdResponse(0, ProducerId(producer_id), epoch))
+        return wire.InitProducerIdResponse(producer_id=producer_id, producer_epoch=epoch)
 
-    def _commit_offsets(self, request: Request) -> Reply:
-        offsets = {TopicPartition(o.topic, o.partition): o.offset for o in request.message.offsets}
-        self.log.commit_offsets(request.message.group, offsets)
-        return Reply(CommitOffsetsResponse(0))
+    def _OffsetCommit(self, message: Any, version: int) -> Any:
+        response = wire.OffsetCommitResponse
+        offsets = {
+            TopicPartition(t.name, p.partition_index): p.committed_offset for t in message.topics for p in t.partitions
+        }
+        self.log.commit_offsets(message.group_id, offsets)
+        part = response.OffsetCommitResponsePartition
+        return response(
+            topics=[
+                response.OffsetCommitResponseTopic(t.name, [part(p.partition_index, 0) for p in t.partitions])
+                for t in message.topics
+            ]
+        )
 
-    def _create_topics(self, request: Request) -> Reply:
+    def _CreateTopics(self, message: Any, version: int) -> Any:
+        response = wire.CreateTopicsResponse
         results = []
-        for topic in request.message.topics:
-            exists = topic.topic in self.log.topic_ids
+        for topic in message.topics:
+            exists = topic.name in self.log.topic_ids
             if not exists:
-                self.log.add_topic(topic.topic, topic.partitions)
-            results.append(TopicResult(topic.topic, int(ErrorCode.TOPIC_ALREADY_EXISTS) if exists else 0))
-        return Reply(CreateTopicsResponse(tuple(results)))
+                self.log.add_topic(topic.name, topic.num_partitions)
+            code = int(ErrorCode.TOPIC_ALREADY_EXISTS) if exists else 0
+            results.append(response.CreatableTopicResult(topic.name, error_code=code, configs=[]))
+        return response(topics=results)
+
+    # transactions are always granted: what is written shows at once
+
+    def _Extension(self, message: Any, version: int) -> Any:
+        if message.kind == "BeginTxnGroupRequest":
+            producer_id, epoch = self.log.init_producer_id()
+            return wire.ExtensionResponse(body=pack(BeginTxnGroupResponse(0, "", ProducerId(producer_id), epoch)))
+        assert message.kind == "EndTxnGroupRequest"
+        return wire.ExtensionResponse(body=pack(EndTxnGroupResponse(0, is_complete=True)))
+
+    def _FindCoordinator(self, message: Any, version: int) -> Any:
+        response = wire.FindCoordinatorResponse
+        where = (1, "127.0.0.1", self._port)
+        if version < 4:
+            return response(0, 0, None, *where)
+        return response(coordinators=[response.Coordinator(key, *where, 0, None) for key in message.coordinator_keys])
+
+    def _AddPartitionsToTxn(self, message: Any, version: int) -> Any:
+        response = wire.AddPartitionsToTxnResponse
+        topic_result = response.AddPartitionsToTxnTopicResult
+        part = response.AddPartitionsToTxnPartitionResult
+
+        def granted(topics: Any) -> list[Any]:
+            return [topic_result(topic.name, [part(number, 0) for number in topic.partitions]) for topic in topics]
+
+        if version < 4:
+            return response(results_by_topic_v3_and_below=granted(message.v3_and_below_topics))
+        result = response.AddPartitionsToTxnResult
+        return response(
+            results_by_transaction=[
+                result(each.transactional_id, granted(each.topics)) for each in message.transactions
+            ]
+        )

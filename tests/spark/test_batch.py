@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from pyspark.sql.datasource import DataSourceReader
@@ -10,12 +11,13 @@ from pyspark.sql.datasource import DataSourceReader
 from kafkalite.model import TopicPartition as Tp
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.compression import Codec
+from pyspark_kafkalite.driver import like_kafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(180)]
 
 
 def load(spark, served, topic: str = "t", **options: str):
-    reader = spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", served.address)
+    reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", served.address)
     return reader.option("subscribe", topic).options(**options).load()
 
 
@@ -58,9 +60,7 @@ def test_sql_sees_every_record_once(spark, numbers) -> None:
 
 
 def test_offsets_and_a_schema_of_one_s_own(spark, numbers) -> None:
-    reader = (
-        spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", numbers.address).option("subscribe", "t")
-    )
+    reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", numbers.address).option("subscribe", "t")
     df = reader.schema("offset long, value binary").option("startingOffsets", '{"t":{"0":990,"1":-2}}')
     rows = df.option("endingOffsets", '{"t":{"0":-1,"1":1}}').load().orderBy("offset").collect()
     assert [(r.offset, bytes(r.value)) for r in rows] == [(0, b"0"), *((n, b"%d" % n) for n in range(990, 1000))]
@@ -106,7 +106,7 @@ def test_what_is_written_is_read_back(spark, served) -> None:
         "concat('value-', id) value",
         "case when id % 2 = 0 then array(named_struct('key', 'h', 'value', cast(cast(id as string) as binary))) end headers",
     )
-    df.write.format("kafkalite").option("kafkalite.bootstrap.servers", served.address).option("topic", "out").mode(
+    df.write.format("kafkalite").option("kafka.bootstrap.servers", served.address).option("topic", "out").mode(
         "append"
     ).save()
     back = load(spark, served, "out", includeHeaders="true")
@@ -122,10 +122,10 @@ def test_the_topic_column_and_a_temporary_view(spark, served) -> None:
     served.log.add_topic("a", 1)
     served.log.add_topic("b", 1)
     df = spark.range(10).selectExpr("case when id % 2 = 0 then 'a' else 'b' end topic", "cast(id as string) value")
-    df.write.format("kafkalite").option("kafkalite.bootstrap.servers", served.address).mode("append").save()
+    df.write.format("kafkalite").option("kafka.bootstrap.servers", served.address).mode("append").save()
     spark.sql(
         f"CREATE OR REPLACE TEMPORARY VIEW ab USING kafkalite OPTIONS "
-        f"(`kafkalite.bootstrap.servers` '{served.address}', subscribePattern '[ab]')"
+        f"(`kafka.bootstrap.servers` '{served.address}', subscribePattern '[ab]')"
     )
     assert spark.sql("select topic, count(*) n from ab group by topic order by topic").collect() == [("a", 5), ("b", 5)]
 
@@ -133,19 +133,19 @@ def test_the_topic_column_and_a_temporary_view(spark, served) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda s, a: s.read.format("kafkalite").option("kafkalite.bootstrap.servers", a).load().count(), "exactly one of assign"),
-        (lambda s, a: s.read.format("kafkalite").option("subscribe", "t").load().count(), "kafkalite.bootstrap.servers is missing"),
+        (lambda s, a: s.read.format("kafkalite").option("kafka.bootstrap.servers", a).load().count(), "exactly one of assign"),
+        (lambda s, a: s.read.format("kafkalite").option("subscribe", "t").load().count(), "kafka.bootstrap.servers is missing"),
         (
-            lambda s, a: s.read.format("kafkalite").option("kafkalite.bootstrap.servers", a).option("subscribe", "x").load().count(),
+            lambda s, a: s.read.format("kafkalite").option("kafka.bootstrap.servers", a).option("subscribe", "x").load().count(),
             "x: no such topic",
         ),
         (
-            lambda s, a: s.range(1).write.format("kafkalite").option("kafkalite.bootstrap.servers", a).mode("append").save(),
+            lambda s, a: s.range(1).write.format("kafkalite").option("kafka.bootstrap.servers", a).mode("append").save(),
             "no column value",
         ),
         (
             lambda s, a: s.sql("select 'v' value, 'nope' topic").write.format("kafkalite")
-            .option("kafkalite.bootstrap.servers", a).mode("append").save(),
+            .option("kafka.bootstrap.servers", a).mode("append").save(),
             "create-topic nope",
         ),
     ],
@@ -153,3 +153,38 @@ def test_the_topic_column_and_a_temporary_view(spark, served) -> None:
 def test_errors_say_what_to_do(spark, served, make, says: str) -> None:
     with pytest.raises(Exception, match=says):
         make(spark, served.address)
+
+
+def in_a_thread(work) -> None:
+    """Raises what the work raises."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work).result()
+
+
+def test_a_thread_writes_when_it_has_an_active_session(spark, served) -> None:
+    served.log.add_topic("t", 1)
+    rows = spark.range(10).selectExpr("cast(id as string) value")
+    writer = rows.write.format("kafkalite").option("kafka.bootstrap.servers", served.address).option("topic", "t")
+
+    def work() -> None:
+        spark.createDataFrame([], "x int")  # makes the session active
+        writer.mode("append").save()
+
+    in_a_thread(work)
+    assert load(spark, served).count() == 10
+
+
+def test_like_kafka_a_write_needs_neither_mode_nor_main_thread(spark, served, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.readwriter import DataFrameWriter
+
+    monkeypatch.setattr(DataFrameWriter, "save", DataFrameWriter.save)  # put back afterwards
+    served.log.add_topic("t", 1)
+    rows = spark.range(10).selectExpr("cast(id as string) value").write
+    like_kafka()
+    like_kafka()
+    writer = rows.format("kafkalite").option("kafka.bootstrap.servers", served.address).option("topic", "t")
+    writer.save()
+    in_a_thread(writer.save)
+    assert load(spark, served).count() == 20
+    with pytest.raises(Exception, match="cannot be overwritten"):
+        writer.mode("overwrite").save()

@@ -63,7 +63,7 @@ def reactivate(spark) -> None:
 
 
 def source(spark, cluster: ProcessCluster):
-    return spark.read.format("kafkalite").option("kafkalite.bootstrap.servers", ",".join(cluster.bootstrap))
+    return spark.read.format("kafkalite").option("kafka.bootstrap.servers", ",".join(cluster.bootstrap))
 
 
 @pytest.mark.checklist(94)
@@ -74,8 +74,8 @@ def test_jobs_survive_kill_9_of_the_leader(spark, cluster) -> None:
     first = asyncio.run(leader(cluster, "t"))
     rows = killing(spark.range(0, ROWS, 1, 2), cluster.nodes[first].pid, ROWS // 4)
     sink = rows.selectExpr("cast(id % 1000 as string) key", "cast(id as string) value").write.format("kafkalite")
-    sink = sink.option("kafkalite.bootstrap.servers", ",".join(cluster.bootstrap)).option("topic", "t")
-    sink.option("kafkalite.buffer.memory", "100000").mode("append").save()
+    sink = sink.option("kafka.bootstrap.servers", ",".join(cluster.bootstrap)).option("topic", "t")
+    sink.option("kafka.buffer.memory", "100000").mode("append").save()
     assert not cluster.nodes[first].running
 
     numbers = "cast(cast(value as string) as long) id"
@@ -91,9 +91,7 @@ def test_jobs_survive_kill_9_of_the_leader(spark, cluster) -> None:
     reactivate(spark)
     asyncio.run(wait_in_sync(cluster, "t", 3))
     second = asyncio.run(leader(cluster, "t"))
-    small = (
-        source(spark, cluster).option("subscribe", "t").option("kafkalite.max.partition.fetch.bytes", "20000").load()
-    )
+    small = source(spark, cluster).option("subscribe", "t").option("kafka.max.partition.fetch.bytes", "20000").load()
     read = killing(small.selectExpr(numbers), cluster.nodes[second].pid, 100)
     assert read.selectExpr("count(*) n", "count(distinct id) d").collect() == [(ROWS, ROWS)]
     assert not cluster.nodes[second].running

@@ -47,7 +47,7 @@ SERVER = {
 )
 def test_a_task_imports_nothing_of_the_server(served, what: str, other_half: set[str]) -> None:
     served.log.add_topic("t", 1)
-    given = {"kafkalite.bootstrap.servers": served.address}
+    given = {"kafka.bootstrap.servers": served.address}
     if what == "read":
         served.log.put("t", 0, (b"k", b"v"), (b"k", b"w"))
         reader = KafkaliteReader(
@@ -75,7 +75,7 @@ import pyspark.sql.datasource, pyspark.sql.types
 before = set(sys.modules)
 from pyspark_kafkalite import KafkaliteDataSource
 
-source = KafkaliteDataSource({"kafkalite.bootstrap.servers": "h:1", "subscribe": "t", "topic": "t"})
+source = KafkaliteDataSource({"kafka.bootstrap.servers": "h:1", "subscribe": "t", "topic": "t"})
 schema = source.schema()
 source.reader(schema)
 source.writer(schema, False)

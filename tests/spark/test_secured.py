@@ -23,11 +23,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster
 @pytest.fixture
 def given(cluster: SecuredCluster) -> dict[str, str]:
     return {
-        "kafkalite.bootstrap.servers": ",".join(cluster.bootstrap),
-        "kafkalite.security.protocol": "SASL_SSL",
-        "kafkalite.ssl.truststore.location": str(cluster.authority.truststore),
-        "kafkalite.sasl.username": "admin",
-        "kafkalite.sasl.password": PASSWORDS["admin"],
+        "kafka.bootstrap.servers": ",".join(cluster.bootstrap),
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.ssl.truststore.location": str(cluster.authority.truststore),
+        "kafka.sasl.username": "admin",
+        "kafka.sasl.password": PASSWORDS["admin"],
     }
 
 
@@ -56,14 +56,14 @@ def test_both_ways_with_passwords_that_nobody_sees(spark, given, tmp_path: Path,
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"kafkalite.sasl.password": "wrong-hush-9"}, "authentication failed"),
-        ({"kafkalite.security.protocol": "SASL_TLS"}, "'SASL_TLS' is none of PLAINTEXT"),
-        ({"kafkalite.ssl.truststore.location": "/nowhere.pem"}, "/nowhere.pem"),
-        ({"kafkalite.security.protocol": "PLAINTEXT"}, "cannot be reached.*security.protocol must be"),
+        ({"kafka.sasl.password": "wrong-hush-9"}, "SASL_AUTHENTICATION_FAILED: Authentication failed"),
+        ({"kafka.security.protocol": "SASL_TLS"}, "'SASL_TLS' is not one of PLAINTEXT"),
+        ({"kafka.ssl.truststore.location": "/nowhere.pem"}, "/nowhere.pem"),
+        ({"kafka.security.protocol": "PLAINTEXT"}, "cannot be reached.*security.protocol must be"),
     ],
 )
 def test_who_is_not_let_in_is_told_why_and_no_password(spark, given, change: dict[str, str], says: str) -> None:
-    quick = {"kafkalite.request.timeout.ms": "2000", "fetchOffset.numRetries": "0", "subscribe": "t"}
+    quick = {"kafka.request.timeout.ms": "2000", "fetchOffset.numRetries": "0", "subscribe": "t"}
     with pytest.raises(Exception, match=says) as raised:
         spark.read.format("kafkalite").options(**(given | quick | change)).load().count()
     assert "hush" not in str(raised.value)
@@ -72,8 +72,26 @@ def test_who_is_not_let_in_is_told_why_and_no_password(spark, given, change: dic
 def test_rights_are_told_apart_from_topics_that_are_not_there(spark, cluster, given) -> None:
     admin = cluster.client_config("admin")
     cluster.command("admin", "users", "set", "alice", client_config=admin, stdin=PASSWORDS["alice"])
-    given |= {"kafkalite.sasl.username": "alice", "kafkalite.sasl.password": PASSWORDS["alice"]}
+    given |= {"kafka.sasl.username": "alice", "kafka.sasl.password": PASSWORDS["alice"]}
     with pytest.raises(Exception, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         spark.read.format("kafkalite").options(**given, subscribe="t").load().count()
     with pytest.raises(Exception, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         spark.sql("select 'v' value").write.format("kafkalite").options(**given, topic="t").mode("append").save()
+
+
+def test_exactly_once_needs_no_more_rights_than_are_documented(spark, cluster, given) -> None:
+    admin = cluster.client_config("admin")
+    cluster.command("admin", "users", "set", "bob", client_config=admin, stdin=PASSWORDS["bob"])
+    for where in (("--topic", "t"), ("--transactional-id", "txn-group:bobs:", "--pattern", "prefixed")):
+        for operation in ("write", "describe"):
+            who = ("--operation", operation, "--allow-principal", "User:bob")
+            cluster.command("admin", "acls", "add", *where, *who, client_config=admin)
+    given |= {"kafka.sasl.username": "bob", "kafka.sasl.password": PASSWORDS["bob"], "topic": "t"}
+    once = given | {"deliveryGuarantee": "exactly-once", "txnVersion": "1"}
+    rows = spark.sql("select 'once' value").write.format("kafkalite").mode("append")
+    rows.options(**once, txnAppId="bobs").save()
+    with pytest.raises(Exception, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        rows.options(**once, txnAppId="others").save()
+    admins = given | {"kafka.sasl.username": "admin", "kafka.sasl.password": PASSWORDS["admin"]}
+    read = spark.read.format("kafkalite").options(**admins, subscribe="t").load()
+    assert read.where("cast(value as string) = 'once'").count() == 1

@@ -12,12 +12,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def stream(spark, served, topic: str = "t", **options: str):
-    reader = spark.readStream.format("kafkalite").option("kafkalite.bootstrap.servers", served.address)
+    reader = spark.readStream.format("kafkalite").option("kafka.bootstrap.servers", served.address)
     return reader.option("subscribe", topic).options(**options).load()
 
 
 def run(df, served, topic: str, checkpoint, **options: str):
-    writer = df.writeStream.format("kafkalite").option("kafkalite.bootstrap.servers", served.address)
+    writer = df.writeStream.format("kafkalite").option("kafka.bootstrap.servers", served.address)
     writer = writer.option("topic", topic).option("checkpointLocation", str(checkpoint)).options(**options)
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(300)
@@ -96,9 +96,7 @@ def test_an_aggregation_in_complete_mode(spark, pair, tmp_path) -> None:
     df = stream(spark, pair, startingOffsets="earliest")
     counts = df.groupBy("partition").count().selectExpr("cast(partition as string) key", "cast(count as string) value")
     writer = (
-        counts.writeStream.outputMode("complete")
-        .format("kafkalite")
-        .option("kafkalite.bootstrap.servers", pair.address)
+        counts.writeStream.outputMode("complete").format("kafkalite").option("kafka.bootstrap.servers", pair.address)
     )
     query = writer.option("topic", "out").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
     assert query.awaitTermination(300)

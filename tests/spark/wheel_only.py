@@ -36,17 +36,17 @@ def here(batches):
     yield from batches
 
 def source(reader):
-    return reader.format("kafkalite").option("kafkalite.bootstrap.servers", address).option("subscribe", "t")
+    return reader.format("kafkalite").option("kafka.bootstrap.servers", address).option("subscribe", "t")
 
 rows = spark.range(0, 500, 1, 2).mapInArrow(here, "id long").selectExpr("cast(id as string) key", "cast(id as string) value")
-rows.write.format("kafkalite").option("kafkalite.bootstrap.servers", address).option("topic", "t").mode("append").save()
+rows.write.format("kafkalite").option("kafka.bootstrap.servers", address).option("topic", "t").mode("append").save()
 assert source(spark.read).load().selectExpr("sum(cast(cast(value as string) as int))").first()[0] == sum(range(500))
 if how == "py-files":  # nor do its processes on the driver that plan streams
     writer = source(spark.read).load().select("key", "value").write.mode("append")
 else:
     writer = source(spark.readStream).option("startingOffsets", "earliest").load().select("key", "value").writeStream
     writer = writer.option("checkpointLocation", scratch + "/checkpoint").trigger(availableNow=True)
-writer = writer.format("kafkalite").option("kafkalite.bootstrap.servers", address).option("topic", "once")
+writer = writer.format("kafkalite").option("kafka.bootstrap.servers", address).option("topic", "once")
 writer = writer.option("deliveryGuarantee", "exactly-once")
 if how == "py-files":
     writer.save()

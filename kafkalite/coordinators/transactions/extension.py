@@ -8,8 +8,11 @@ from typing import Any
 from kafkalite.coordination.coordinator import CoordinatorError
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.groups import TransactionGroups
+from kafkalite.coordinators.transactions.markers import LocalMarkers, Marker
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.open_transactions import (
+    AbortTransactionRequest,
+    AbortTransactionResponse,
     ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -20,16 +23,21 @@ from kafkalite.extension.messages.transactions import (
     EndTxnGroupRequest,
     EndTxnGroupResponse,
 )
+from kafkalite.model import TopicPartition
 from kafkalite.rpc.messages.base import Message
+from kafkalite.telemetry.logs import get_logger
+
+_log = get_logger(__name__)
 
 #: Returns the response to a request of one class.
 ExtensionHandler = Callable[[Any], Awaitable[Message]]
 
 
 class TransactionExtension:
-    """Handlers by class of request."""
+    """Handlers by class of request. Those of a node that leads a partition are here, too."""
 
-    def __init__(self, transactions: TransactionCoordinator, groups: TransactionGroups) -> None:
+    def __init__(self, transactions: TransactionCoordinator, groups: TransactionGroups, markers: LocalMarkers) -> None:
+        self._markers = markers
         self._transactions = transactions
         self._groups = groups
 
@@ -38,6 +46,7 @@ class TransactionExtension:
             BeginTxnGroupRequest: self.begin,
             EndTxnGroupRequest: self.end,
             ListTransactionsRequest: self.list,
+            AbortTransactionRequest: self.abort,
         }
 
     async def begin(self, message: BeginTxnGroupRequest) -> BeginTxnGroupResponse:
@@ -69,3 +78,16 @@ class TransactionExtension:
         )
         loaded = tuple(partition.index for partition in self._transactions.log.states())
         return ListTransactionsResponse(ErrorCode.NONE, transactions=found, coordinated=loaded)
+
+    async def abort(self, message: AbortTransactionRequest) -> AbortTransactionResponse:
+        key = TopicPartition(message.topic, message.partition)
+        marker = Marker(message.producer_id, message.producer_epoch, False, max(message.coordinator_epoch, 0), (key,))
+        error = (await self._markers.write(marker))[key]
+        _log.warning(
+            "transaction.aborted_by_operator",
+            partition=str(key),
+            producer_id=message.producer_id,
+            producer_epoch=message.producer_epoch,
+            error=error.name,
+        )
+        return AbortTransactionResponse(error, error.name if error else "")

@@ -16,17 +16,17 @@ from dataclasses import replace
 from functools import partial
 
 from kafkalite.coordinators.internal_log import partition_of
-from kafkalite.coordinators.services import Partitions, ProduceDone, Services
+from kafkalite.coordinators.services import Partitions, Services
 from kafkalite.coordinators.transactions.coordinator import TransactionCoordinator
 from kafkalite.coordinators.transactions.questions import Answers, Asker, CoordinatorChannels
-from kafkalite.env.seams import Buffer
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, is_retriable
+from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, BrokerId, TopicPartition
+from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, BrokerId, Buffer, TopicPartition
+from kafkalite.replica.purgatory import ProduceDone
+from kafkalite.replica.requests import ProducedPartition
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import ProducedPartition
-from kafkalite.rpc.transaction_groups import coordinator_key
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

@@ -4,9 +4,9 @@ The rules of `kafkalite.rpc.messages` hold: frozen dataclasses, packed as arrays
 the end and has a default.
 """
 
-from kafkalite.extension.messages import disks, open_transactions, reassignment, topics, transactions, watching
+from kafkalite.extension.messages import configs, disks, open_transactions, reassignment, topics, transactions, watching
 
 #: The modules that hold messages; all of them register theirs when the package is imported.
-AREAS = ("disks", "open_transactions", "reassignment", "topics", "transactions", "watching")
+AREAS = ("configs", "disks", "open_transactions", "reassignment", "topics", "transactions", "watching")
 
-__all__ = ["AREAS", "disks", "open_transactions", "reassignment", "topics", "transactions", "watching"]
+__all__ = ["AREAS", "configs", "disks", "open_transactions", "reassignment", "topics", "transactions", "watching"]

@@ -10,14 +10,13 @@ from typing import NamedTuple, TypeVar
 
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
-from kafkalite.env.seams import Buffer
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Offset, TopicPartition
+from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,

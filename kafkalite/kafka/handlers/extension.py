@@ -8,7 +8,8 @@ from typing import Any
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.errors import ErrorCode, ProtocolError, api_error
-from kafkalite.extension.apis import APIS, MAX_BODY_BYTES, ExtensionApi, with_refusals, without
+from kafkalite.extension import MAX_BODY_BYTES
+from kafkalite.extension.apis import APIS, ExtensionApi, with_refusals, without
 from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.protocol import wire

@@ -14,8 +14,8 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LATEST_TIMESTAMP, Offset, ProducerId, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
+from kafkalite.replica.requests import AbortedTransaction
 from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages.data import AbortedTransaction
 from tests.fake_cluster import FakeCluster
 
 E = ErrorCode
@@ -53,7 +53,7 @@ async def test_a_position_that_is_no_offset_is_refused() -> None:
         cluster.create("t")
         async with Consumer(client) as consumer:
             for position in (-1, 2**63):
-                with pytest.raises(ValueError, match=f"t-0: {position} is no offset"):
+                with pytest.raises(ValueError, match=f"t-0: {position} is not an offset"):
                     consumer.assign({T0: position})
 
 

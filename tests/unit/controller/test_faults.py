@@ -67,7 +67,7 @@ async def test_nothing_is_told_that_is_not_durable(cluster: Cluster) -> None:
 
     def watch_commits(zxid: int, host: str, ops: tuple[object, ...]) -> None:
         for op in ops:
-            if isinstance(op, SetData) and paths.partition_of_state(op.path) == T0:
+            if isinstance(op, SetData) and op.path == paths.partition_state(T0):
                 told.append(sum(role.leader_epoch == 1 for b in cluster.brokers.values() for role in b.roles.values()))
 
     cluster.zookeeper.on_commit = watch_commits

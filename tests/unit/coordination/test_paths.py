@@ -24,24 +24,10 @@ def test_the_layout_is_kafkas() -> None:
     assert paths.config_entity("topics", "t") == paths.config_topic("t") == "/config/topics/t"
 
 
-def test_a_state_path_names_its_partition() -> None:
-    partition = TopicPartition("a.b", 12)
-    assert paths.partition_of_state(paths.partition_state(partition)) == partition
-    for other in (
-        "/",
-        "/brokers/topics/t",
-        "/brokers/topics/t/partitions/x/state",
-        "/a/b/c/d/e/f",
-        "/brokers/topics/t/partitions/1/other",
-    ):
-        assert paths.partition_of_state(other) is None
-
-
 def test_a_name_of_thousands_of_digits_is_a_stranger() -> None:
     """int() refuses it with a ValueError, which ended every node that took office."""
     name = "9" * 5000
     assert paths.broker_ids(["7", name]) == ([7], [name])
-    assert paths.partition_of_state(f"/brokers/topics/t/partitions/{name}/state") is None
     assert paths.decimal("2147483647") == 2147483647
     assert [paths.decimal(each) for each in ("2147483648", "007", "", "x", "-1")] == [None] * 5
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.extension import messages
-from kafkalite.extension.apis import API_KEY, APIS, with_refusals, without
+from kafkalite.extension import API_KEY, messages
+from kafkalite.extension.apis import APIS, with_refusals, without
 from kafkalite.extension.messages.topics import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from kafkalite.protocol.schema import schemas
 from kafkalite.rpc.codec import pack, unpack_as
@@ -19,7 +19,6 @@ _INTERNAL = {
     "AddPartitionsRequest",
     "ElectLeadersRequest",
     "DescribeTransactionRequest",
-    "AbortTransactionRequest",
 }
 REQUESTS = {
     name: cls

@@ -79,11 +79,11 @@ async def test_a_working_cluster_tells_every_metric() -> None:
         assert total("kafka_controller_kafkacontroller_activebrokercount") == 3
         assert total("kafka_server_sessionexpirelistener_sessionstate", "connected") == 3
         assert total("kafka_coordinator_group_groupmetadatamanager_numoffsets") == 1
-        produced = total("kafka_network_requestmetrics_requests_total", "rpc", "Produce")
+        produced = total("kafka_network_requestmetrics_requests_total", "kafka", "Produce")
         assert 3 <= produced <= 300
-        assert total("kafka_network_requestmetrics_totaltimems_count", "rpc", "Produce") == produced
+        assert total("kafka_network_requestmetrics_totaltimems_count", "kafka", "Produce") == produced
         phases = [
-            total(f"kafka_network_requestmetrics_{phase}timems_sum", "rpc", "Produce")
+            total(f"kafka_network_requestmetrics_{phase}timems_sum", "kafka", "Produce")
             for phase in ("local", "remote", "total")
         ]
         assert abs(phases[0] + phases[1] - phases[2]) < 0.01 * phases[2] + 0.01

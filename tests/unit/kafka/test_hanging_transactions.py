@@ -65,7 +65,7 @@ class Story:
         self.hanging: tuple[int, int] = (-1, -1)
 
     async def cli(self, *arguments: str) -> Outcome:
-        endpoint = self.cluster.nodes[1].endpoints["rpc"]
+        endpoint = self.cluster.nodes[1].endpoints["kafka"]
         return await kafkalite("admin", *arguments, "--bootstrap", f"{endpoint.host}:{endpoint.port}")
 
     async def begin(self, name: str) -> tuple[int, int]:

@@ -136,7 +136,7 @@ def task(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def streaming(log: TransactionalLog, **options: str) -> KafkaliteStreamWriter:
-    given = {"kafkalite.bootstrap.servers": "a:1", "topic": "t", "deliveryGuarantee": "exactly-once"} | options
+    given = {"kafka.bootstrap.servers": "a:1", "topic": "t", "deliveryGuarantee": "exactly-once"} | options
     parsed = write_options(given, streaming=True)
     return KafkaliteStreamWriter(parsed, row_shape(SCHEMA, parsed.topic), lambda _: log)
 
@@ -193,7 +193,7 @@ def test_the_winner_of_two_attempts_is_what_is_committed_whichever_began_later(l
 @pytest.mark.checklist("F27")
 def test_a_task_that_fails_takes_its_rows_back(log, task) -> None:
     task()
-    writer = streaming(log, **{"kafkalite.buffer.memory": "1"})
+    writer = streaming(log, **{"kafka.buffer.memory": "1"})
     with pytest.raises(ZeroDivisionError):
         writer.write(rows("a", "b", then=ZeroDivisionError()))
     assert log.open == {} and sum(len(p.batches) for p in log.partitions.values()) > 0
@@ -208,7 +208,7 @@ def test_after_a_lost_answer_an_abort_and_a_repetition_change_nothing(log, task)
     writer = streaming(log)
     message = writer.write(rows("a"))
     log.lose_answer = True
-    with pytest.raises(CommitFailed, match="not known"):
+    with pytest.raises(CommitFailed, match="unknown"):
         writer.commit([message], 0)
     log.lose_answer = False
     writer.abort([message, None], 0)
@@ -223,11 +223,24 @@ def test_a_transaction_that_was_taken_away_fails_the_batch_and_says_why(log, tas
     writer = streaming(log)
     first = writer.write(rows("a"))
     second = streaming(log).write(rows("a"))  # another driver on the same checkpoint
-    with pytest.raises(CommitFailed, match=r"nothing of it is visible.*transaction\.timeout\.ms"):
+    with pytest.raises(CommitFailed, match=r"none of it is visible.*transaction\.timeout\.ms"):
         writer.commit([first], 0)
     writer.abort([first], 0)
     writer.commit([second], 0)
     assert log.visible() == ["a"]
+
+
+def test_a_broker_that_is_not_kafkalite_is_named_as_the_cause(log, task) -> None:
+    task()
+
+    def before(name: str) -> None:
+        if name == "begin_transaction":
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION, "b:1 does not offer the extension API")
+
+    log.before = before
+    with pytest.raises(WriteFailed, match=r"exactly-once needs kafkalite brokers.*b:1.*at-least-once"):
+        streaming(log).write(rows("a"))
+    assert log.visible() == []
 
 
 def test_without_the_query_s_id_it_refuses(log, task) -> None:
@@ -250,7 +263,7 @@ def test_a_name_of_its_own(log, task) -> None:
 
 
 def batch_writer(log: TransactionalLog, **options: str) -> KafkaliteWriter:
-    given = {"kafkalite.bootstrap.servers": "a:1", "topic": "t", "deliveryGuarantee": "exactly-once"} | options
+    given = {"kafka.bootstrap.servers": "a:1", "topic": "t", "deliveryGuarantee": "exactly-once"} | options
     parsed = write_options(given)
     return KafkaliteWriter(parsed, row_shape(SCHEMA, parsed.topic), lambda _: log)
 
@@ -282,13 +295,13 @@ def test_a_batch_write_under_a_name_and_a_version_happens_once(log, task) -> Non
     ("options", "is_stream", "says"),
     [
         ({"deliveryGuarantee": "twice"}, True, "at-least-once or exactly-once"),
-        ({"txnAppId": "a"}, True, "are for deliveryGuarantee=exactly-once"),
+        ({"txnAppId": "a"}, True, "are only for deliveryGuarantee=exactly-once"),
         ({"deliveryGuarantee": "exactly-once", "txnAppId": " "}, True, "txnAppId is empty"),
         ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, True, "for batch writes"),
-        ({"deliveryGuarantee": "exactly-once", "txnAppId": "a"}, False, "go together"),
-        ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, False, "go together"),
+        ({"deliveryGuarantee": "exactly-once", "txnAppId": "a"}, False, "needs both"),
+        ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, False, "needs both"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, str], is_stream: bool, says: str) -> None:
     with pytest.raises(OptionError, match=says):
-        write_options({"kafkalite.bootstrap.servers": "a:1"} | options, streaming=is_stream)
+        write_options({"kafka.bootstrap.servers": "a:1"} | options, streaming=is_stream)

@@ -80,9 +80,7 @@ async def test_each_row_once_and_in_order(faults: dict[int, Callable[[FakeCluste
                 yield pa.RecordBatch.from_arrays([keys, pa.array([b"%d" % n for n in numbers])], names=["key", "value"])
 
         def write(bootstrap: str) -> int:
-            options = write_options(
-                {"kafkalite.bootstrap.servers": bootstrap, "topic": "t", "kafkalite.buffer.memory": "1"}
-            )
+            options = write_options({"kafka.bootstrap.servers": bootstrap, "topic": "t", "kafka.buffer.memory": "1"})
             with BlockingClient(BlockingClientConfig(bootstrap, connect_timeout_ms=300)) as client:
                 return RowWriter(client, options, SHAPE).write(batches()).rows
 
@@ -101,7 +99,7 @@ async def test_a_read_goes_on_at_the_new_leader() -> None:
         plan = Faults(cluster, {1: lambda c: c.move_leader("t", 0, 2), 3: lambda c: c.kill(2, new_leader=3)})
 
         def work(bootstrap: str) -> list[int]:
-            options = write_options({"kafkalite.bootstrap.servers": bootstrap, "topic": "t"})
+            options = write_options({"kafka.bootstrap.servers": bootstrap, "topic": "t"})
             config = BlockingClientConfig(bootstrap, connect_timeout_ms=300)
             with BlockingClient(config) as client:
                 for n in range(6):

@@ -9,7 +9,7 @@ from kafkalite.security.dialling import ClientSecurity
 from pyspark_kafkalite.offsets import AtTimestamp, Earliest, Latest, Specific
 from pyspark_kafkalite.options import OptionError, read_options, write_options
 
-BASE = {"kafkalite.bootstrap.servers": "a:9192,b:9193", "subscribe": "t"}
+BASE = {"kafka.bootstrap.servers": "a:9092,b:9093", "subscribe": "t"}
 
 
 def read(streaming: bool = False, /, **options: str):
@@ -19,7 +19,7 @@ def read(streaming: bool = False, /, **options: str):
 def test_defaults_of_a_batch_and_of_a_stream() -> None:
     batch, stream = read(), read(True)
     assert (batch.starting, batch.ending, stream.starting) == (Earliest(), Latest(), Latest())
-    assert batch.client.bootstrap == ("a:9192", "b:9193")
+    assert batch.client.bootstrap == ("a:9092", "b:9093")
     assert batch.fetch.fail_on_data_loss and not batch.include_headers and batch.fetch.read_committed
     assert stream.max_trigger_delay_ms == 15 * 60_000
 
@@ -27,7 +27,7 @@ def test_defaults_of_a_batch_and_of_a_stream() -> None:
 def test_keys_are_known_in_any_case_and_values_keep_theirs() -> None:
     options = read_options(
         {
-            "KAFKALITE.bootstrap.SERVERS": "H:1",
+            "KAFKA.bootstrap.SERVERS": "H:1",
             "SUBSCRIBE": "T, u ,",
             "includeHEADERS": "True",
             "failondataloss": "false",
@@ -39,7 +39,7 @@ def test_keys_are_known_in_any_case_and_values_keep_theirs() -> None:
 
 
 def test_the_three_ways_to_subscribe() -> None:
-    servers = {"kafkalite.bootstrap.servers": "a:1"}
+    servers = {"kafka.bootstrap.servers": "a:1"}
     assigned = read_options(servers | {"assign": '{"b":[1,0],"a":[2]}'}, streaming=False).subscription
     assert assigned.partitions == (Tp("a", 2), Tp("b", 0), Tp("b", 1))
     pattern = read_options(servers | {"subscribePattern": "ev.*"}, streaming=False).subscription
@@ -57,29 +57,72 @@ def test_offsets_and_their_precedence() -> None:
     assert read(True, startingOffsets=" Earliest ").starting == Earliest()
 
 
-def test_client_keys_work_under_kafka_s_prefix_too() -> None:
-    assert not read(kafka__isolation__level="read_uncommitted").fetch.read_committed
+def test_old_names_still_work_with_a_warning() -> None:
+    old = read_options({"kafkalite.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=False)
+    assert old.client.bootstrap == ("a:1",)
+    assert old.warnings == ("kafkalite.bootstrap.servers is the old name of kafka.bootstrap.servers",)
     assert not read(kafkalite__isolation__level="read_uncommitted").fetch.read_committed
-    assert read(kafka__linger__ms="5").warnings == ("kafka.linger.ms has no meaning for kafkalite and is ignored",)
+    assert not read(kafkalite__check__crcs="false").fetch.check_crc
+    both = read(kafkalite__bootstrap__servers="old:9192")
+    assert both.client.bootstrap == ("a:9092", "b:9093") and "which counts here" in both.warnings[0]
+
+
+def test_what_tunes_kafka_s_client_is_accepted_and_said() -> None:
+    assert read(kafka__linger__ms="5").warnings == ("kafka.linger.ms tunes Kafka's Java client and has no effect here",)
+    assert read(kafka__enable__idempotence="true").warnings == ()
+    assert read(kafka__partitioner__ignore__keys="false").warnings == ()
+    assert read(kafka__ssl__truststore__type="PEM", kafka__ssl__enabled__protocols="TLSv1.2,TLSv1.3").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"kafka.partitioner.class": "com.example.Mine"}, "kafka.partitioner.class=com.example.Mine is not supported.*column"),
+        ({"kafka.partitioner.ignore.keys": "true"}, "keys decide the partition"),
+        ({"kafka.transactional.id": "t"}, "deliveryGuarantee=exactly-once"),
+        ({"kafka.interceptor.classes": "x"}, "there are no interceptors"),
+        ({"kafka.exclude.internal.topics": "false"}, "internal topics match no pattern"),
+        ({"kafka.ssl.truststore.location": "/store.jks"}, "looks like a Java store.*keytool -importkeystore.*openssl pkcs12"),
+        ({"kafka.ssl.truststore.type": "JKS"}, "ssl.truststore.type=JKS is not supported.*keytool"),
+        ({"kafka.ssl.truststore.password": "hush"}, "certificates need no password"),
+        ({"kafka.ssl.keystore.key": "hush"}, "write key and certificates to one file"),
+        ({"kafka.ssl.enabled.protocols": "TLSv1.2,TLSv1.1"}, "TLS 1.2 and 1.3"),
+        ({"kafka.ssl.cipher.suites": "x"}, "those of OpenSSL"),
+        ({"kafka.sasl.mechanism": "GSSAPI"}, "PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512"),
+        ({"kafka.sasl.kerberos.service.name": "kafka"}, "Kerberos"),
+        ({"kafka.sasl.login.callback.handler.class": "x"}, "OAUTHBEARER is not supported"),
+        ({"kafka.sasl.jaas.config": 'x.ScramLoginModule required username="hush" tokenauth="true";'}, "delegation tokens"),
+        ({"kafka.max.patrition.fetch.bytes": "1"}, "did you mean kafka.max.partition.fetch.bytes"),
+        ({"kafka.no.such.thing": "1"}, "no setting of Kafka's clients"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_refused(options: dict[str, str], says: str) -> None:
+    for reads in (True, False):
+        with pytest.raises(OptionError, match=says) as raised:
+            if reads:
+                read_options(BASE | options, streaming=False)
+            else:
+                write_options(BASE | options)
+        assert "hush" not in str(raised.value)
 
 
 def test_security() -> None:
     assert read().client.security is None
     given = {
         "kafka__security__protocol": "SASL_SSL",
-        "kafkalite__ssl__truststore__location": "/ca.pem",
-        "kafkalite__sasl__mechanism": "PLAIN",
-        "kafkalite__sasl__username": "spark",
-        "kafkalite__sasl__password": "hush",
+        "kafka__ssl__truststore__location": "/ca.pem",
+        "kafka__sasl__mechanism": "PLAIN",
+        "kafka__sasl__username": "spark",
+        "kafka__sasl__password": "hush",
     }
     client = read(**given).client
     assert client.security == ClientSecurity("SASL_SSL", "/ca.pem", "", "", True, "PLAIN", "spark", "hush")
     assert "hush" not in repr(client)
     assert hash(client) != hash(read().client)
-    with pytest.raises(OptionError, match=r"kafkalite\.security\.protocol"):
-        read(kafkalite__security__protocol="TLS")
-    with pytest.raises(OptionError, match=r"did you mean kafkalite\.sasl\.password"):
-        read(kafkalite__sasl__passwort="x")
+    with pytest.raises(OptionError, match=r"kafka\.security\.protocol"):
+        read(kafka__security__protocol="TLS")
+    with pytest.raises(OptionError, match=r"did you mean kafka\.sasl\.password"):
+        read(kafka__sasl__passwort="x")
     assert "maxOffsetsPerTrigger" in read(maxOffsetsPerTrigger="5").warnings[0]
 
 
@@ -108,11 +151,11 @@ def test_durations(text: str, milliseconds: int) -> None:
         ({"minPartitions": "0"}, "the least is 1"),
         ({"includeHeaders": "yes"}, "true or false"),
         ({"startingOffset": "earliest"}, "did you mean startingOffsets"),
-        ({"kafkalite.isolation.levle": "x"}, "did you mean kafkalite.isolation.level"),
-        ({"kafkalite.isolation.level": "serializable"}, "read_uncommitted or read_committed"),
+        ({"kafka.isolation.levle": "x"}, "did you mean kafka.isolation.level"),
+        ({"kafka.isolation.level": "serializable"}, "read_uncommitted or read_committed"),
         ({"kafka.auto.offset.reset": "latest"}, "use startingOffsets"),
         ({"kafka.value.deserializer": "x"}, "cast it in the query"),
-        ({"kafkalite.bootstrap.servers": "nowhere"}, "not host:port"),
+        ({"kafka.bootstrap.servers": "nowhere"}, "not host:port"),
         ({"startingOffsetsByTimestampStrategy": "guess"}, "error or latest"),
         ({"startingOffsets": '{"t":{"²":5}}'}, "partition and number"),
         (
@@ -123,10 +166,10 @@ def test_durations(text: str, milliseconds: int) -> None:
         ({"startingOffsets": "[" * 100_000}, "is JSON such as"),
         ({"startingTimestamp": str(1 << 63)}, "the most is"),
         ({"startingTimestamp": "9" * 5000}, "whole number"),
-        ({"kafkalite.bootstrap.servers": "host:²"}, "not host:port"),
-        ({"kafkalite.bootstrap.servers": "host:" + "9" * 5000}, "not host:port"),
-        ({"kafkalite.request.timeout.ms": str(1 << 31)}, "request.timeout.ms is 2147483648; the most is 2147483647"),
-        ({"kafkalite.max.partition.fetch.bytes": str(1 << 31)}, "the most is"),
+        ({"kafka.bootstrap.servers": "host:²"}, "not host:port"),
+        ({"kafka.bootstrap.servers": "host:" + "9" * 5000}, "not host:port"),
+        ({"kafka.request.timeout.ms": str(1 << 31)}, "request.timeout.ms is 2147483648; the most is 2147483647"),
+        ({"kafka.max.partition.fetch.bytes": str(1 << 31)}, "the most is"),
         ({"fetchOffset.retryIntervalMs": str(1 << 63)}, "the most is"),
     ],
 )
@@ -166,34 +209,36 @@ def test_groups() -> None:
 
 def test_missing_subscription_pattern_and_servers() -> None:
     with pytest.raises(OptionError, match="none is"):
-        read_options({"kafkalite.bootstrap.servers": "a:1"}, streaming=False)
+        read_options({"kafka.bootstrap.servers": "a:1"}, streaming=False)
     with pytest.raises(OptionError, match="not a regular expression of Python"):
-        read_options({"kafkalite.bootstrap.servers": "a:1", "subscribePattern": "a++("}, streaming=False)
-    with pytest.raises(OptionError, match="names Kafka listeners"):
-        read_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=False)
+        read_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": "a++("}, streaming=False)
+    with pytest.raises(OptionError, match=r"kafka\.bootstrap\.servers is missing"):
+        read_options({"subscribe": "t"}, streaming=False)
 
 
 def test_options_of_the_sink() -> None:
     options = write_options(
         {
-            "kafkalite.bootstrap.servers": "a:1",
+            "kafka.bootstrap.servers": "a:1",
             "topic": "t",
             "kafka.compression.type": "ZSTD",
             "kafka.batch.size": "500",
         }
     )
     assert (options.topic, options.compression, options.batch_bytes) == ("t", "zstd", 500)
-    large = write_options({"kafkalite.bootstrap.servers": "a:1", "kafka.buffer.memory": str(1 << 40)})
+    single = write_options({"kafka.bootstrap.servers": "a:1", "kafka.batch.size": "0"})
+    assert single.batch_bytes == 1  # a batch per row, as in Kafka
+    large = write_options({"kafka.bootstrap.servers": "a:1", "kafka.buffer.memory": str(1 << 40)})
     assert large.buffer_bytes == 256 << 20
     for wrong, says in (
         ({"kafka.acks": "1"}, "acks=all only"),
-        ({"kafkalite.compression.type": "brotli"}, "one of none, gzip"),
+        ({"kafka.compression.type": "brotli"}, "one of none, gzip"),
         ({"topic": " "}, "topic is empty"),
         ({"topik": "t"}, "did you mean topic"),
-        ({"kafkalite.transaction.timeout.ms": str(1 << 31)}, "the most is 2147483647"),
-        ({"kafkalite.delivery.timeout.ms": str(1 << 31)}, "the most is 2147483647"),
+        ({"kafka.transaction.timeout.ms": str(1 << 31)}, "the most is 2147483647"),
+        ({"kafka.delivery.timeout.ms": str(1 << 31)}, "the most is 2147483647"),
         ({"deliveryGuarantee": "exactly-once", "txnAppId": "x" * 1001, "txnVersion": "1"}, "1001 characters"),
         ({"deliveryGuarantee": "exactly-once", "txnAppId": "x", "txnVersion": str(1 << 63)}, "the most is"),
     ):
         with pytest.raises(OptionError, match=says):
-            write_options({"kafkalite.bootstrap.servers": "a:1"} | wrong)
+            write_options({"kafka.bootstrap.servers": "a:1"} | wrong)

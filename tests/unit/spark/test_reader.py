@@ -7,9 +7,9 @@ import pickle
 import pytest
 from pyspark.sql import datasource as spark
 
+from kafkalite.client.results import Metadata, TopicMetadata
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
-from kafkalite.rpc.messages.data import MetadataResponse, TopicMetadata
 from pyspark_kafkalite.clients import Unreachable
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
@@ -17,12 +17,13 @@ from pyspark_kafkalite.fetching import RangeReader, ReadFailed
 from pyspark_kafkalite.offsets import OffsetRange
 from pyspark_kafkalite.options import FetchOptions, OptionError, read_options
 from pyspark_kafkalite.reader import KafkaliteReader, _PushFilters
+from tests.spark.fake_log import topic_id
 
 COLUMNS = columns_of(spark_schema(include_headers=False))
 
 
 def reader(fake, /, **options: str) -> KafkaliteReader:
-    given = {"kafkalite.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
+    given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
     return KafkaliteReader(read_options(given, streaming=False), COLUMNS, connect=lambda _: fake)
 
 
@@ -115,7 +116,7 @@ def test_spark_takes_the_reader_with_pushdown_off_and_the_reader_travels(topic, 
     """What Spark checks before it refuses a reader, see pyspark.sql.worker.plan_data_source_read."""
     assert reader(topic).pushFilters.__func__ is spark.DataSourceReader.pushFilters
     source = KafkaliteReader(
-        read_options({"kafkalite.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=False), COLUMNS
+        read_options({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, streaming=False), COLUMNS
     )
     source.pushFilters([spark.EqualTo(("partition",), 1)])
     again = pickle.loads(pickle.dumps(source))
@@ -131,7 +132,7 @@ def test_unknown_topics_and_partial_offsets_are_refused(topic) -> None:
         reader(topic, subscribe="t,nope").partitions()
     with pytest.raises(OptionError, match="t-7: no such"):
         KafkaliteReader(
-            read_options({"kafkalite.bootstrap.servers": "a:1", "assign": '{"t":[7]}'}, streaming=False),
+            read_options({"kafka.bootstrap.servers": "a:1", "assign": '{"t":[7]}'}, streaming=False),
             COLUMNS,
             lambda _: topic,
         ).partitions()
@@ -147,7 +148,7 @@ def test_a_pattern_takes_what_matches(topic) -> None:
     topic.add_topic("tt", 1)
     topic.put("tt", 0, (None, b"x"))
     source = KafkaliteReader(
-        read_options({"kafkalite.bootstrap.servers": "a:1", "subscribePattern": "t+"}, streaming=False),
+        read_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": "t+"}, streaming=False),
         COLUMNS,
         lambda _: topic,
     )
@@ -192,7 +193,7 @@ def test_a_topic_made_anew_is_told_apart(topic, records: int) -> None:
     topic.topic_ids["t"] = "another"
     for _ in range(records):
         topic.put("t", 0, (None, b"x"))
-    with pytest.raises(DataLoss, match=r"t-0: offsets \d+ to 10 .*made anew .*failOnDataLoss=false"):
+    with pytest.raises(DataLoss, match=r"t-0: offsets \d+ to 10 .*deleted and created again .*failOnDataLoss=false"):
         list(strict.read(work))
     assert list(lenient.read(work)) == []  # or a batch that is in a checkpoint could never be replayed
 
@@ -207,7 +208,7 @@ def test_a_topic_that_is_gone_when_it_is_to_be_read(topic) -> None:
 
     topic.before = before
     del topic.topic_ids["t"]
-    with pytest.raises(DataLoss, match=r"t-0: offsets 0 to 10 cannot be read, the topic is not there any more"):
+    with pytest.raises(DataLoss, match=r"t-0: offsets 0 to 10 cannot be read, the topic does not exist any more"):
         list(strict.read(work))
     assert list(lenient.read(work)) == []
 
@@ -216,7 +217,7 @@ def test_a_topic_that_is_gone_when_it_is_to_be_read(topic) -> None:
 def test_a_leader_that_is_looked_for_is_waited_for_and_a_refusal_is_told_with_its_place(topic, name: str) -> None:
     """Whatever is asked: one that went away between two questions of the same task included."""
     failures = [api_error(ErrorCode.NOT_LEADER_OR_FOLLOWER), ConnectionError("gone")] * 3
-    wanted = OffsetRange("t", 0, 0, 10, "id-of-t")
+    wanted = OffsetRange("t", 0, 0, 10, topic_id("t"))
     topic.partitions[Tp("t", 0)].log_start_offset = 2
 
     def before(asked: str) -> None:
@@ -262,7 +263,7 @@ def test_an_end_that_a_new_leader_does_not_know_yet_is_waited_for(topic) -> None
 def test_patience_ends_with_the_offset_and_the_reason(topic) -> None:
     log = topic.partitions[Tp("t", 0)]
     log.batches, log.log_end_offset = log.batches[:1], 3
-    with pytest.raises(ReadFailed, match=r"t-0: nothing came at offset 3 .*ends at 10.*pollTimeoutMs"):
+    with pytest.raises(ReadFailed, match=r"t-0: no record arrived at offset 3 .*ends at 10.*pollTimeoutMs"):
         list(range_reader(topic, poll_timeout_ms=1000).read(OffsetRange("t", 0, 0, 10), COLUMNS))
     with pytest.raises(ReadFailed, match="the log ends at 3"):
         list(range_reader(topic, poll_timeout_ms=1000).read(OffsetRange("t", 0, 5, 10), COLUMNS))
@@ -284,26 +285,26 @@ def test_offset_questions_are_asked_again_and_refusals_are_not(topic) -> None:
 
 def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    monkeypatch.setattr(topic, "metadata", lambda topics: MetadataResponse("cluster", 1, (), (refused,)))
+    monkeypatch.setattr(topic, "metadata", lambda topics: Metadata("cluster", 1, (), (refused,)))
     with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         reader(topic).partitions()
 
 
 def test_a_cluster_that_nobody_reaches_is_named_with_what_may_be_wrong(topic) -> None:
-    """Kafka's listener in place of the RPC endpoint, or plain text to a node that wants TLS, are the usual ways."""
+    """The nodes' own port in place of the Kafka listener, or plain text to a node that wants TLS, are the usual ways."""
 
     def before(name: str) -> None:
         raise ConnectionError("the peer closed the connection")
 
     topic.before = before
-    says = r"a:1 .*the peer closed the connection.*kafkalite\.bootstrap\.servers.*RPC endpoints.*security\.protocol"
+    says = r"a:1 .*the peer closed the connection.*kafka\.bootstrap\.servers.*Kafka listeners.*security\.protocol"
     with pytest.raises(Unreachable, match=says):
         reader(topic).partitions()
     assert len(topic.calls) == 4
 
 
 def test_small_fetches_read_the_same(topic) -> None:
-    source = reader(topic, **{"kafkalite.max.partition.fetch.bytes": "1"})
+    source = reader(topic, **{"kafka.max.partition.fetch.bytes": "1"})
     assert offsets_read(source) == [(p, n) for p in (0, 1) for n in range(10)]
 
 

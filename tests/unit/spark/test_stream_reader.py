@@ -7,9 +7,9 @@ import json
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 
+from kafkalite.client.results import Metadata, TopicMetadata
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.model import TopicPartition as Tp
-from kafkalite.rpc.messages.data import MetadataResponse, TopicMetadata
 from pyspark_kafkalite.cluster import DataLoss
 from pyspark_kafkalite.columns import columns_of, spark_schema
 from pyspark_kafkalite.options import OptionError, read_options
@@ -22,7 +22,7 @@ class Query:
     """What Spark does with a reader: plan a batch, read it, remember its end."""
 
     def __init__(self, fake, /, checkpoint: dict | None = None, **options: str) -> None:
-        given = {"kafkalite.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
+        given = {"kafka.bootstrap.servers": "a:1", "subscribe": "t", "fetchOffset.retryIntervalMs": "0"} | options
         self.now = 0.0
         self.reader = KafkaliteStreamReader(
             read_options(given, streaming=True), COLUMNS, lambda _: fake, lambda: self.now
@@ -185,7 +185,7 @@ def test_new_partitions_that_lost_their_beginning(topic) -> None:
     topic.partitions[Tp("t", 2)] = type(topic.partitions[Tp("t", 0)])()
     grow(topic, 2, 3)
     topic.partitions[Tp("t", 2)].log_start_offset = 2
-    with pytest.raises(DataLoss, match="t-2 do not begin at offset 0"):
+    with pytest.raises(DataLoss, match="t-2 do not start at offset 0"):
         query.batch()
     assert lenient.batch() == [(2, 2)]
 
@@ -199,7 +199,8 @@ def test_partitions_that_are_gone(topic) -> None:
     del topic.partitions[Tp("t", 1)]
     grow(topic, 0, 1)
     with pytest.raises(
-        DataLoss, match=r"t-1: read by this query before, but not there any more, or not subscribed.*failOnDataLoss"
+        DataLoss,
+        match=r"t-1: this query has read them before, but they do not exist or are not subscribed any more.*failOnDataLoss",
     ):
         strict.batch()
     assert lenient.batch() == [(0, 0)]
@@ -212,7 +213,7 @@ def test_rights_that_were_taken_away_are_no_lost_topic(topic, monkeypatch: pytes
     grow(topic, 1, 1)
     query.batch()
     refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    monkeypatch.setattr(topic, "metadata", lambda topics: MetadataResponse("cluster", 1, (), (refused,)))
+    monkeypatch.setattr(topic, "metadata", lambda topics: Metadata("cluster", 1, (), (refused,)))
     with pytest.raises(ApiError, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         query.batch()
 
@@ -239,7 +240,7 @@ def test_a_topic_made_anew(topic) -> None:
     topic.add_topic("t", 2)
     topic.topic_ids["t"] = "another"
     grow(topic, 0, 9)
-    with pytest.raises(DataLoss, match="topic t was deleted and made anew"):
+    with pytest.raises(DataLoss, match="topic t was deleted and created again"):
         strict.batch()
     assert lenient.batch() == [(0, n) for n in range(9)]
     assert lenient.batch() is None
@@ -276,7 +277,7 @@ def test_older_spark_asks_without_a_start(topic) -> None:
 
 def test_a_pattern_finds_new_topics(topic) -> None:
     query = Query.__new__(Query)
-    options = read_options({"kafkalite.bootstrap.servers": "a:1", "subscribePattern": "t.*"}, streaming=True)
+    options = read_options({"kafka.bootstrap.servers": "a:1", "subscribePattern": "t.*"}, streaming=True)
     query.reader = KafkaliteStreamReader(options, COLUMNS, lambda _: topic)
     query.limit, query.start = ReadAllAvailable(), query.reader.initialOffset()
     query.batch()

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
+from kafkalite.client.results import Metadata, ProducedPartition, TopicMetadata
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.record.batch import parse_header
-from kafkalite.rpc.messages.data import MetadataResponse, ProducedPartition, TopicMetadata
 from pyspark_kafkalite import encode, rows, sending
 from pyspark_kafkalite.arrow_types import HEADER_ARROW
 from pyspark_kafkalite.columns import HEADERS_SPARK
@@ -37,7 +37,7 @@ TYPES = {
 def write(fake, rows: list[dict], /, batches: int = 1, **options: str):
     names = list(rows[0])
     schema = StructType([StructField(n, TYPES[n][0]) for n in names])
-    given = write_options({"kafkalite.bootstrap.servers": "a:1"} | options)
+    given = write_options({"kafka.bootstrap.servers": "a:1"} | options)
     writer = KafkaliteWriter(given, row_shape(schema, given.topic), lambda _: fake)
     whole = pa.RecordBatch.from_arrays([pa.array([r[n] for r in rows], TYPES[n][1]) for n in names], names=names)
     step = -(-len(rows) // batches)
@@ -99,9 +99,7 @@ def test_the_topic_option_wins_over_the_column(topic) -> None:
 def test_sequences_go_on_and_what_is_sent_twice_is_kept_once(topic) -> None:
     topic.resend = True
     rows = [{"value": "x" * 100 + str(n)} for n in range(300)]
-    message = write(
-        topic, rows, batches=10, topic="u", **{"kafkalite.batch.size": "1000", "kafkalite.buffer.memory": "4000"}
-    )
+    message = write(topic, rows, batches=10, topic="u", **{"kafka.batch.size": "1000", "kafka.buffer.memory": "4000"})
     assert values(topic, "u", 0) == [r["value"].encode() for r in rows]
     headers = [parse_header(b) for b in next(log for tp, log in topic.partitions.items() if tp.topic == "u").batches]
     assert {h.producer_id for h in headers} == {headers[0].producer_id} != {-1}
@@ -122,7 +120,7 @@ def test_all_leaders_are_sent_to_at_once(topic) -> None:
 
 
 def test_rows_without_keys_fill_batches(topic) -> None:
-    write(topic, [{"value": "v" * 100} for _ in range(1000)], topic="t", **{"kafkalite.batch.size": "20000"})
+    write(topic, [{"value": "v" * 100} for _ in range(1000)], topic="t", **{"kafka.batch.size": "20000"})
     assert (
         all(len(values(topic, "t", p)) > 5 for p in range(3))
         or sum(len(values(topic, "t", p)) for p in range(3)) == 1000
@@ -132,13 +130,13 @@ def test_rows_without_keys_fill_batches(topic) -> None:
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_compression(topic, codec: str) -> None:
-    write(topic, [{"value": "v" * 1000}] * 20, topic="u", **{"kafkalite.compression.type": codec})
+    write(topic, [{"value": "v" * 1000}] * 20, topic="u", **{"kafka.compression.type": codec})
     assert values(topic, "u", 0) == [b"v" * 1000] * 20
     assert sum(len(b) for log in topic.partitions.values() for b in log.batches) < 2000
 
 
 def test_an_empty_task_says_so_and_asks_nothing(topic) -> None:
-    options = write_options({"kafkalite.bootstrap.servers": "a:1", "topic": "t"})
+    options = write_options({"kafka.bootstrap.servers": "a:1", "topic": "t"})
     shape = row_shape(StructType([StructField("value", StringType())]), "t")
     message = KafkaliteWriter(options, shape, lambda _: topic).write(iter([]))
     assert (message.rows, message.offsets, topic.calls) == (0, (), [])
@@ -187,7 +185,7 @@ def test_a_node_that_does_not_know_a_topic_for_a_moment_is_asked_again(topic) ->
 
 def test_a_topic_that_may_not_be_seen_is_not_called_missing(topic, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = TopicMetadata("t", int(ErrorCode.TOPIC_AUTHORIZATION_FAILED), "", ())
-    answer = MetadataResponse("cluster", 1, (), (refused,))
+    answer = Metadata("cluster", 1, (), (refused,))
     monkeypatch.setattr(topic, "metadata", lambda topics, allow_auto_create: answer)
     with pytest.raises(WriteFailed, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         write(topic, [{"value": "v"}], topic="t")
@@ -205,7 +203,7 @@ def test_what_fails_is_told_with_its_code_and_a_cluster_that_is_away_with_its_ad
             raise errors.pop(0)
 
     topic.before = before
-    with pytest.raises(WriteFailed, match=r"u.*a:1 .*nobody there.*kafkalite\.bootstrap\.servers"):
+    with pytest.raises(WriteFailed, match=r"u.*a:1 .*nobody there.*kafka\.bootstrap\.servers"):
         write(topic, [{"value": "v"}], topic="u")
     with pytest.raises(WriteFailed, match=r"u.*CLUSTER_AUTHORIZATION_FAILED.*IDEMPOTENT_WRITE on x"):
         write(topic, [{"value": "v"}], topic="u")
@@ -218,7 +216,7 @@ def test_memory_goes_by_the_buffer_and_not_by_what_spark_hands_over(topic, monke
         sending, "encode", lambda rows, *rest: at_once.append(rows.values.nbytes) or encode.encode(rows, *rest)
     )
     rows = [{"value": "v" * 1000, "key": b"%d" % n} for n in range(200)]
-    message = write(topic, rows, topic="t", **{"kafkalite.buffer.memory": "20000"})
+    message = write(topic, rows, topic="t", **{"kafka.buffer.memory": "20000"})
     assert message.rows == 200 and len(at_once) > 5
     assert max(at_once) < 2 * 20_000
     assert sorted(len(v) for p in range(3) for v in values(topic, "t", p)) == [1000] * 200
@@ -261,7 +259,7 @@ def test_a_refusal_on_the_way_stops_the_task_before_its_end(topic, monkeypatch: 
     monkeypatch.setattr(topic, "produce_many", produce)
     rows = [{"value": "v" * 100} for _ in range(1000)]
     with pytest.raises(WriteFailed, match="TOPIC_AUTHORIZATION_FAILED"):
-        write(topic, rows, batches=100, topic="u", **{"kafkalite.buffer.memory": "1000"})
+        write(topic, rows, batches=100, topic="u", **{"kafka.buffer.memory": "1000"})
     assert 10 <= len(values(topic, "u", 0)) < 200
     assert {name.rpartition("_")[0] for name in threads} == {"kafkalite-send"}
 
@@ -294,7 +292,7 @@ def test_rows_of_older_sparks_make_the_same_batches() -> None:
 
 
 def test_overwrite_is_refused() -> None:
-    source = KafkaliteDataSource({"kafkalite.bootstrap.servers": "a:1", "topic": "t"})
+    source = KafkaliteDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t"})
     with pytest.raises(OptionError, match="cannot be overwritten"):
         source.writer(StructType([StructField("value", StringType())]), overwrite=True)
 

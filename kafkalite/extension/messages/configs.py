@@ -1,0 +1,21 @@
+"""Settings of brokers."""
+
+from __future__ import annotations
+
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId
+from kafkalite.rpc.messages.base import Message
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeBrokerSettingsRequest(Message):
+    """The dynamic settings of one broker, which need not be alive: with Kafka's DescribeConfigs only it tells them."""
+
+    broker_id: BrokerId
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeBrokerSettingsResponse(Message):
+    error: int
+    message: str = ""
+    settings: dict[str, str] | None = None

@@ -1,0 +1,72 @@
+"""Our own client against Apache Kafka: topics, records, groups, a failed leader, and what Apache Kafka does not offer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.blocking import BlockingClient
+from kafkalite.client.consumer import EARLIEST, Consumer
+from kafkalite.client.groups import Groups, Membership
+from kafkalite.client.producer import Producer
+from kafkalite.errors import ApiError, ErrorCode
+from kafkalite.extension.messages.topics import NewTopic
+from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
+from kafkalite.testing.apache_kafka import KafkaCluster
+
+RECORDS = 2_000
+
+
+@pytest.mark.timeout(300)
+async def test_our_client_works_on_apache_kafka(tmp_path: Path, kafka_classes: str) -> None:
+    settings = {"default.replication.factor": 2, "min.insync.replicas": 1}
+    with KafkaCluster(tmp_path, kafka_classes, nodes=3, settings=settings) as kafka:
+        async with AsyncClient.connect(kafka.bootstrap) as client:
+            [created] = await client.create_topics([NewTopic("t", 4, 3)])
+            assert (created.error, created.partitions) == (0, 4)
+            [again] = await client.create_topics([NewTopic("t", 4, 3)])
+            assert again.error == ErrorCode.TOPIC_ALREADY_EXISTS
+            async with Producer(client, compression="gzip", linger_ms=20) as producer:
+                sent = [await producer.send("t", None, b"%d" % n) for n in range(RECORDS // 2)]
+                await producer.flush()
+                leader = client.view.leader(TopicPartition("t", 0))
+                assert leader is not None
+                kafka.nodes[leader.broker_id].kill()
+                sent += [await producer.send("t", None, b"%d" % n) for n in range(RECORDS // 2, RECORDS)]
+            assert all(each.result().offset >= 0 for each in sent)
+            keys = [TopicPartition("t", number) for number in range(4)]
+            ends = await client.list_offsets(dict.fromkeys(keys, LATEST_TIMESTAMP))
+            assert sum(each.offset for each in ends.values()) == RECORDS
+            async with Consumer(client, read_committed=True) as consumer:
+                await consumer.assign_topics(["t"], EARLIEST)
+                values: list[int] = []
+                while len(values) < RECORDS:
+                    values += [int(each.value or b"") for each in await consumer.poll()]
+            assert sorted(values) == list(range(RECORDS))
+            await in_a_group(client, keys)
+            described = (await client.describe_topics(["t"])).topics[0]
+            assert [len(each.replicas) for each in described.partitions] == [3] * 4
+            with pytest.raises(ApiError, match="does not offer kafkalite's extension API"):
+                await client.describe_cluster()
+        with BlockingClient(kafka.bootstrap) as blocking:
+            assert blocking.fetch_raw(keys[0], 0).high_watermark == ends[keys[0]].offset
+
+
+async def in_a_group(client: AsyncClient, keys: list[TopicPartition]) -> None:
+    groups = Groups(client)
+    member = Membership(client, groups, "g", ["t"])
+    await member.join()
+    assert sorted(member.partitions) == keys
+    assert await member.commit(dict.fromkeys(keys, 7))
+    assert await member.committed() == dict.fromkeys(keys, 7)
+    assert [(row.group, row.state, row.members) for _, row in await groups.list()] == [("g", "Stable", 1)]
+    await member.leave()
+    await groups.commit("g", {keys[0]: 9}, deletions=[keys[1]])
+    _, told = await groups.describe("g")
+    assert {TopicPartition(each.topic, each.partition): each.offset for each in told.offsets} == {
+        keys[0]: 9, keys[2]: 7, keys[3]: 7
+    }  # fmt: skip
+    await groups.delete("g")
+    assert (await groups.describe("g"))[1].state == "Dead"
