@@ -14,7 +14,6 @@ from kafkalite.controller import controller as controller_module
 from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes
-from kafkalite.controller.decisions.commands import EPOCH_DURING_DELETE
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
@@ -30,13 +29,13 @@ from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.removals import Removals
 from kafkalite.log.segment import Segment
 from kafkalite.log.verification import NO_GUARD
-from kafkalite.model import BrokerId, Offset, TopicPartition
+from kafkalite.model import EPOCH_DURING_DELETE, BrokerId, Offset, TopicPartition
 from kafkalite.replica import doubts, hosted
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions import isr as isr_rules
 from kafkalite.replica.decisions import leader
 from kafkalite.replica.log_starts import LogStarts
-from kafkalite.replica.restarting import Restarting
+from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState, StopPartition
 
 #: (object or module, name, value): setattr, or what undoes itself in a test.
@@ -136,7 +135,7 @@ def anew_in_the_isr(patch: Patch) -> None:
             self._apply(state, "planted")
 
     patch(Commands, "_retry_offline", retry_offline)
-    patch(Restarting, "may_have_lost", lambda self, key, state: None)
+    patch(OfflineReplicas, "may_have_lost", lambda self, key, state: None)
 
 
 def notices_to_nobody(patch: Patch) -> None:

@@ -41,7 +41,7 @@ class RequestRestart(Protocol):
     def __call__(self, topic_partition: TopicPartition, *, online: bool) -> None: ...
 
 
-class Restarting:
+class OfflineReplicas:
     """What was last commanded for each offline replica.
 
     Args:
@@ -55,7 +55,7 @@ class Restarting:
         self.commanded: dict[TopicPartition, PartitionState] = {}
         self.restarts = 0
 
-    def note(self, partition: Partition, state: PartitionState) -> None:
+    def on_command(self, partition: Partition, state: PartitionState) -> None:
         """A command came for an offline replica: it is carried out when that is possible."""
         key = partition.topic_partition
         known = self.commanded.get(key)
@@ -88,7 +88,7 @@ class Restarting:
         if failed is None:
             return waits
         waits += f"; its files are kept in {failed.path}"
-        if failed.needs_order:
+        if failed.needs_operator:
             return f"{waits}, and opened again by `admin disk online`: it is not trusted after a failed fsync or damage"
         return f"{waits}, and checked again periodically (the last time: {failed.reason})"
 
