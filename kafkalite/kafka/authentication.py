@@ -1,6 +1,6 @@
 """What a connection of a SASL listener may send until it has said who it is, and how it says so.
 
-Only a SASL listener's connections have a Gate; on all others there is none to pass.
+Only a SASL listener's connections have a ConnectionAuthenticator; on all others there is none to pass.
 
 Sources: Kafka's SaslServerAuthenticator (states; what is refused), KIP-43 and KIP-152 (SaslHandshake v0 is followed by
 bare tokens, v1 by SaslAuthenticate), KIP-368 (re-authentication).

@@ -94,7 +94,7 @@ def on_partition_requests(state: ControllerState, event: PartitionRequests) -> D
     effects += [WriteTopics((changes[name],)) for name in sorted(changes) if changes[name].added]
     if draining:
         effects.append(ReadStates(tuple(draining), BeginDraining()))
-    return _go_on(state, effects, "partition.removal")
+    return _advance_removals(state, effects, "partition.removal")
 
 
 def _take_removals(
@@ -140,10 +140,10 @@ def on_drained(state: ControllerState, event: PartitionsDrained) -> Decision:
         removal = removals.get(partition)
         if removal is not None and removal.waiting is None and removal.drain:
             removals[partition] = dataclasses.replace(removal, drain=False)
-    return _go_on(dataclasses.replace(state, removals=removals), [], "partition.drained")
+    return _advance_removals(dataclasses.replace(state, removals=removals), [], "partition.drained")
 
 
-def _go_on(state: ControllerState, effects: list[Effect], cause: str) -> Decision:
+def _advance_removals(state: ControllerState, effects: list[Effect], cause: str) -> Decision:
     """Take out of the topics what may go now: the last ones first, nothing from behind one that still drains."""
     by_topic: dict[str, TopicChange] = {}
     blocked: set[str] = set()
@@ -239,4 +239,4 @@ def on_partition_removed(state: ControllerState, event: PartitionRemoved) -> Dec
 
 def on_tick(state: ControllerState) -> Decision:
     """Try again what has not succeeded."""
-    return _go_on(state, [], "partition.removal")
+    return _advance_removals(state, [], "partition.removal")

@@ -57,7 +57,7 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
                 continue
             if partition in partitions and is_announced_again(before, change.topic, partition.partition):
                 changes.setdefault(partition, (partitions[partition], partitions[partition]))
-            effects += _told(partition, was, move, change.topic.assignment.get(partition.partition, ()))
+            effects += _progress(partition, was, move, change.topic.assignment.get(partition.partition, ()))
         if change.added:
             fresh += [partition for partition in change.added if partition not in partitions]
     state = dataclasses.replace(state, topics=topics, partitions=partitions, dropped=frozenset(dropped))
@@ -74,7 +74,7 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
     return state, [*effects, AdvanceReassignments()]
 
 
-def _told(
+def _progress(
     partition: TopicPartition, was: ReassignmentProgress | None, now: ReassignmentProgress | None, replicas: Replicas
 ) -> list[Effect]:
     """A line for the log at the beginning, at each step and at the end."""
