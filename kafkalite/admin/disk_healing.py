@@ -63,7 +63,7 @@ class ReplicaSelfHealing:
         self._again: dict[TopicPartition, tuple[float, float]] = {}
         self.requests = 0
 
-    def report(self, topic_partition: TopicPartition, online: bool) -> None:
+    def report(self, topic_partition: TopicPartition, *, online: bool) -> None:
         """Tell the controller of a replica, soon."""
         self._due[topic_partition] = online
         self._wake.set()
@@ -87,8 +87,10 @@ class ReplicaSelfHealing:
             while self._due:
                 coordinator = await self._session.wait()
                 online = next(iter(self._due.values()))
-                batch = [tp for tp, each in self._due.items() if each is online and self._is_true(tp, online)]
-                stale = [tp for tp, each in self._due.items() if each is online and not self._is_true(tp, online)]
+                batch = [tp for tp, each in self._due.items() if each is online and self._is_true(tp, online=online)]
+                stale = [
+                    tp for tp, each in self._due.items() if each is online and not self._is_true(tp, online=online)
+                ]
                 for tp in stale:
                     del self._due[tp]
                 batch = sorted(batch)[:MAX_PARTITIONS]
@@ -109,7 +111,7 @@ class ReplicaSelfHealing:
                     if self._due.get(tp) is online:
                         del self._due[tp]
 
-    def _is_true(self, topic_partition: TopicPartition, online: bool) -> bool:
+    def _is_true(self, topic_partition: TopicPartition, *, online: bool) -> bool:
         """Whether the notice still holds."""
         partition = self._replicas().partition(topic_partition)
         return partition is not None and (partition.storage_error is None) is online

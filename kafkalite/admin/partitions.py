@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
-from kafkalite.admin.placement import PlacementError, shifted
+from kafkalite.admin.decisions.placement import PlacementError, shifted
 from kafkalite.admin.reassignments import POLL_S, readable_topics
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience
 from kafkalite.config import BrokerConfig
@@ -55,10 +55,13 @@ class PartitionAdmin:
     async def add(self, request: AddPartitionsRequest) -> AddPartitionsResponse:
         """One result per topic; an error is a result, never raised. Returns when the partitions are in the topic."""
         with waiting_at_most(request.timeout_ms):
-            results = [await self._add(each, request.timeout_ms, request.validate_only) for each in request.topics]
+            results = [
+                await self._add(each, request.timeout_ms, validate_only=request.validate_only)
+                for each in request.topics
+            ]
         return AddPartitionsResponse(tuple(results))
 
-    async def _add(self, wanted: NewPartitions, timeout_ms: int, validate_only: bool) -> TopicResult:
+    async def _add(self, wanted: NewPartitions, timeout_ms: int, *, validate_only: bool) -> TopicResult:
         try:
             async with patience(timeout_ms):
                 topic, new = await self._orders.repeating(lambda zk: self._new_partitions(zk, wanted))
@@ -223,9 +226,11 @@ class PartitionAdmin:
             async with patience(request.timeout_ms):
                 wanted, results = await self._orders.repeating(lambda zk: self._due(zk, request))
                 if wanted:
-                    await self._orders.repeating(lambda zk: self._request_election(zk, wanted, request.unclean))
+                    await self._orders.repeating(lambda zk: self._request_election(zk, wanted, unclean=request.unclean))
                     await self._until(lambda zk: self._is_absent(zk, paths.PREFERRED_REPLICA_ELECTION))
-                    results += await self._orders.repeating(lambda zk: self._outcomes(zk, wanted, request.unclean))
+                    results += await self._orders.repeating(
+                        lambda zk: self._outcomes(zk, wanted, unclean=request.unclean)
+                    )
         except TimeoutError:
             reason = "the election was requested, but has not been held yet"
             return ElectLeadersResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
@@ -278,7 +283,7 @@ class PartitionAdmin:
                 states.append(None)
         return states
 
-    async def _request_election(self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool) -> None:
+    async def _request_election(self, zk: Coordinator, partitions: Sequence[TopicPartition], *, unclean: bool) -> None:
         """One order at a time stands: another one of the same kind is joined, one of the other kind waited for."""
         for _ in range(ATTEMPTS * 50):
             try:
@@ -311,7 +316,7 @@ class PartitionAdmin:
         return await zk.exists(path) is None
 
     async def _outcomes(
-        self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool
+        self, zk: Coordinator, partitions: Sequence[TopicPartition], *, unclean: bool
     ) -> list[PartitionResult]:
         topics = await readable_topics(zk, sorted({partition.topic for partition in partitions}))
         results: list[PartitionResult] = []

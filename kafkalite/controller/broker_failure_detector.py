@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Container, Mapping
 
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.events import BrokerCleared, BrokerSuspected, Event
+from kafkalite.controller.decisions.events import BrokerCleared, BrokerSuspected, Event
 from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, ProbeOutcome
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
@@ -205,7 +205,7 @@ class BrokerFailureDetector:
                 watched.answering_since = now
                 # Computed again: a failover may have begun during this request.
                 if not watched.is_suspected and (refused or now >= self._due(watched)):
-                    self._suspect(watched, "refuses connections" if refused else "does not answer", refused)
+                    self._suspect(watched, "refuses connections" if refused else "does not answer", refused=refused)
             if refused and watched.is_suspected:
                 await asyncio.sleep(self._interval_s)
             elif outcome is ProbeOutcome.ANSWERED:
@@ -224,7 +224,7 @@ class BrokerFailureDetector:
             return due
         return max(due, min(watched.heard_at + self._timeout_s * STRAINED_FACTOR, self._strained_until))
 
-    def _suspect(self, watched: _Watched, reason: str, refused: bool) -> None:
+    def _suspect(self, watched: _Watched, reason: str, *, refused: bool) -> None:
         others = [each for each in self._watched.values() if each.is_suspected]
         if not self._usable() or (not refused and 2 * (len(others) + 1) > len(self._watched) + 1):
             return  # we are more likely the partitioned side

@@ -83,7 +83,7 @@ class TlsListener:
         for family, _, _, _, address in dict.fromkeys(found):
             bound = socket.socket(family, socket.SOCK_STREAM)
             self._sockets.append(bound)
-            bound.setblocking(False)
+            bound.settimeout(0)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -118,7 +118,7 @@ class TlsListener:
                 self._loop.remove_reader(bound)
                 self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, bound)
                 return
-            accepted.setblocking(False)
+            accepted.settimeout(0)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._begin(accepted, str(address[0]))
 

@@ -24,7 +24,7 @@ from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.housekeeping import Housekeeping
 from kafkalite.log.loader import no_log
-from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error
+from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, FailedLog, LogDir, dir_error
 from kafkalite.log.log_dir_failure_handler import LogDirFailureHandler
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
@@ -33,7 +33,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.placing import Placing
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
-from kafkalite.log.reopening import FailedLog, Reopening
+from kafkalite.log.reopening import Reopening
 from kafkalite.log.room import has_room
 from kafkalite.log.strays import Stray
 from kafkalite.model import Offset, TopicId, TopicPartition
@@ -464,7 +464,7 @@ class LogManager:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    async def close(self, clean: bool = True, *, broker_epoch: int = -1) -> None:
+    async def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Flush, checkpoint and leave the marker that makes the next start fast; without `clean` just let go."""
         if self._closed:
             return

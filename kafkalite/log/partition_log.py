@@ -387,7 +387,7 @@ class PartitionLog:
         if offset >= limit:
             return ReadInfo(offset, [], 0, offset)
         try:
-            piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch)
+            piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch=min_one_batch)
             if piece is None:
                 return ReadInfo(offset, [], 0, offset)
             data, end = sound_prefix(self._local, piece, offset, limit) if verify else (piece.data, limit)

@@ -7,7 +7,7 @@ epoch; only a command of that epoch, or of a later one, lets it begin again, as 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.errors import StorageError
 from kafkalite.model import NO_LEADER, BrokerId, LeaderEpoch, TopicPartition
@@ -37,6 +37,10 @@ def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoc
     return ""
 
 
+class RequestRestart(Protocol):
+    def __call__(self, topic_partition: TopicPartition, *, online: bool) -> None: ...
+
+
 class OfflineReplicas:
     """What was last commanded for each offline replica.
 
@@ -44,9 +48,7 @@ class OfflineReplicas:
         request: ask the controller to take these replicas out of the ISR, or say that they can lead again (True).
     """
 
-    def __init__(
-        self, logs: LogManager, broker_id: Callable[[], BrokerId], request: Callable[[TopicPartition, bool], None]
-    ) -> None:
+    def __init__(self, logs: LogManager, broker_id: Callable[[], BrokerId], request: RequestRestart) -> None:
         self._logs = logs
         self._broker_id = broker_id
         self._request = request
@@ -116,11 +118,11 @@ class OfflineReplicas:
         """Repeat the request of an offline replica that the controller has not answered."""
         state = self.commanded.get(partition.topic_partition)
         if state is None or refusal(state, self._broker_id(), own_epoch=partition.leader_epoch):
-            self._request(partition.topic_partition, False)
+            self._request(partition.topic_partition, online=False)
 
     def can_lead(self, partition: Partition) -> None:
         """A partition without a leader has this sound replica in sync: the controller may not know that it is sound."""
-        self._request(partition.topic_partition, True)
+        self._request(partition.topic_partition, online=True)
 
     def may_have_lost(self, key: TopicPartition, state: PartitionState) -> StorageError | None:
         """For a replica without a log here: whether that log is likely to be on a disk that is offline.

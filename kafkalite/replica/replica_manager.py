@@ -18,9 +18,10 @@ from kafkalite.extension.messages.topics import DescribeReplicasResponse
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.validation import Origin
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, Buffer, ControllerEpoch, Offset, TopicPartition
-from kafkalite.replica import authority, strays
+from kafkalite.replica import authority
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consumer_fetch import ConsumerFetchHandler
+from kafkalite.replica.decisions import strays
 from kafkalite.replica.describing import Describing
 from kafkalite.replica.doubts import DoubtfulReplicas
 from kafkalite.replica.fetch_session import ReplicaFetchDone
@@ -31,12 +32,13 @@ from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.isr_writer import IsrWriter
 from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.metadata_cache import MetadataCache
-from kafkalite.replica.offline_replicas import OfflineReplicas
+from kafkalite.replica.offline_replicas import OfflineReplicas, RequestRestart
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import ProduceHandler
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_fetch import ReplicaFetchHandler
+from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.replica.startup import own_topics, read_cluster
 from kafkalite.rpc.messages.control import (
     IsrChange,
@@ -47,7 +49,6 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.rpc.messages.replication import (
     LogEnd,
     LogEndsRequest,
@@ -92,7 +93,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         notify_isr: Callable[[list[IsrChange]], None],
         on_storage_error: Callable[[StorageError], None] = lambda error: None,
-        request_restart: Callable[[TopicPartition, bool], None] = lambda tp, online: None,
+        request_restart: RequestRestart = lambda tp, *, online: None,
     ) -> None:
         self._config = config
         self._supervisor = supervisor
@@ -244,9 +245,9 @@ class ReplicaManager:
                     snapshot.controller_id,
                     snapshot.controller_epoch,
                     BrokerEpoch(-1),
-                    True,
-                    snapshot.brokers,
-                    snapshot.partitions,
+                    brokers=snapshot.brokers,
+                    partitions=snapshot.partitions,
+                    is_full=True,
                     cause="startup",
                 )
             )
@@ -261,7 +262,7 @@ class ReplicaManager:
         return self._commands.needs_classification
 
     async def set_aside_strays(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:
-        """Set aside logs that do not belong to this node any more (kafkalite.replica.strays): a disk is back, or a complete list did
+        """Set aside logs that do not belong to this node any more (kafkalite.replica.decisions.strays): a disk is back, or a complete list did
         not name them (`is_guarded`: then not too many at once).
 
         False: look again. Raises the Coordinator's errors.
@@ -363,7 +364,7 @@ class ReplicaManager:
 
     def _replica_offline(self, partition: Partition) -> None:
         self._fetchers.stop(partition.topic_partition)
-        self._request_restart(partition.topic_partition, False)
+        self._request_restart(partition.topic_partition, online=False)
 
     def on_log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
         """One log went offline (found by housekeeping, or by ourselves): its replica does."""
@@ -376,7 +377,7 @@ class ReplicaManager:
         self._isr_keeper.schedule_check()
 
     def is_elsewhere(self, stray: Stray) -> bool:
-        """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.strays)."""
+        """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.decisions.strays)."""
         topic, number = stray.topic_partition
         key = stray.topic_partition
         if self.metadata.topic(topic) is None and stray.topic_id != NO_TOPIC_ID:

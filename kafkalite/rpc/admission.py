@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, ErrorCode, PrincipalChanged, ProtocolError
-from kafkalite.model import BrokerId
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame
 from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -91,7 +90,7 @@ class Admission:
         self.security.succeeded += 1
         lifetime_ms = self.security.max_reauth_ms
         self.ends_at = self._now() + lifetime_ms / 1000 if lifetime_ms else None
-        return SaslAuthenticateResponse(0, "", data.decode(), True, lifetime_ms)
+        return SaslAuthenticateResponse(0, "", data.decode(), is_complete=True, session_lifetime_ms=lifetime_ms)
 
     def has_ended(self, now: float) -> bool:
         """Whether the session is over: only an authentication is taken then."""
@@ -107,11 +106,6 @@ class Admission:
         )
         return f"the session has ended after {self.security.max_reauth_ms} ms and was not renewed; log in again"
 
-    def is_void(self, user: str) -> bool:
-        """Whether this is a login of `user`, whose credentials have changed, with one that does not count any more."""
-        login = self.login
-        return login is not None and login.principal.name == user and not self.security.holds(login)
-
-    def admits(self, node_id: BrokerId) -> bool:
-        """Whether this peer may say hello in this name."""
-        return node_id < 0 or self.security.may_be_node(self.principal)
+    def admits(self) -> bool:
+        """Whether this peer may say hello: as a node."""
+        return self.security.may_be_node(self.principal)

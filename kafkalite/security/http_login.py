@@ -132,7 +132,7 @@ class Logins:
         scram: tuple[str, ScramCredential] | None = None
         for mechanism in self._scram:
             if (found := self._credentials(mechanism, user)) is not None:
-                return Evidence(plain, (mechanism, found), True)
+                return Evidence(plain, (mechanism, found), is_known=True)
         if self._scram:
             scram = (self._scram[0], decoy(self._scram[0], user, self._key))
         return Evidence(plain, scram, plain is not None)

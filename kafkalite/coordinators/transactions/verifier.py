@@ -21,12 +21,12 @@ from kafkalite.coordinators.transactions.coordinator import TransactionCoordinat
 from kafkalite.coordinators.transactions.questions import Answers, Asker, CoordinatorChannels
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, is_retriable
+from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, BrokerId, Buffer, TopicPartition
 from kafkalite.replica.purgatory import ProduceDone
+from kafkalite.replica.requests import ProducedPartition
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import ProducedPartition
-from kafkalite.rpc.transaction_groups import coordinator_key
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -89,6 +89,7 @@ class _PendingProduce:
         timeout_ms: int,
         keys: Sequence[TopicPartition],
         done: ProduceDone,
+        *,
         knows_abortable: bool,
     ) -> None:
         self._partitions = partitions
@@ -169,7 +170,9 @@ class TransactionVerifier:
         if not adds and not self._services.config.transaction_partition_verification_enable:
             serving.produce(acks, timeout_ms, partitions, done)
             return
-        order = _PendingProduce(serving, acks, timeout_ms, [key for key, _ in partitions], done, knows_abortable)
+        order = _PendingProduce(
+            serving, acks, timeout_ms, [key for key, _ in partitions], done, knows_abortable=knows_abortable
+        )
         at_once: list[tuple[int, Buffer]] = []
         unverified: dict[Asker, list[Waiter]] = {}
         for index, (key, records) in enumerate(partitions):

@@ -168,7 +168,9 @@ class TopicHandlers:
             assignments = None
             if topic.assignments is not None:
                 assignments = [[BrokerId(replica) for replica in entry.broker_ids] for entry in topic.assignments]
-            result = await self._services.create_partitions(topic.name, topic.count, assignments, message.validate_only)
+            result = await self._services.create_partitions(
+                topic.name, topic.count, assignments, validate_only=message.validate_only
+            )
             answers.append(result_class(topic.name, result.error, result.message or None))
             if not result.error and not message.validate_only:
                 wanted = [topic.name]

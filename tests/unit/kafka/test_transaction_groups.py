@@ -10,9 +10,9 @@ import pytest
 from kafkalite.coordinators.transactions import decisions
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
+from kafkalite.extension.transaction_groups import coordinator_key, group_of, transactional_id
 from kafkalite.model import TRANSACTION_TOPIC, ProducerId, TopicPartition
 from kafkalite.record.reader import read_records
-from kafkalite.rpc.transaction_groups import coordinator_key, group_of, transactional_id
 
 from .conftest import Broker, batch
 from .test_coordinators import move

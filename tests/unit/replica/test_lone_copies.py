@@ -16,8 +16,8 @@ from kafkalite.model import (
     PartitionEpoch,
     TopicPartition,
 )
+from kafkalite.replica.decisions.strays import is_elsewhere
 from kafkalite.replica.offline_replicas import OfflineReplicas
-from kafkalite.replica.strays import is_elsewhere
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
 from tests.unit.replica.conftest import TOPIC_ID
@@ -136,7 +136,7 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
      ((), (1, 2), False, False), ((2,), (), False, True), ((2,), (3,), False, True)],
 )  # fmt: skip
 def test_who_is_eligible_has_a_copy_too(isr, elr, is_last, may_restore):
-    restarting = OfflineReplicas(None, lambda: BrokerId(1), lambda tp, online: None)
+    restarting = OfflineReplicas(None, lambda: BrokerId(1), lambda tp, *, online: None)
     partition = SimpleNamespace(topic_partition=T0, leader=None, storage_error=StorageError("x", directory="/d"))
     known = dataclasses.replace(state(NO_LEADER, isr, (1, 2, 3)), elr=tuple(map(BrokerId, elr)))
     restarting.on_command(partition, known)

@@ -14,7 +14,7 @@ TP = TopicPartition("t", 0)
 async def restarted(node, *, clean: bool):
     await node.manager.stop()
     await node.server.close()
-    await node.logs.close(clean)
+    await node.logs.close(clean=clean)
     await node.session.close()
     await node.supervisor.stop()
     node.disk.close()

@@ -298,8 +298,8 @@ def test_a_batch_write_under_a_name_and_a_version_happens_once(log, task) -> Non
         ({"txnAppId": "a"}, True, "are only for deliveryGuarantee=exactly-once"),
         ({"deliveryGuarantee": "exactly-once", "txnAppId": " "}, True, "txnAppId is empty"),
         ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, True, "for batch writes"),
-        ({"deliveryGuarantee": "exactly-once", "txnAppId": "a"}, False, "needs both txnAppId and txnVersion"),
-        ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, False, "needs both txnAppId and txnVersion"),
+        ({"deliveryGuarantee": "exactly-once", "txnAppId": "a"}, False, "needs both"),
+        ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, False, "needs both"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, str], is_stream: bool, says: str) -> None:
