@@ -156,6 +156,10 @@ class Partitions(Protocol):
         """(log start offset, log end offset) of a partition led here. Raises ApiError NOT_LEADER_OR_FOLLOWER."""
         ...
 
+    def local_high_watermark(self, partition: TopicPartition) -> Offset:
+        """Of a partition led here. Raises ApiError NOT_LEADER_OR_FOLLOWER."""
+        ...
+
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
     ) -> tuple[LeaderEpoch, Offset]:

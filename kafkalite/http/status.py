@@ -31,8 +31,8 @@ from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
 
 if TYPE_CHECKING:
+    from kafkalite.http.host import Host
     from kafkalite.http.metrics import Exposition
-    from kafkalite.node.node import Node
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: One node's patience when it is asked why.
@@ -42,7 +42,7 @@ _WHY_S = 3.0
 class StatusPages:
     """What the HTTP listener serves."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Host) -> None:
         self._node = node
         self._exposition: Exposition | None = None
 

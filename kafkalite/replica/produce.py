@@ -169,7 +169,7 @@ class ProduceHandler:
             delayed.results[index] = refused(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
             return
         if partition.is_read_only and origin == "client":
-            reason = "the partition is being drained: it is about to be removed"
+            reason = "the partition is being drained and will be removed"
             delayed.results[index] = refused(topic_partition, ErrorCode.POLICY_VIOLATION, reason)
             return
         if acks == -1 and leader.is_under_min_isr:

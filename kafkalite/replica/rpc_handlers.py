@@ -44,7 +44,9 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         only_nodes(request)
         assert isinstance(request.message, ReplicaFetchRequest)
         if request.message.replica_id != request.peer.node_id:
-            raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a replica fetch in the name of another broker")
+            raise api_error(
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a replica fetch that names another broker as its sender"
+            )
         reply, done = _promise()
 
         def fetched(response: ReplicaFetchResponse, body: list[Buffer]) -> None:

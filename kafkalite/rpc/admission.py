@@ -72,8 +72,8 @@ class Admission:
         self.is_enough = False  # who has begun goes on to the end
         exchange = self._exchange
         if exchange is None or request.mechanism != self._mechanism:
-            self.security.refused(self._peer, "an authentication out of turn")
-            return SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "out of turn", "")
+            self.security.refused(self._peer, "an authentication at the wrong time")
+            return SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "at the wrong time", "")
         try:
             data = exchange.step(request.data.encode())
             if not exchange.is_complete:

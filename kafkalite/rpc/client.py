@@ -217,7 +217,7 @@ class RpcConnection:
         except (OverflowError, UnicodeEncodeError) as error:
             raise _Unsendable(f"{type(message).__name__}: {error}") from None
         if (size := len(buffers[0]) - PREFIX_BYTES) > self._max_header_bytes:
-            text = f"{type(message).__name__} has {size} bytes, nodes take {self._max_header_bytes}"
+            text = f"{type(message).__name__} has {size} bytes, nodes accept {self._max_header_bytes}"
             raise _Unsendable(text)
         if not self._unsent:
             # What one wake-up sends goes out in one system call.
@@ -249,7 +249,7 @@ class RpcConnection:
     def _take(self, frame: Frame) -> None:
         entry = self._waiting.pop(frame.correlation_id, None)
         if entry is None:
-            raise ProtocolError(f"answer to {frame.correlation_id}, which was not asked")
+            raise ProtocolError(f"response to {frame.correlation_id}, which was not requested")
         request, future = entry
         if future.done():
             return

@@ -256,7 +256,7 @@ class ServerConnection:
         own = self.server.identity()
         error, message = _judge(hello, own)
         if not error and admission is not None and not admission.admits():
-            error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{admission.principal} is no node"
+            error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{admission.principal} is not a node"
         answer = HelloResponse(
             int(error),
             message,
@@ -283,7 +283,7 @@ class ServerConnection:
         slot = _Slot(frame.correlation_id, frame.size, is_fetch)
         if cls is None or handler is None:
             if frame.kind % 2 or frame.kind == HelloRequest.kind:
-                raise ProtocolError(f"message of kind {frame.kind} is no request")
+                raise ProtocolError(f"message of kind {frame.kind} is not a request")
             # A newer peer may ask for what this node does not know: refused, and the connection stays.
             text = f"api {frame.kind} is not served here"
             slot.done, slot.reply = True, Reply(ErrorResponse(int(ErrorCode.UNSUPPORTED_VERSION), text))
@@ -310,7 +310,7 @@ class ServerConnection:
             name = f"rpc.{cls.__name__}[{self.peer.address}]"
             slot.waiting = self.server.supervisor.spawn(name, outcome, Policy.ISOLATED)
         else:
-            assert isinstance(outcome, asyncio.Future), f"{cls.__name__}: {type(outcome)} is no answer"
+            assert isinstance(outcome, asyncio.Future), f"{cls.__name__}: {type(outcome)} is not a response"
             slot.waiting = outcome
         slot.waiting.add_done_callback(lambda future: self._answered(slot, future))
 
@@ -414,11 +414,11 @@ class ServerConnection:
         if self._stalled_since is not None and not self._peer_is_slow():
             self._stalled_since = None
         if self._frame_since is not None and not self.greeted and now - self._frame_since > HELLO_TIMEOUT_S:
-            self.shut("no hello in time", at_once=True)
+            self.shut("no hello before the deadline", at_once=True)
         elif self._frame_since is not None and self.greeted and now - self._frame_since > STALL_TIMEOUT_S:
             self.shut("a frame took too long", at_once=True)
         elif self._stalled_since is not None and now - self._stalled_since > STALL_TIMEOUT_S:
-            self.shut("the peer does not read its answers", at_once=True)
+            self.shut("the peer does not read its responses", at_once=True)
         elif not self._slots and now - self._last_active > self.server.config.connections_max_idle_ms / 1000:
             self.shut("idle", quietly=True, at_once=True)
 

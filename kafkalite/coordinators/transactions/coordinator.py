@@ -71,7 +71,13 @@ class TransactionCoordinator:
         self._ids = ProducerIds(services)
         self._repeats = Repeats(services.clock.monotonic)
         self.log: InternalLog[TransactionPartition] = InternalLog(
-            services, TRANSACTION_TOPIC, TransactionPartition, self._replay, self._loaded, lambda partition: None
+            services,
+            TRANSACTION_TOPIC,
+            TransactionPartition,
+            self._replay,
+            self._loaded,
+            lambda partition: None,
+            when_committed=True,
         )
 
     def start(self) -> None:
@@ -308,7 +314,7 @@ class TransactionCoordinator:
         """One line. Transactions repeat it until they succeed, so many similar ones are suppressed."""
         untold = self._repeats.told((event, kind))
         if untold is not None:
-            _log.info(event, **details, untold=untold)
+            _log.info(event, **details, suppressed=untold)
 
     # --- time ---
 
@@ -407,7 +413,7 @@ class TransactionCoordinator:
                         partition=partition.index,
                         offset=record.offset,
                         error=str(error),
-                        untold=untold,
+                        suppressed=untold,
                     )
                 continue
             if transaction is None:

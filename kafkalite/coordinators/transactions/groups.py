@@ -144,7 +144,9 @@ class TransactionGroups:
                     break
                 untold = self._repeats.told(error.code)
                 if untold is not None:
-                    _log.info("transaction_group.decision_delayed", group=group, error=error.code.name, untold=untold)
+                    _log.info(
+                        "transaction_group.decision_delayed", group=group, error=error.code.name, suppressed=untold
+                    )
                 await asyncio.sleep(_RETRY_S)
         partition.deciding.discard(group)
         for slot, _ in moves:

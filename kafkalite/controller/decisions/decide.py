@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from kafkalite.controller import (
+from kafkalite.controller.decisions import (
     balance,
     broker_changes,
     partition_changes,
@@ -14,8 +14,8 @@ from kafkalite.controller import (
     topic_changes,
     topic_writes,
 )
-from kafkalite.controller.effects import Decision
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.effects import Decision
+from kafkalite.controller.decisions.events import (
     BalanceDue,
     BrokerCleared,
     BrokersChanged,
@@ -43,7 +43,7 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.state import ControllerState
 
 
 def decide(state: ControllerState, event: Event) -> Decision:

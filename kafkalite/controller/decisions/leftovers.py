@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from kafkalite.controller.effects import Decision, DropLeftover, Effect, Note
-from kafkalite.controller.state import ControllerState, Leftover
+from kafkalite.controller.decisions.effects import Decision, DropLeftover, Effect, Note
+from kafkalite.controller.decisions.state import ControllerState, Leftover
 from kafkalite.model import NO_TOPIC_ID, BrokerId, TopicId, TopicPartition
 
 #: Deleted topics with such replicas. Beyond it a deletion waits for dead brokers, as the deletion of a topic without an id does.

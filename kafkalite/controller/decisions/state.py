@@ -89,7 +89,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A deleted topic's (partition, broker) pairs whose files may still exist (kafkalite.controller.leftovers)."""
+    """A deleted topic's (partition, broker) pairs whose files may still exist (kafkalite.controller.decisions.leftovers)."""
 
     topic: str
     waiting: frozenset[tuple[int, BrokerId]]
@@ -97,7 +97,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class Vanished:
-    """The last states of a topic whose znode has vanished without an order (kafkalite.controller.vanished).
+    """The last states of a topic whose znode has vanished without an order (kafkalite.controller.decisions.vanished).
 
     Brokers with a larger epoch than `since` have registered later.
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from kafkalite.controller.effects import Effect, Note
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.effects import Effect, Note
+from kafkalite.controller.decisions.state import ControllerState
 
 
 def note_malformed(state: ControllerState, path: str, reason: str | None) -> tuple[ControllerState, list[Effect]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from kafkalite.controller import partition_orders, restarts
-from kafkalite.controller.commands import announce_brokers, initialise
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions import partition_orders, restarts
+from kafkalite.controller.decisions.commands import announce_brokers, initialise
+from kafkalite.controller.decisions.effects import (
     CloseChannel,
     Decision,
     Effect,
@@ -17,7 +17,7 @@ from kafkalite.controller.effects import (
     ReadStates,
     ReplyShutdown,
 )
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.events import (
     BrokerCleared,
     BrokersChanged,
     BrokerSuspected,
@@ -30,8 +30,8 @@ from kafkalite.controller.events import (
     Repair,
     StatesRead,
 )
-from kafkalite.controller.state import ControllerState
-from kafkalite.controller.topic_changes import begin_deletion, without_leader
+from kafkalite.controller.decisions.state import ControllerState
+from kafkalite.controller.decisions.topic_changes import begin_deletion, without_leader
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.rpc.messages.control import ControlledShutdownResponse

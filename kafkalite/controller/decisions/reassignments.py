@@ -19,13 +19,20 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from kafkalite.config import LEADER_MOVEMENTS, LIMIT_PREFIXES, PARTITIONS, REPLICAS, parse_limit
-from kafkalite.controller import elections
-from kafkalite.controller.effects import Decision, Effect, LookAtMoves, ReadStates, SettleOrder, WriteTopics
-from kafkalite.controller.eligible import Known, carried
-from kafkalite.controller.events import UNLIMITED, Advance, Limits, MovesDue, ReassignmentRequested, TopicChange
-from kafkalite.controller.partition_notes import note_malformed
-from kafkalite.controller.reassignment_steps import next_step
-from kafkalite.controller.state import ControllerState, Topic
+from kafkalite.controller.decisions import elections
+from kafkalite.controller.decisions.effects import Decision, Effect, LookAtMoves, ReadStates, SettleOrder, WriteTopics
+from kafkalite.controller.decisions.eligible import Known, carried
+from kafkalite.controller.decisions.events import (
+    UNLIMITED,
+    Advance,
+    Limits,
+    MovesDue,
+    ReassignmentRequested,
+    TopicChange,
+)
+from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.reassignment_steps import next_step
+from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import OrderLimits
 from kafkalite.coordination.znodes import Move

@@ -5,7 +5,7 @@ A deletion goes through these steps, each of which the next controller can take 
    delete its files;
 2. replicas answer;
 3. all that are alive have answered: the znodes go, children first, and the name leaves the order with the topic's own znode. What
-   is on dead brokers is recorded by topic id in the same transaction (kafkalite.controller.leftovers).
+   is on dead brokers is recorded by topic id in the same transaction (kafkalite.controller.decisions.leftovers).
 
 A topic whose znode goes without an order is not deleted (ADR 19).
 """
@@ -15,8 +15,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from kafkalite.controller import leftovers, partition_orders, reassignments, vanished
-from kafkalite.controller.commands import (
+from kafkalite.controller.decisions import leftovers, partition_orders, reassignments, vanished
+from kafkalite.controller.decisions.commands import (
     announce_changes,
     announce_deletion,
     announce_everything,
@@ -27,7 +27,7 @@ from kafkalite.controller.commands import (
     drop_replicas,
     keep_replicas,
 )
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions.effects import (
     Decision,
     DropDeletionOrders,
     Effect,
@@ -36,10 +36,16 @@ from kafkalite.controller.effects import (
     ReadStates,
     RemoveTopic,
 )
-from kafkalite.controller.events import DeletionsRequested, Repair, ReplicasStopped, TopicRemoved, TopicsChanged
-from kafkalite.controller.partition_notes import note_malformed
-from kafkalite.controller.state import ControllerState, Deletion
-from kafkalite.controller.topic_writes import is_told_anew
+from kafkalite.controller.decisions.events import (
+    DeletionsRequested,
+    Repair,
+    ReplicasStopped,
+    TopicRemoved,
+    TopicsChanged,
+)
+from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.state import ControllerState, Deletion
+from kafkalite.controller.decisions.topic_writes import is_told_anew
 from kafkalite.coordination import paths
 from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
 
@@ -129,7 +135,7 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
         effects += kept
         state = _forget(state, name)
         if at < MAX_NAMED:
-            detail = f"its znode was removed by hand; its replicas are kept, topic id {topic.topic_id or 'none'}"
+            detail = f"its znode was removed from outside; its replicas are kept, topic id {topic.topic_id or 'none'}"
             effects.append(Note("topic.vanished", name, detail, is_error=True))
         effects += keep_replicas(state, name, topic.topic_id, topic.assignment, "topic.vanished")
     if len(names) > MAX_NAMED:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkalite.controller.effects import Decision, ReadStates
-from kafkalite.controller.events import BalanceDue, PreferredElection
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.effects import Decision, ReadStates
+from kafkalite.controller.decisions.events import BalanceDue, PreferredElection
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import BrokerId, TopicPartition
 
 

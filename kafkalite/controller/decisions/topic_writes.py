@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from kafkalite.controller.commands import announce_changes, drop_replicas
-from kafkalite.controller.effects import Decision, Effect, LookAtMoves, Note, ReadStates, RereadTopics
-from kafkalite.controller.events import Repair, TopicsWritten
-from kafkalite.controller.partition_orders import on_change_written
-from kafkalite.controller.state import ControllerState, Topic
+from kafkalite.controller.decisions.commands import announce_changes, drop_replicas
+from kafkalite.controller.decisions.effects import Decision, Effect, LookAtMoves, Note, ReadStates, RereadTopics
+from kafkalite.controller.decisions.events import Repair, TopicsWritten
+from kafkalite.controller.decisions.partition_orders import on_change_written
+from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.coordination.znodes import Move
 from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from kafkalite.controller.eligible import LogEnd, by_completeness, members
+from kafkalite.controller.decisions.eligible import LogEnd, by_completeness, members
 from kafkalite.model import NO_LEADER, BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch
 
 #: The partition epoch of a state whose znode is still to be made.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from kafkalite.controller.effects import Command
+from kafkalite.controller.decisions.effects import Command
 from kafkalite.rpc.messages.control import (
     LeaderAndIsrRequest,
     PartitionState,

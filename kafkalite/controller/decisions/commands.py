@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kafkalite.controller.effects import Effect, Send
-from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.effects import Effect, Send
+from kafkalite.controller.decisions.elections import NOT_CREATED
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import (
     EPOCH_DURING_DELETE,
     NO_LEADER,
@@ -36,7 +36,9 @@ def wire_broker(info: BrokerInfo) -> Broker:
     """A live broker as messages name it."""
     kafka, rpc = info.kafka, info.rpc
     endpoints = (kafka.host, kafka.port, rpc.host, rpc.port)
-    return Broker(info.broker_id, info.broker_epoch, *endpoints, info.rack, info.transaction_version)
+    return Broker(
+        info.broker_id, info.broker_epoch, *endpoints, info.rack, info.transaction_version, int(info.keeps_elr)
+    )
 
 
 def _brokers(state: ControllerState) -> tuple[Broker, ...]:

@@ -15,8 +15,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from kafkalite.controller.commands import announce_removal, delete_replicas
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions.commands import announce_removal, delete_replicas
+from kafkalite.controller.decisions.effects import (
     Decision,
     DropPartitionOrders,
     Effect,
@@ -25,10 +25,16 @@ from kafkalite.controller.effects import (
     RemovePartition,
     WriteTopics,
 )
-from kafkalite.controller.events import BeginDraining, PartitionOrders, PartitionRemoved, PartitionsDrained, TopicChange
-from kafkalite.controller.partition_notes import note_malformed
-from kafkalite.controller.reassignments import MAX_PER_TOPIC
-from kafkalite.controller.state import ControllerState, Removal, Topic
+from kafkalite.controller.decisions.events import (
+    BeginDraining,
+    PartitionOrders,
+    PartitionRemoved,
+    PartitionsDrained,
+    TopicChange,
+)
+from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.reassignments import MAX_PER_TOPIC
+from kafkalite.controller.decisions.state import ControllerState, Removal, Topic
 from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import BrokerId, TopicPartition

@@ -12,7 +12,7 @@ from enum import Enum
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, LeaderAndIsr, LeaderEpoch, PartitionEpoch
-from kafkalite.replica.leader import FollowerProgress, PartitionLeader, update_maximal_isr
+from kafkalite.replica.decisions.leader import FollowerProgress, PartitionLeader, update_maximal_isr
 
 
 def is_lagging(follower: FollowerProgress, *, at_ms: int, lag_time_max_ms: int) -> bool:

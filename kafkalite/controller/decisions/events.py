@@ -1,7 +1,7 @@
 """What a controller decides about: events. Pure data.
 
 News from outside carries full snapshots, because watches fire once and coalesce. The end of an effect
-(kafkalite.controller.effects) is an event, too (`StatesRead`, `StatesWritten`, `TopicRemoved`); the shell handles those before any
+(kafkalite.controller.decisions.effects) is an event, too (`StatesRead`, `StatesWritten`, `TopicRemoved`); the shell handles those before any
 further news (invariant F23).
 """
 
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from kafkalite.controller.eligible import LogEnd
-from kafkalite.controller.state import Leftover, Topic, Vanished
+from kafkalite.controller.decisions.eligible import LogEnd
+from kafkalite.controller.decisions.state import Leftover, Topic, Vanished
 from kafkalite.coordination.admin_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, Replicas, TopicId, TopicPartition
@@ -38,7 +38,7 @@ class Repair:
 @dataclass(frozen=True, slots=True)
 class PreferredElection:
     """The order in /admin/preferred_replica_election, whose znode goes when it is done; version -1: nobody ordered it
-    (kafkalite.controller.balance)."""
+    (kafkalite.controller.decisions.balance)."""
 
     order_version: int
     #: Where nobody in sync is alive, a replica that is not may lead; records can be lost.

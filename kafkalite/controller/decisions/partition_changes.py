@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from kafkalite.controller import elections, restarts, vanished
-from kafkalite.controller.commands import announce_brokers, announce_changes, initialise, pause_replicas
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions import elections, restarts, vanished
+from kafkalite.controller.decisions.commands import announce_brokers, announce_changes, initialise, pause_replicas
+from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     Decision,
-    DropPreferredElection,
+    DropOrder,
     DropRestartRequests,
     Effect,
     LookAtMoves,
@@ -20,8 +20,8 @@ from kafkalite.controller.effects import (
     Resign,
     WriteStates,
 )
-from kafkalite.controller.eligible import Known, carried, members, without_doubtful
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.eligible import Known, carried, members, without_doubtful
+from kafkalite.controller.decisions.events import (
     Advance,
     BeginDraining,
     ControlledShutdown,
@@ -36,9 +36,9 @@ from kafkalite.controller.events import (
     StatesRead,
     StatesWritten,
 )
-from kafkalite.controller.partition_notes import note_malformed
-from kafkalite.controller.reassignments import advance_on
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.reassignments import advance_on
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.coordination import paths
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
@@ -90,7 +90,7 @@ def on_preferred_election(state: ControllerState, event: PreferredElectionReques
         for partition in sorted(set(event.partitions) - set(known))
     ]
     if not known:
-        return state, [*effects, DropPreferredElection(event.version)]
+        return state, [*effects, DropOrder(paths.PREFERRED_REPLICA_ELECTION, event.version)]
     return state, [*effects, ReadStates(known, PreferredElection(event.version, event.unclean))]
 
 
@@ -360,7 +360,7 @@ def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[E
         case Advance() | BeginDraining():
             return []
         case PreferredElection(version, _):
-            return [DropPreferredElection(version)] if version >= 0 else []
+            return [DropOrder(paths.PREFERRED_REPLICA_ELECTION, version)] if version >= 0 else []
         case ControlledShutdown(broker_id, _, token):
             paused = pause_replicas(state, broker_id, "ControlledShutdown") if broker_id in state.brokers else []
             response = ControlledShutdownResponse(ErrorCode.NONE, still_led(state, broker_id, state.partitions))

@@ -10,10 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from kafkalite.controller import elections
-from kafkalite.controller.effects import Decision, DropVanished, Effect, KeepVanished
-from kafkalite.controller.eligible import Known, carried, without_doubtful
-from kafkalite.controller.state import ControllerState, Vanished
+from kafkalite.controller.decisions import elections
+from kafkalite.controller.decisions.effects import Decision, DropVanished, Effect, KeepVanished
+from kafkalite.controller.decisions.eligible import Known, carried, without_doubtful
+from kafkalite.controller.decisions.state import ControllerState, Vanished
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
 
 #: Topics whose last states are remembered; beyond it the oldest are dropped.

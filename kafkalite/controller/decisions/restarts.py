@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from kafkalite.controller import elections
-from kafkalite.controller.effects import Decision, DropRestartRequests, Effect, Note, ReadStates
-from kafkalite.controller.events import ReplicasFailed, Restart, RestartsRequested, StatesRead
-from kafkalite.controller.partition_notes import note_malformed
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions import elections
+from kafkalite.controller.decisions.effects import Decision, DropRestartRequests, Effect, Note, ReadStates
+from kafkalite.controller.decisions.events import ReplicasFailed, Restart, RestartsRequested, StatesRead
+from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.coordination import paths
 from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
 

@@ -1,14 +1,14 @@
 """What a controller decides: effects, performed by its shell in this order. Pure data.
 
-The end of an effect is an event (kafkalite.controller.events): each says which.
+The end of an effect is an event (kafkalite.controller.decisions.events): each says which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkalite.controller.events import Event, Purpose, TopicChange
-from kafkalite.controller.state import ControllerState, Vanished
+from kafkalite.controller.decisions.events import Event, Purpose, TopicChange
+from kafkalite.controller.decisions.state import ControllerState, Vanished
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, BrokerInfo, LeaderAndIsr, Replicas, TopicId, TopicPartition
 from kafkalite.rpc.messages.control import (
@@ -161,9 +161,10 @@ class DropDeletionOrders:
 
 
 @dataclass(frozen=True, slots=True)
-class DropPreferredElection:
-    """Remove /admin/preferred_replica_election if it still has this version."""
+class DropOrder:
+    """Remove an admin znode if it still has this version: what it asks for is done."""
 
+    path: str
     version: int
 
 
@@ -224,7 +225,7 @@ Effect = (
     | KeepVanished
     | DropVanished
     | DropDeletionOrders
-    | DropPreferredElection
+    | DropOrder
     | DropRestartRequests
     | ReplyShutdown
     | Post
