@@ -10,10 +10,12 @@ JOBS ?= 2
 MINUTES ?= 120
 SOAK ?=
 OLD ?= HEAD~1
+#: Tests within one process: their coverage says something.
+COVERED := tests/unit tests/property tests/datadriven tests/contract
 
 export PYTHONHASHSEED := 0
 
-.PHONY: help demo test check setup lint format types imports sim mutate contract interop sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
+.PHONY: help demo test rest coverage release check setup lint format types imports sim mutate contract interop sparks chaos schedules soak rolling bench dist binary peer rewrite docs checklist clean
 
 help: ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,7 +26,13 @@ demo: $(VENV)/.complete ## three nodes, a real ZooKeeper, real data, a killed le
 test: $(VENV)/.complete ## every test: unit, property, scenarios, contract, simulation, real processes, Spark
 	$(PY) -m pytest tests -n 2 --dist loadgroup
 
-check: lint types imports test simfirst ## what CI runs: lint, types, import contracts, tests, the first simulation seeds
+coverage: $(VENV)/.complete ## tests within one process, and the share of lines that they run; fails below the floor (pyproject.toml)
+	$(PY) -m pytest $(COVERED) -n 2 --dist loadgroup --cov --cov-report=term:skip-covered
+
+rest: $(VENV)/.complete
+	$(PY) -m pytest tests -n 2 --dist loadgroup $(COVERED:%=--ignore=%)
+
+check: lint types imports coverage rest simfirst ## what CI runs: lint, types, import contracts, every test, the first simulation seeds
 
 setup: $(VENV)/.complete ## make .venv from requirements.lock
 
@@ -86,6 +94,9 @@ bench: $(VENV)/.complete ## throughput, latency, start-up, memory, 10,000 partit
 
 dist: $(VENV)/.complete ## wheel and sdist in dist/, and a clean environment that sees them serve
 	.ci/dist $(PY)
+
+release: $(VENV)/.complete ## is this commit a release? version, CHANGELOG, generated documents, wheel (docs/releasing.md)
+	.ci/release $(PY)
 
 binary: $(VENV)/.complete ## dist/kafkalite: one file that serves without a Python installed
 	.ci/binary $(PY)

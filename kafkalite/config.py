@@ -106,7 +106,7 @@ class BrokerConfig:
         18_000, "timeout of the ZooKeeper session; must be below replica.lag.time.max.ms", low=200
     )
     host: str = _key("127.0.0.1", "address that the listeners bind and advertise")
-    kafka_port: int = _key(9092, "port of the Kafka listener; 0: any free port, -1: no listener", low=-1, high=65535)
+    kafka_port: int = _key(9092, "port of the Kafka listener; 0: any free port", low=0, high=65535)
     rpc_port: int = _key(9192, "port of the RPC listener (msgpack); 0: any free port", low=0, high=65535)
     http_port: int = _key(
         9292, "port of metrics and status page; 0: any free port, -1: no listener", low=-1, high=65535
@@ -246,7 +246,7 @@ class BrokerConfig:
 
     listener_security_protocol: str = _key("PLAINTEXT", "security protocol of the Kafka listener", choices=PROTOCOLS)
     rpc_security_protocol: str = _key(
-        "PLAINTEXT", "security protocol of the RPC listener, for nodes and native clients", choices=PROTOCOLS
+        "PLAINTEXT", "security protocol of the RPC listener, which is for nodes", choices=PROTOCOLS
     )
     http_security_protocol: str = _key(
         "",
@@ -371,7 +371,7 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
             if meta["is_set"]:
                 value = ",".join(dict.fromkeys(part.strip() for part in value.split(",")))
             if meta["choices"] and value not in meta["choices"]:
-                raise ConfigError(f"{key}: {value!r} is none of {', '.join(meta['choices'])}")
+                raise ConfigError(f"{key}: {value!r} is not one of {', '.join(meta['choices'])}")
         else:
             value = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
             if not value or not all(isinstance(part, str) and part for part in value):
@@ -514,13 +514,13 @@ def _check_security(config: BrokerConfig) -> None:
             continue
         unknown = [name for name in config.sasl_enabled_mechanisms if name not in SASL_MECHANISMS]
         if unknown:
-            raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is none of {', '.join(SASL_MECHANISMS)}")
+            raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is not one of {', '.join(SASL_MECHANISMS)}")
         if "PLAIN" in config.sasl_enabled_mechanisms and not config.sasl_plain_users_location:
             raise ConfigError("sasl.enabled.mechanisms: PLAIN needs sasl.plain.users.location")
         if key == "http.security.protocol":
             continue
         if config.sasl_mechanism_inter_broker_protocol not in config.sasl_enabled_mechanisms:
-            raise ConfigError("sasl.mechanism.inter.broker.protocol is none of sasl.enabled.mechanisms")
+            raise ConfigError("sasl.mechanism.inter.broker.protocol is not one of sasl.enabled.mechanisms")
         if not (config.inter_broker_username and config.inter_broker_password):
             raise ConfigError(f"{key} is {protocol}: inter.broker.username or inter.broker.password is missing")
     if config.rpc_security_protocol == "SSL" and config.ssl_client_auth == "none":

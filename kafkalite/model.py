@@ -63,6 +63,9 @@ INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 #: The feature of KIP-890, and the highest version of it that this code knows.
 TRANSACTION_FEATURE = "transaction.version"
 TRANSACTION_VERSION = 2
+#: The feature of KIP-966 (eligible leader replicas), likewise.
+ELR_FEATURE = "eligible.leader.replicas.version"
+ELR_VERSION = 1
 
 #: Kafka's names: TLS or not, SASL or not. (Here because clients need them without the configuration of a broker.)
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")

@@ -146,12 +146,16 @@ def delete(names: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bo
 @groups.command("reset-offsets")
 @click.argument("group")
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC[-P]", help="Only these [default: all committed].")
-@click.option("--to-earliest", "place", flag_value="earliest", help="The first record that is still there.")
-@click.option("--to-latest", "place", flag_value="latest", help="Behind the last record.")
+@click.option("--to-earliest", "place", flag_value="earliest", help="The first record in the log.")
+@click.option("--to-latest", "place", flag_value="latest", help="After the last record.")
 @click.option("--to-datetime", "moment", metavar="ISO", help="The first record from this moment on.")
 @click.option("--to-offset", type=Whole(0, MAX_LONG), help="This offset, kept within the log.")
-@click.option("--shift-by", type=int, help="So many records on (or back) from what is committed, kept within the log.")
-@click.option("--execute", is_flag=True, help="Do it; without this it is only shown.")
+@click.option(
+    "--shift-by",
+    type=int,
+    help="Move the committed offset by this number of records (may be negative), kept within the log.",
+)
+@click.option("--execute", is_flag=True, help="Execute the change; without this it is only shown.")
 @client_options
 def reset_offsets(
     group: str,
@@ -181,7 +185,7 @@ def reset_offsets(
         try:
             stamp = int(datetime.fromisoformat(moment).timestamp() * 1000)
         except ValueError:
-            raise click.BadParameter(f"{moment!r} is no ISO date and time", param_hint="--to-datetime") from None
+            raise click.BadParameter(f"{moment!r} is not an ISO date and time", param_hint="--to-datetime") from None
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
@@ -215,7 +219,7 @@ def reset_offsets(
             out.value({"group": group, "executed": execute, "offsets": told_rows}, "")
             return
         out.table("", ("topic", "partition", "before", "after"), rows)
-        click.echo("done" if execute else "nothing is changed: add --execute")
+        click.echo("done" if execute else "nothing was changed: add --execute")
 
     run_async(work())
 

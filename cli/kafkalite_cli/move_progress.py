@@ -83,7 +83,7 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
         out.value({**tracker.value(), "reassignments": parts}, "")
         return
     if not tracker.totals:
-        click.echo("no reassignment is under way")
+        click.echo("no reassignment is in progress")
         return
     rows = [
         (
@@ -115,7 +115,7 @@ async def watch(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
         if not tracker.parts:
             break
         await asyncio.sleep(SAMPLE_S)
-    text = "all reassignments are done" if tracker.totals else "no reassignment is under way"
+    text = "all reassignments are done" if tracker.totals else "no reassignment is in progress"
     out.value(tracker.value(), text)
 
 
@@ -129,7 +129,7 @@ async def _watch_live(client: AsyncClient, tracker: Tracker, timeout_s: float) -
             if not tracker.parts:
                 break
             await asyncio.sleep(SAMPLE_S)
-    click.echo("all reassignments are done" if tracker.totals else "no reassignment is under way")
+    click.echo("all reassignments are done" if tracker.totals else "no reassignment is in progress")
 
 
 def _view(tracker: Tracker) -> Any:

@@ -147,10 +147,18 @@ def _columns(each: PartitionTransaction) -> tuple[object, ...]:
 
 @transactions.command("abort")
 @click.argument("partition", metavar="TOPIC-P")
-@click.option("--start-offset", type=Whole(0, MAX_LONG), help="Where the transaction begins on the partition.")
-@click.option("--producer-id", type=Whole(0, MAX_LONG), help="Its producer, instead.")
+@click.option(
+    "--start-offset", type=Whole(0, MAX_LONG), help="Offset at which the transaction starts in the partition."
+)
+@click.option(
+    "--producer-id", type=Whole(0, MAX_LONG), help="Producer of the transaction, instead of the start offset."
+)
 @click.option("--producer-epoch", type=Whole(0, _MAX_EPOCH), help="The epoch of that producer.")
-@click.option("--force", is_flag=True, help="Also if its coordinator has it open: atomicity is lost then.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Abort it even if its coordinator has it open; this breaks the transaction's atomicity.",
+)
 @client_options
 def abort(
     partition: str,

@@ -41,7 +41,7 @@ _SESSION_TIMEOUT_MS = 10_000
 @click.group("users")
 @group_options
 def users(bootstrap: str | None) -> None:
-    """Users of SCRAM: who there is, their passwords."""
+    """SCRAM users and their passwords."""
 
 
 def zookeeper_option(command: F) -> F:
@@ -49,8 +49,8 @@ def zookeeper_option(command: F) -> F:
     return click.option(
         "--zookeeper",
         metavar="HOST:PORT,…/chroot",
-        help="Go to ZooKeeper itself: for the nodes' own users, before any node runs. KAFKALITE_ZOOKEEPER_AUTH and"
-        " the like are heeded.",
+        help="Write directly to ZooKeeper: for the nodes' own users, before any node runs. Uses KAFKALITE_ZOOKEEPER_AUTH"
+        " and the similar variables.",
     )(command)
 
 

@@ -64,10 +64,10 @@ def _tell(told: Diagnosis, now_ms: int) -> None:
         if finding.doing:
             click.echo(f"  the cluster: {finding.doing}")
         click.echo(f"  you: {finding.do}")
-    click.echo("\nhow far they are")
+    click.echo("\nprogress of the replicas")
     for line in told.progress:
         click.echo(f"  {line}")
-    click.echo("\nwhat led there")
+    click.echo("\nhistory")
     for node, event in told.events:
         about = "" if event.subject == str(told.partition) or not event.subject else f" broker {event.subject}"
         text = f"{event.what}{about}: {event.detail}".rstrip(": ")

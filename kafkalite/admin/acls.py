@@ -210,7 +210,7 @@ class AclManager:
         texts: dict[str, str | None] = {}
         for key, value in changes.items():
             if key not in list(Kind):
-                raise api_error(ErrorCode.INVALID_REQUEST, f"{key!r} is none of {', '.join(Kind)}")
+                raise api_error(ErrorCode.INVALID_REQUEST, f"{key!r} is not one of {', '.join(Kind)}")
             try:
                 texts[key] = None if value is None else limit_text(key, value)
                 if value is not None and parse_limit(key, str(value)) != value:

@@ -133,7 +133,7 @@ class LogDirAdmin:
             return StrayOrderResponse(ErrorCode.INVALID_REQUEST, f"{request.action!r}: neither remove nor restore")
         partition = self._replicas().replica_of(stray)
         if partition is None:
-            text = f"this node has no replica to which {request.path} belonged"
+            text = f"this node has no replica of {request.path} belonged"
             return StrayOrderResponse(ErrorCode.REPLICA_NOT_AVAILABLE, text)
         refusal = self._replicas().restarting.restore_refusal(partition)
         if refusal:

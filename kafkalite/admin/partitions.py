@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
-from kafkalite.admin.placement import PlacementError, shifted
+from kafkalite.admin.decisions.placement import PlacementError, shifted
 from kafkalite.admin.reassignments import POLL_S, readable_topics
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience
 from kafkalite.config import BrokerConfig
@@ -67,7 +67,7 @@ class PartitionAdmin:
                     await self._until(lambda zk: self._has(zk, wanted.topic, wanted.count))
         except TimeoutError:
             return TopicResult(
-                wanted.topic, ErrorCode.REQUEST_TIMED_OUT, "the partitions are ordered, but not there yet"
+                wanted.topic, ErrorCode.REQUEST_TIMED_OUT, "the partitions were requested, but do not exist yet"
             )
         except ApiError as refusal:
             return TopicResult(wanted.topic, refusal.code, str(refusal))
@@ -150,7 +150,7 @@ class PartitionAdmin:
                         return
                 elif not isinstance(failed.error, NoNodeError):
                     raise failed.error from None
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _has(self, zk: Coordinator, topic: str, count: int) -> bool:
         """Whether the topic has so many partitions, all with a leader."""
@@ -172,9 +172,9 @@ class PartitionAdmin:
                     await self._until(lambda zk: self._is_removed(zk, request.topic))
         except TimeoutError:
             if not gone:
-                reason = "ZooKeeper has not answered: whether the order stands is not known"
+                reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
                 return RemovePartitionsResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
-            return RemovePartitionsResponse(ErrorCode.NONE, "the removal is ordered and goes on", gone)
+            return RemovePartitionsResponse(ErrorCode.NONE, "the removal was requested and continues", gone)
         except ApiError as refusal:
             return RemovePartitionsResponse(refusal.code, str(refusal))
         except CoordinatorError as error:
@@ -227,7 +227,7 @@ class PartitionAdmin:
                     await self._until(lambda zk: self._is_absent(zk, paths.PREFERRED_REPLICA_ELECTION))
                     results += await self._orders.repeating(lambda zk: self._outcomes(zk, wanted, request.unclean))
         except TimeoutError:
-            reason = "the election is ordered, but has not been held yet"
+            reason = "the election was requested, but has not been held yet"
             return ElectLeadersResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
         except ApiError as refusal:
             return ElectLeadersResponse(refusal.code, str(refusal))
@@ -305,7 +305,7 @@ class PartitionAdmin:
                 except (BadVersionError, NoNodeError):
                     continue
             await asyncio.sleep(POLL_S)
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "another election order stands in the way")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "another election request is in progress")
 
     async def _is_absent(self, zk: Coordinator, path: str) -> bool:
         return await zk.exists(path) is None

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from kafkalite.admin import placement
+from kafkalite.admin.decisions import placement
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
@@ -274,7 +274,7 @@ class TopicAdmin:
                 if isinstance(error.error, NoNodeError):
                     for parent in (paths.TOPICS, paths.CONFIG_TOPICS, paths.CONFIG_CHANGES):
                         await zk.ensure_path(parent)
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _is_being_deleted(self, zk: Coordinator, name: str) -> bool:
         own, kafkas = await zk.get_many([paths.DELETE_TOPICS, paths.delete_topic(name)])
@@ -356,13 +356,13 @@ class TopicAdmin:
                 raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
             except (NodeExistsError, BadVersionError, NoNodeError):
                 continue  # somebody else has changed it
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
 
 def check_partition_count(partitions: int, config: BrokerConfig) -> None:
     """Raises ApiError INVALID_PARTITIONS."""
     if not 1 <= partitions <= config.max_partitions_per_topic:
-        reason = f"{partitions} partitions: not within 1..{config.max_partitions_per_topic}"
+        reason = f"{partitions} partitions: not between 1 and {config.max_partitions_per_topic}"
         raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
 
 
@@ -399,5 +399,5 @@ async def patience(timeout_ms: int | None) -> AsyncIterator[None]:
 
 
 def _unanswered(name: str) -> TopicResult:
-    reason = "ZooKeeper has not answered: whether the order stands is not known"
+    reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
     return TopicResult(name, ErrorCode.REQUEST_TIMED_OUT, reason)

@@ -160,7 +160,7 @@ class ControllerElection:
             _log.debug("controller.election_lost", reason=repr(error.error))
 
     async def wait_until_lost(self) -> None:
-        """Return when /controller is not ours any more."""
+        """Return when this node is not the controller any more."""
         while True:
             try:
                 self._changed.clear()

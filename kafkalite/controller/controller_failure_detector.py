@@ -95,7 +95,7 @@ class ControllerFailureDetector:
                 if outcome is Outcome.REFUSED:
                     await self._remove(*incumbent, "refuses connections")
                 elif not await self._hears_others(incumbent[0]):
-                    _log.info("controller.unheard", controller=incumbent[0], reason="nor is any other node heard")
+                    _log.info("controller.unheard", controller=incumbent[0], reason="no other node is reachable either")
                 else:
                     await self._remove(*incumbent, "does not answer")
                     self._factor = min(MAX_PATIENCE_FACTOR, self._factor * 2)

@@ -81,7 +81,7 @@ def decode_reassignment(data: bytes, path: str = "/admin/reassign_partitions") -
         entry = JsonReader(path, item, f"partitions[{index}].")
         partition = entry.topic_partition()
         if partition in targets:
-            raise entry.fail("partition", f"{partition} is there twice")
+            raise entry.fail("partition", f"{partition} occurs twice")
         is_cancel = "replicas" in entry.fields and entry.fields["replicas"] in (None, [])
         targets[partition] = () if is_cancel else entry.replicas("replicas")
     return targets

@@ -101,7 +101,7 @@ class SessionKeeper:
                     silent_s=round(silent_s, 1),
                     lease_s=round(max(self.lease_left(), 0.0), 1),
                     then="leaders and ISRs cannot change, requests of administrators wait and then fail, no broker can start; when the lease ends, a "
-                    "leader that is alone in sync, or that no replica follows, takes no records",
+                    "leader that is the only in-sync replica, or that no replica follows, accepts no records",
                 )
             elif not is_away and self.away_since_ms is not None:
                 away_s = (self._env.clock.wall_ms() - self.away_since_ms) / 1000

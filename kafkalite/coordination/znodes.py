@@ -12,6 +12,7 @@ from dataclasses import field
 from kafkalite.coordination.znode_json import INT32_MAX, INT64_MAX, JsonReader, ZnodeError, integer, parse, read, write
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
+    ELR_FEATURE,
     NO_TOPIC_ID,
     TRANSACTION_FEATURE,
     BrokerEpoch,
@@ -200,8 +201,11 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         value["doubtful"] = _by_topic(broker.doubtful)
     if broker.keeps_elr:
         value["elr"] = True
-    if broker.transaction_version:
-        value["features"] = {TRANSACTION_FEATURE: {"min_version": 0, "max_version": broker.transaction_version}}
+    features = {ELR_FEATURE: int(broker.keeps_elr), TRANSACTION_FEATURE: broker.transaction_version}
+    if any(features.values()):
+        value["features"] = {
+            name: {"min_version": 0, "max_version": level} for name, level in features.items() if level
+        }
     return write(value)
 
 

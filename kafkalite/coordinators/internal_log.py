@@ -19,7 +19,7 @@ from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import EndTransactionMarker, Record, end_transaction_marker_of, records_of
-from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.replica.requests import ProducedPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
@@ -27,6 +27,8 @@ _log = get_logger(__name__)
 
 _READ_BYTES = 4 * 2**20
 APPEND_TIMEOUT_MS = 5_000
+#: The pauses between looks at the high watermark while what was replayed is not committed.
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.005, 0.25
 
 State = TypeVar("State")
 KeyValue = tuple[bytes, bytes | None]
@@ -53,6 +55,8 @@ class InternalLog(Generic[State]):
         make: an empty state for a partition and its leader epoch.
         replay: takes one batch of the partition's past into the state.
         loaded, unloaded: called when a partition is ready, and when it is no longer ours.
+        when_committed: a partition is not ready before all that was replayed is committed. Otherwise a decision in the end of
+            the log would be acted upon, and could be lost with this leader.
     """
 
     def __init__(
@@ -63,6 +67,8 @@ class InternalLog(Generic[State]):
         replay: Callable[[State, BatchHeader, list[Record], EndTransactionMarker | None], None],
         loaded: Callable[[State], None],
         unloaded: Callable[[State], None],
+        *,
+        when_committed: bool = False,
     ) -> None:
         self.topic = topic
         self._services = services
@@ -70,6 +76,7 @@ class InternalLog(Generic[State]):
         self._replay = replay
         self._loaded = loaded
         self._unloaded = unloaded
+        self._when_committed = when_committed
         self._repeats = Repeats(services.clock.monotonic)
         self._ready: dict[int, State] = {}
         #: Partition -> the epoch in which it is loaded or being loaded.
@@ -162,25 +169,31 @@ class InternalLog(Generic[State]):
     async def _load(self, partition: int, epoch: LeaderEpoch) -> None:
         """Replay the partition's log from its start to its end.
 
-        Nothing is awaited between the last check of its end and the moment from which on the state gets new records:
+        With `when_committed` it then waits for the high watermark. Nothing is awaited between the last check of its end and the moment from which on the state gets new records:
         a marker that came in between would never end its transaction here.
         """
         target = TopicPartition(self.topic, partition)
         state = self._make(partition, epoch)
         clock = self._services.clock
         began = clock.monotonic()
+        pause_s = _FIRST_PAUSE_S
+        serving = self._services.partitions
         try:
-            offset = self._services.partitions.local_bounds(target)[0]
+            offset = serving.local_bounds(target)[0]
             while self._epochs.get(partition) == epoch:
-                if offset >= self._services.partitions.local_bounds(target)[1]:
+                if offset < serving.local_bounds(target)[1]:
+                    offset = self._replay_piece(state, target, offset)
+                    await asyncio.sleep(0)  # a long log must not hold everybody up
+                elif self._when_committed and serving.local_high_watermark(target) < offset:
+                    await asyncio.sleep(pause_s)
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                else:
                     break
-                offset = self._replay_piece(state, target, offset)
-                await asyncio.sleep(0)  # a long log must not hold everybody up
         except KafkaliteError as error:
             # The disk, or leadership went: forget the attempt, the next comparison tries again.
             untold = self._repeats.told(partition)
             if untold is not None:
-                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), untold=untold)
+                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), suppressed=untold)
             if self._epochs.get(partition) == epoch:
                 del self._epochs[partition]
             return

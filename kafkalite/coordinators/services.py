@@ -34,13 +34,13 @@ from kafkalite.extension.messages.topics import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataResponse,
 )
+from kafkalite.rpc.messages.base import Message
 from kafkalite.security.access import Access, Subject
 from kafkalite.security.acl import Binding, Filter
 from kafkalite.security.connection_limits import ConnectionLimits
@@ -154,6 +154,10 @@ class Partitions(Protocol):
 
     def local_bounds(self, partition: TopicPartition) -> tuple[Offset, Offset]:
         """(log start offset, log end offset) of a partition led here. Raises ApiError NOT_LEADER_OR_FOLLOWER."""
+        ...
+
+    def local_high_watermark(self, partition: TopicPartition) -> Offset:
+        """Of a partition led here. Raises ApiError NOT_LEADER_OR_FOLLOWER."""
         ...
 
     def end_offset_for_epoch(

@@ -131,7 +131,7 @@ class TlsListener:
             oldest = next(iter(self._pending))
             del self._pending[oldest]
             oldest.give_up()
-            self._tell(oldest.host, "gave way: too many handshakes at once")
+            self._tell(oldest.host, "replaced by a newer handshake: too many at once")
         self._crowds.came()
         handshake = _Handshake(accepted, host)
         handshake.task = self._supervisor.spawn("tls.handshake", self._shake(handshake), Policy.ISOLATED)
@@ -175,4 +175,4 @@ class TlsListener:
         self._tls.refused += 1
         untold = self._repeats.told((host, reason))
         if untold is not None:
-            _log.warning("tls.refused", peer=host, port=self.port, reason=reason, untold=untold)
+            _log.warning("tls.refused", peer=host, port=self.port, reason=reason, suppressed=untold)

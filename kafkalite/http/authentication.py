@@ -105,9 +105,7 @@ class HttpAuthenticator:
         if principal != ANONYMOUS:
             return Page(f"{principal} may not describe the cluster\n".encode(), status=403)
         if self._security is None or not self._security.schemes:
-            text = (
-                "who asks is nobody known and may not describe the cluster; http.security.protocol (docs/security.md)\n"
-            )
+            text = "an anonymous client may not describe the cluster; see http.security.protocol (docs/security.md)\n"
             return Page(text.encode(), status=403)
         return self._challenge() if peer.is_safe else _PLAIN_TEXT
 

@@ -134,7 +134,7 @@ class Gate:
         """SaslAuthenticate."""
         response = wire.SaslAuthenticateResponse
         if self._state is not _State.EXCHANGE:
-            text = "SaslAuthenticate out of turn"
+            text = "SaslAuthenticate at the wrong time"
             self._refuse(request, response(int(ErrorCode.ILLEGAL_SASL_STATE), text, b""), text)
             return None
         try:

@@ -114,7 +114,7 @@ class KafkaListener:
         """One line about a connection; many similar ones from one host are suppressed."""
         untold = self._repeats.told((event, reason, connection.peer_host))
         if untold is not None:
-            _log.warning(event, reason=reason, peer=connection.peer, **details, untold=untold)
+            _log.warning(event, reason=reason, peer=connection.peer, **details, suppressed=untold)
 
     # --- connections ---
 
@@ -199,7 +199,7 @@ class KafkaListener:
         for connection in list(self._holders):
             is_slow = connection.frame_began and now - connection.frame_began > MEMORY_GRACE_S
             if self._starving and is_slow and connection not in self._starving:
-                connection.refuse("memory.full", "a request came too slowly while memory was short")
+                connection.refuse("memory.full", "a request arrived too slowly while memory was short")
 
     async def _sweep(self) -> None:
         """Close what is idle for too long, and what sends a request too slowly."""
@@ -212,7 +212,7 @@ class KafkaListener:
                 heap.give_back()
             for connection in self.answers.to_be_closed(self.connections, now):
                 connection.refuse(
-                    "answer.unread", "an answer was not read while others waited for memory", at_once=True
+                    "answer.unread", "the client did not read a response while others waited for memory", at_once=True
                 )
             for connection in list(self.connections):
                 if connection.is_closed:
@@ -220,7 +220,7 @@ class KafkaListener:
                 if connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
                     connection.refuse("frame.slow", f"a request was not complete after {FRAME_DEADLINE_S:.0f} s")
                 elif connection.gate is not None and connection.gate.is_late(now):
-                    connection.refuse("authentication.slow", "no authentication in time")
+                    connection.refuse("authentication.slow", "no authentication before the deadline")
                 elif now - connection.last_active < _SWEEP_S:
                     continue
                 elif now - connection.last_active > idle_s and not connection.is_busy:

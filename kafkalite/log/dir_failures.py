@@ -12,10 +12,10 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ErrorCode, LogClosed, StorageError, api_error
 from kafkalite.log.failures import Blame, blame
-from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error, partition_of
+from kafkalite.log.log_dir import STRAY_SUFFIX, FailedLog, LogDir, dir_error, partition_of
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
-from kafkalite.log.reopening import FailedLog, Reopening
+from kafkalite.log.reopening import Reopening
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.log.strays import Stray, look_into
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
@@ -77,7 +77,7 @@ class DirFailures:
             if not is_certain and blame(error) is Blame.NOBODY and not log.is_failed:
                 untold = self._repeats.told(log_dir.path)
                 if untold is not None:
-                    _log.warning("log.operation_failed", partition=str(tp), error=str(error), untold=untold)
+                    _log.warning("log.operation_failed", partition=str(tp), error=str(error), suppressed=untold)
                 return
             self._pool.lose(tp, log_dir)
             self._reopening.failed(log_dir, log, error)

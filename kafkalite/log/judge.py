@@ -89,12 +89,12 @@ class Judge:
         if kinds != {Blame.NOBODY} and not (self._are_known(log_dir, errors) and not reason):
             log_dir.failures.note(now)
             if not reason and log_dir.failures.is_exhausted(now):
-                reason = "its logs have failed too often within an hour"
+                reason = "its logs failed more than ten times within an hour"
         if not reason:
             try:
                 await self._look_again(log_dir)
             except OSError as error:
-                reason = f"a failed log cannot be put down as missing: {error}"
+                reason = f"a failed log cannot be recorded as missing: {error}"
         if not log_dir.online:
             return
         if reason:
@@ -120,7 +120,7 @@ class Judge:
         """Why the directory cannot be used, by a probe; "" if it can."""
         found = await probe(self._disk, log_dir.path, self._own_time)
         if found is None and not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
-            return f"{checkpoints.META_PROPERTIES} has gone: not the directory that was opened"
+            return f"{checkpoints.META_PROPERTIES} is missing: this is not the directory that was opened"
         return "" if found is None else f"the probe failed: {found}"
 
     def _condemn(self, log_dir: LogDir, reason: str, cause: BaseException | None) -> None:

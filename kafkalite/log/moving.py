@@ -159,7 +159,7 @@ class DiskMoves:
         """
         log_dir = self._home.dir_of(directory)
         if log_dir is None:
-            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
+            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs")
         source = self._home.get(topic_partition)
         if source is None:
             raise api_error(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} has no replica on this broker")
@@ -170,7 +170,7 @@ class DiskMoves:
             known.throttle = throttle or known.throttle
             return known
         if topic_partition in self._leaving:
-            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} has just moved: try again in a moment")
+            raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} has just moved: retry soon")
         if known is not None:
             self._end(known, "failed", f"ordered to {directory} instead")
         if source.directory == directory:

@@ -242,7 +242,7 @@ class Opening:
         """See `LogManager.bring_online`."""
         before = self._pool.dirs.get(directory)
         if before is None:
-            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is none of log.dirs")
+            raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs")
         if before.online:
             await self._reopening.look(before, is_ordered=True)
             return before.log_count

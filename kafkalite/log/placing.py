@@ -74,7 +74,7 @@ class Placing:
         """Raises OSError, StorageError."""
         if not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
             # Not to be made again: it may be the empty place where the disk was mounted.
-            raise FileNotFoundError(errno.ENOENT, "the log directory has gone", log_dir.path)
+            raise FileNotFoundError(errno.ENOENT, "the log directory is missing", log_dir.path)
         path = f"{log_dir.path}/{topic_partition}"
         self._failures.set_leftover_aside(log_dir, topic_partition)  # a new log must not use its segments
         log = new_log(

@@ -26,11 +26,12 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.replica import doubts, strays
+from kafkalite.replica import doubts
+from kafkalite.replica.decisions import strays
+from kafkalite.replica.decisions.leader import new_leader
 from kafkalite.replica.doubts import Doubts
 from kafkalite.replica.fetcher import Fetchers
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.leader import new_leader
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting
@@ -325,7 +326,7 @@ class Commands:
         else:
             lost = partition.log.directory
             _log.warning("replica.restarted", partition=str(key), lost=lost, leader_epoch=state.leader_epoch)
-            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; made again, empty")
+            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; recreated empty")
         self._stop(partition)
         if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
             self.stopped_marks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
@@ -351,7 +352,7 @@ class Commands:
             if partition is None or partition.storage_error is None:
                 self._restarting.forget(key)
             elif self._restarting.commanded.get(key) is state and not self._restarting.refusal(partition, state):
-                self._apply(state, "the disk is back, or another one takes it")
+                self._apply(state, "the disk is back, or another disk takes the replica")
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
 

@@ -20,8 +20,8 @@ from kafkalite.model import (
 )
 from kafkalite.replica import doubts
 from kafkalite.replica.commands import Commands
+from kafkalite.replica.decisions.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
@@ -167,7 +167,7 @@ class Describing:
                 else:
                     tell("replica.damaged", name, damage)
             if leader is not None and not has_lease and (reason := self._hosted.refusal(partition, -1)):
-                tell("partition.fenced", name, f"{name} takes no records: ZooKeeper has not answered, and {reason}")
+                tell("partition.fenced", name, f"{name} accepts no records: ZooKeeper has not answered, and {reason}")
             if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
                 tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
@@ -202,7 +202,7 @@ class Describing:
             by_id, by_name = self._metadata.topic_name(stray.topic_id), self._metadata.topic(key.topic)
             is_known = by_id is not None or (stray.topic_id == NO_TOPIC_ID and by_name is not None)
             if not (stray.is_ordered or is_known) and self._metadata.controller_epoch >= 0:
-                detail = f"{stray.path}: of an earlier topic {key.topic}, without an order to delete it"
+                detail = f"{stray.path}: of an earlier topic {key.topic}, which was not deleted by a request"
                 tell("replica.kept", str(key), detail)
 
     def _adding(self, partition: Partition) -> tuple[BrokerId, ...]:
@@ -230,5 +230,5 @@ class Describing:
             if len(cases) > MAX_DETAILS:
                 since_ms = min(self._since[what, subject] for subject, _ in cases[MAX_DETAILS:])
                 rest = len(cases) - MAX_DETAILS
-                problems.append(HealthProblem(what, since_ms, f"and {rest} more like it", count=rest))
+                problems.append(HealthProblem(what, since_ms, f"and {rest} more of this kind", count=rest))
         return tuple(problems)

@@ -196,7 +196,7 @@ class ReplicaFetcher:
                 await self._work.wait()
             await self._fetch_once(self._connection, broker_id, broker_epoch)
             if context.identity()[1] != broker_epoch:
-                raise ProtocolError("this broker was registered anew")
+                raise ProtocolError("this broker has registered again")
 
     def _start_session(self) -> None:
         """Everything is to be listed again, except what pauses after an error or waits for its flush."""
@@ -272,7 +272,7 @@ class ReplicaFetcher:
         for one in answer.partitions:
             records = body[position : position + one.records_size]
             if len(records) != one.records_size:
-                raise ProtocolError("a fetch answer ends before its records do")
+                raise ProtocolError("a fetch response ends before its records do")
             position += one.records_size
             self._take_one(one, records)
             count += 1

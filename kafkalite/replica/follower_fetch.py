@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError, error_code
 from kafkalite.model import NO_LEADER_EPOCH, Offset
-from kafkalite.replica.follower import (
+from kafkalite.replica.decisions.follower import (
     Divergence,
     follower_high_watermark,
     high_watermark_after_truncation,
@@ -61,7 +61,10 @@ class FollowerFetch:
             untold = self._hosted.repeats.told(("append_refused", partition.topic_partition))
             if untold is not None:
                 _log.error(
-                    "replica.append_refused", partition=str(partition.topic_partition), error=str(error), untold=untold
+                    "replica.append_refused",
+                    partition=str(partition.topic_partition),
+                    error=str(error),
+                    suppressed=untold,
                 )
             return error.code
 
@@ -111,7 +114,7 @@ class FollowerFetch:
     def _start_over(self, partition: Partition, answer: ReplicaFetchedPartition) -> None:
         """Nothing of ours continues the leader's log: copy all of it."""
         start = answer.log_start_offset
-        self._lower(partition, start, "out of the leader's range")
+        self._lower(partition, start, "outside of the leader's range")
         partition.log.truncate_fully_and_start_at(start)
         partition.follower_high_watermark = start
         self._hosted.save_start(partition)

@@ -16,8 +16,8 @@ from kafkalite.log.failures import Blame, blame
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica import authority
+from kafkalite.replica.decisions.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.fetch_session import FetchSession
-from kafkalite.replica.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition
@@ -356,7 +356,9 @@ class HostedPartitions:
         if partition.leader is not None:
             untold = self.repeats.told(("resigned", reason))  # a lost session ends thousands of leaderships at once
             if untold is not None:
-                _log.warning("replica.resigned", partition=str(partition.topic_partition), reason=reason, untold=untold)
+                _log.warning(
+                    "replica.resigned", partition=str(partition.topic_partition), reason=reason, suppressed=untold
+                )
             self.history.note(str(partition.topic_partition), "replica.resigned", reason)
             partition.is_settled = False
             self.demote(partition)
@@ -382,7 +384,7 @@ class HostedPartitions:
             untold = self._repeats.told(partition.topic_partition)
             if untold is not None:
                 name = str(partition.topic_partition)
-                _log.warning("replica.operation_refused", partition=name, error=str(error), untold=untold)
+                _log.warning("replica.operation_refused", partition=name, error=str(error), suppressed=untold)
             return
         partition.storage_error = error
         # One of thousands that go with their disk says nothing more than the disk's own line, and holds up the others.

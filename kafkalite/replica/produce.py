@@ -14,7 +14,7 @@ from kafkalite.model import NO_OFFSET, Buffer, Offset, TopicPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.purgatory import DelayedProduce, ProduceDone, ProduceWaiter
-from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.replica.requests import ProducedPartition
 
 #: Operations that may wait at once; beyond it acks=all is refused before anything is appended.
 MAX_WAITING = 100_000
@@ -169,7 +169,7 @@ class ProduceHandler:
             delayed.results[index] = refused(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, message)
             return
         if partition.is_read_only and origin == "client":
-            reason = "the partition is being drained: it is about to be removed"
+            reason = "the partition is being drained and will be removed"
             delayed.results[index] = refused(topic_partition, ErrorCode.POLICY_VIOLATION, reason)
             return
         if acks == -1 and leader.is_under_min_isr:

@@ -151,6 +151,7 @@ async def _read_brokers(coordinator: Coordinator) -> tuple[Broker, ...]:
             info.rpc.port,
             info.rack,
             info.transaction_version,
+            int(info.keeps_elr),
         )
         for broker_id, info in brokers.items()
     )

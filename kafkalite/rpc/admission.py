@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, ErrorCode, PrincipalChanged, ProtocolError
-from kafkalite.model import BrokerId
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame
 from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -73,8 +72,8 @@ class Admission:
         self.is_enough = False  # who has begun goes on to the end
         exchange = self._exchange
         if exchange is None or request.mechanism != self._mechanism:
-            self.security.refused(self._peer, "an authentication out of turn")
-            return SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "out of turn", "")
+            self.security.refused(self._peer, "an authentication at the wrong time")
+            return SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "at the wrong time", "")
         try:
             data = exchange.step(request.data.encode())
             if not exchange.is_complete:
@@ -107,11 +106,6 @@ class Admission:
         )
         return f"the session has ended after {self.security.max_reauth_ms} ms and was not renewed; log in again"
 
-    def is_void(self, user: str) -> bool:
-        """Whether this is a login of `user`, whose credentials have changed, with one that does not count any more."""
-        login = self.login
-        return login is not None and login.principal.name == user and not self.security.holds(login)
-
-    def admits(self, node_id: BrokerId) -> bool:
-        """Whether this peer may say hello in this name."""
-        return node_id < 0 or self.security.may_be_node(self.principal)
+    def admits(self) -> bool:
+        """Whether this peer may say hello: as a node."""
+        return self.security.may_be_node(self.principal)

@@ -27,9 +27,7 @@ PREFIX_BYTES = _PREFIX.size
 
 #: A stranger (no hello yet) may send no larger frame than this.
 HELLO_FRAME_BYTES = 16 * 1024
-#: msgpack may unpack to some sixty times its size, so what a client may send as a header is small
-#: beside a frame; nodes send each other whole clusters' states.
-CLIENT_HEADER_BYTES = 1024 * 1024
+#: Nodes send each other whole clusters' states.
 NODE_HEADER_BYTES = 64 * 1024 * 1024
 
 _MAX_ID = 2**63 - 1
@@ -56,7 +54,7 @@ def encode_frame(correlation_id: int, message: Message, body: Sequence[Buffer] =
     for part in body:
         size += part.nbytes if isinstance(part, memoryview) else len(part)
     if size > 0xFFFFFFFF:
-        raise ValueError(f"a frame of {size} bytes cannot be told in 32 bits")
+        raise ValueError(f"a frame of {size} bytes does not fit into 32 bits")
     # Of an empty buffer at the end of a writelines() asyncio, since Python 3.12, never gets rid: its loop spins on it.
     return [_PREFIX.pack(size, len(header)) + header, *filter(len, body)]
 

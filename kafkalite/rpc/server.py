@@ -102,16 +102,11 @@ class RpcServer:
         for connection in list(self.connections.values()):
             connection.shut("server is closing", quietly=True)
 
-    def credentials_changed(self, user: str) -> None:
-        """End the connections that have logged in with a credential of `user` that is gone, or another one now."""
-        for connection in list(self.connections.values()):
-            connection.check_login(user)
-
     def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
         """One line about a connection; many similar ones from one host are suppressed."""
         untold = self._repeats.told((event, reason, peer.rpartition(":")[0]))
         if untold is not None:
-            _log.warning(event, peer=peer, **details, reason=reason, untold=untold)
+            _log.warning(event, peer=peer, **details, reason=reason, suppressed=untold)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)
@@ -156,7 +151,7 @@ class RpcServer:
         late = [c for c in self.connections.values() if c.held_by_frame_since(now - MEMORY_GRACE_S)]
         for connection in sorted(late, key=lambda c: c.incomplete_bytes, reverse=True):
             excess -= connection.incomplete_bytes
-            connection.shut("a frame came too slowly while memory was short", at_once=True)
+            connection.shut("a frame arrived too slowly while memory was short", at_once=True)
             if excess <= 0:
                 return
 

@@ -120,7 +120,7 @@ class Access:
             operation=operation.name,
             resource=resource_type.name,
             name=name[:256],
-            untold=untold,
+            suppressed=untold,
         )
 
     def changed(self, subject: Subject, what: str, **details: object) -> None:

@@ -143,5 +143,5 @@ class ListenerSecurity:
                 mechanism=mechanism,
                 user=user,
                 reason=reason,
-                untold=untold,
+                suppressed=untold,
             )

@@ -40,7 +40,7 @@ class Entity:
     client_id: str | None = None
 
     def __post_init__(self) -> None:
-        assert self.user is not None or self.client_id is not None, "an entity of nobody"
+        assert self.user is not None or self.client_id is not None, "an entity needs a user or a client id"
 
 
 def parse_limit(key: str, text: str) -> float:

@@ -36,6 +36,7 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.verification import Verifications
 from kafkalite.model import (
     EARLIEST_TIMESTAMP,
+    ELR_VERSION,
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     NO_OFFSET,
@@ -53,9 +54,7 @@ from kafkalite.model import (
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     AbortedTransaction,
     FetchedPartition,
     FetchPartition,
@@ -69,6 +68,8 @@ from kafkalite.rpc.messages.data import (
     ProducedPartition,
     TopicMetadata,
 )
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.control import Broker
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity
@@ -151,6 +152,8 @@ class MemoryPartitions:
     def __init__(self) -> None:
         self.logs: dict[TopicPartition, MemoryLog] = {}
         self.fail_appends: ErrorCode | None = None
+        #: High watermarks that are not the log's end.
+        self.committed: dict[TopicPartition, int] = {}
         self.led: Callable[[TopicPartition], bool] = lambda partition: True
         self._appended = asyncio.Event()
         self.changed = asyncio.Event()
@@ -314,6 +317,9 @@ class MemoryPartitions:
         log = self._log(partition)
         return Offset(log.log_start_offset), Offset(log.log_end_offset)
 
+    def local_high_watermark(self, partition: TopicPartition) -> Offset:
+        return Offset(self.committed.get(partition, self._log(partition).log_end_offset))
+
     def end_offset_for_epoch(
         self, partition: TopicPartition, current_epoch: LeaderEpoch, epoch: LeaderEpoch
     ) -> tuple[LeaderEpoch, Offset]:
@@ -402,7 +408,7 @@ class MemoryServices:
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         names = sorted(self._ids) if topics is None else topics
         host, port = self.kafka_endpoint
-        broker = Broker(self.broker_id, BrokerEpoch(1), host, port, host, 1, None, TRANSACTION_VERSION)
+        broker = Broker(self.broker_id, BrokerEpoch(1), host, port, host, 1, None, TRANSACTION_VERSION, ELR_VERSION)
         return MetadataResponse(self.cluster_id, self.broker_id, (broker,), tuple(map(self._topic, names)))
 
     def _topic(self, name: str) -> TopicMetadata:

@@ -57,7 +57,7 @@ def test_both_ways_with_passwords_that_nobody_sees(spark, given, tmp_path: Path,
     ("change", "says"),
     [
         ({"kafka.sasl.password": "wrong-hush-9"}, "SASL_AUTHENTICATION_FAILED: Authentication failed"),
-        ({"kafka.security.protocol": "SASL_TLS"}, "'SASL_TLS' is none of PLAINTEXT"),
+        ({"kafka.security.protocol": "SASL_TLS"}, "'SASL_TLS' is not one of PLAINTEXT"),
         ({"kafka.ssl.truststore.location": "/nowhere.pem"}, "/nowhere.pem"),
         ({"kafka.security.protocol": "PLAINTEXT"}, "cannot be reached.*security.protocol must be"),
     ],

@@ -121,10 +121,3 @@ def _cites(text: str) -> bool:
 )
 def test_what_a_citation_is(text: str, numbers: list[str]) -> None:
     assert invariants.cited(text) == numbers
-
-
-def test_links_between_sources_and_code_lead_to_files() -> None:
-    text = (ROOT / "docs" / "sources.md").read_text()
-    links = re.findall(r"\]\(((?!http)[^)#]+)", text)
-    assert len(links) > 60
-    assert [link for link in links if not (ROOT / "docs" / link).exists()] == []

@@ -166,7 +166,7 @@ class GroupCoordinator:
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
             if error and (untold := self._repeats.told(("group.store_failed", error))) is not None:
-                _log.warning("group.store_failed", group=group.group_id, error=error.name, untold=untold)
+                _log.warning("group.store_failed", group=group.group_id, error=error.name, suppressed=untold)
             self._perform(partition, entry, group.stored(order, error, self._now()))
 
         # Stored with wall time: another node reads it, and the monotonic clock is this process's own.
@@ -406,7 +406,9 @@ class GroupCoordinator:
             await self._forget(partition, entry, doomed, and_group=and_group)
         except ApiError as error:
             if (untold := self._repeats.told(("group.expiry_failed", error.code))) is not None:
-                _log.warning("group.expiry_failed", group=entry.group.group_id, error=error.code.name, untold=untold)
+                _log.warning(
+                    "group.expiry_failed", group=entry.group.group_id, error=error.code.name, suppressed=untold
+                )
 
     async def _run_expiry(self) -> None:
         while True:
@@ -457,7 +459,7 @@ class GroupCoordinator:
                         partition=partition.index,
                         offset=record.offset,
                         error=str(error),
-                        untold=untold,
+                        suppressed=untold,
                     )
                 continue
             match parsed:

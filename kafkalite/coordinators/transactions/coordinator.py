@@ -21,13 +21,13 @@ from kafkalite.coordinators.transactions.producer_ids import ProducerIds
 from kafkalite.coordinators.transactions.state import Transaction, TransactionState
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_PRODUCER_ID, TRANSACTION_TOPIC, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol.codec import WireError
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.transaction_groups import coordinator_key
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 
@@ -71,7 +71,13 @@ class TransactionCoordinator:
         self._ids = ProducerIds(services)
         self._repeats = Repeats(services.clock.monotonic)
         self.log: InternalLog[TransactionPartition] = InternalLog(
-            services, TRANSACTION_TOPIC, TransactionPartition, self._replay, self._loaded, lambda partition: None
+            services,
+            TRANSACTION_TOPIC,
+            TransactionPartition,
+            self._replay,
+            self._loaded,
+            lambda partition: None,
+            when_committed=True,
         )
 
     def start(self) -> None:
@@ -308,7 +314,7 @@ class TransactionCoordinator:
         """One line. Transactions repeat it until they succeed, so many similar ones are suppressed."""
         untold = self._repeats.told((event, kind))
         if untold is not None:
-            _log.info(event, **details, untold=untold)
+            _log.info(event, **details, suppressed=untold)
 
     # --- time ---
 
@@ -407,7 +413,7 @@ class TransactionCoordinator:
                         partition=partition.index,
                         offset=record.offset,
                         error=str(error),
-                        untold=untold,
+                        suppressed=untold,
                     )
                 continue
             if transaction is None:

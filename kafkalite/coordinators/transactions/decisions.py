@@ -1,4 +1,4 @@
-"""The decision over a group of transactions (`kafkalite.rpc.transaction_groups`): who may make it, what follows. Pure.
+"""The decision over a group of transactions (`kafkalite.extension.transaction_groups`): who may make it, what follows. Pure.
 
 A decision names its owner (a query) and a version (its batch). It goes into `__transaction_state` in one record batch
 with the prepared commit of every transaction that it names, so there is no moment at which one is decided and another
@@ -92,7 +92,7 @@ def expired(known: Iterable[Decision], limit_ms: int) -> list[Decision]:
 
 def _why(current: Transaction | None, member: TransactionMember, error: ApiError) -> str:
     if current is None:
-        return "the transaction is not known"
+        return "unknown transaction"
     if error.code is ErrorCode.PRODUCER_FENCED:
         return (
             f"the transaction was aborted (epoch {member.producer_epoch}, now {current.producer_epoch}): it took longer than "

@@ -13,12 +13,20 @@ from kafkalite.errors import ErrorCode, api_error
 from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
 from kafkalite.kafka.apis import OFFERED, Handler
 from kafkalite.kafka.connection import Request
-from kafkalite.model import INTERNAL_TOPICS, NO_LEADER, TRANSACTION_FEATURE, TRANSACTION_VERSION, BrokerId
+from kafkalite.model import (
+    ELR_FEATURE,
+    ELR_VERSION,
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    TRANSACTION_FEATURE,
+    TRANSACTION_VERSION,
+    BrokerId,
+)
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import ZERO_UUID
 from kafkalite.protocol.schema import schemas
+from kafkalite.replica.requests import PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import KAFKA
 
@@ -40,17 +48,21 @@ def is_topic_name(name: str) -> bool:
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
 
 
-def finalized_transaction_version(brokers: Iterable[Broker]) -> tuple[int, int]:
-    """(epoch, version) of transaction.version in the cluster: what every live broker knows.
+def finalized_features(brokers: Iterable[Broker]) -> tuple[int, dict[str, int]]:
+    """(epoch, feature -> version) of the cluster: what every live broker knows; without features that one does not know.
 
     A client accepts a version only from a response with a higher epoch. A broker that knows less can only come in with
     a registration that is newer than all others, so the newest one's epoch rises whenever the version falls. It may fall
     back when that broker goes: then a client stays at the lower version until it meets a newer registration.
     """
-    known = [(broker.broker_epoch, broker.transaction_version) for broker in brokers]
-    if not known:
-        return -1, 0
-    return max(epoch for epoch, _ in known), min(TRANSACTION_VERSION, *(version for _, version in known))
+    live = list(brokers)
+    if not live:
+        return -1, {}
+    levels = {
+        ELR_FEATURE: min(ELR_VERSION, *(broker.elr_version for broker in live)),
+        TRANSACTION_FEATURE: min(TRANSACTION_VERSION, *(broker.transaction_version for broker in live)),
+    }
+    return max(broker.broker_epoch for broker in live), {name: level for name, level in levels.items() if level}
 
 
 if TYPE_CHECKING:  # the classes are made when a request of their kind comes
@@ -84,12 +96,17 @@ class ClusterHandlers:
                 for api in sorted(served, key=lambda api: api.key)
             ]
         )
-        epoch, level = finalized_transaction_version(self._services.metadata([]).brokers)
+        epoch, levels = finalized_features(self._services.metadata([]).brokers)
         if request.version >= _ZERO_MIN_FROM:
-            answer.supported_features = [response.SupportedFeatureKey(TRANSACTION_FEATURE, 0, TRANSACTION_VERSION)]
-        if level:
+            answer.supported_features = [
+                response.SupportedFeatureKey(name, 0, version)
+                for name, version in ((ELR_FEATURE, ELR_VERSION), (TRANSACTION_FEATURE, TRANSACTION_VERSION))
+            ]
+        if levels:
             answer.finalized_features_epoch = epoch
-            answer.finalized_features = [response.FinalizedFeatureKey(TRANSACTION_FEATURE, level, level)]
+            answer.finalized_features = [
+                response.FinalizedFeatureKey(name, level, level) for name, level in levels.items()
+            ]
         return answer
 
     def metadata(self, request: Request, message: wire.MetadataRequest) -> _MetadataAnswer:

@@ -43,7 +43,9 @@ class SaslHandlers:
     ) -> wire.SaslAuthenticateResponse | None:
         gate = request.connection.gate
         if gate is None:
-            return wire.SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "not now, or not here", b"")
+            return wire.SaslAuthenticateResponse(
+                int(ErrorCode.ILLEGAL_SASL_STATE), "not possible now, or on this listener", b""
+            )
         return gate.authenticate(request, message)
 
     async def describe_users(

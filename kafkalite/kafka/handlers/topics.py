@@ -116,7 +116,9 @@ class TopicHandlers:
                     continue
             elif topic.topic_id != ZERO_UUID:
                 answers.append(
-                    result_class(name, topic.topic_id, int(ErrorCode.INVALID_REQUEST), "name and id, one is enough")
+                    result_class(
+                        name, topic.topic_id, int(ErrorCode.INVALID_REQUEST), "give the name or the id, not both"
+                    )
                 )
                 continue
             names.append(name)

@@ -9,7 +9,8 @@ from kafkalite.rpc.messages.base import Message, kind
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live broker. `transaction_version`: the highest transaction.version that it knows (KIP-890)."""
+    """A live broker. `transaction_version`, `elr_version`: the highest transaction.version (KIP-890) and
+    eligible.leader.replicas.version (KIP-966) that it knows."""
 
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -19,6 +20,7 @@ class Broker:
     rpc_port: int
     rack: str | None = None
     transaction_version: int = 0
+    elr_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ import pytest
 from kafkalite.coordinators.transactions.questions import Answers, Asker
 from kafkalite.coordinators.transactions.state import MAX_PRODUCER_EPOCH
 from kafkalite.errors import ErrorCode
-from kafkalite.kafka.handlers.cluster import finalized_transaction_version
+from kafkalite.kafka.handlers.cluster import finalized_features
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.protocol import wire
+from kafkalite.replica.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.control import Broker as LiveBroker
-from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 from .conftest import Broker, Client, batch, produce
 from .test_coordinators import GROUPS, Producer, coordinator, visible
@@ -241,18 +241,25 @@ async def test_offsets_of_a_group_are_verified_and_added_alike(broker: Broker) -
 async def test_the_version_is_what_all_live_brokers_know(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     client = await broker.client()
     answer = await client.ask(wire.ApiVersionsRequest("test", "1.0"), 4)
-    [feature] = answer.finalized_features
-    assert (feature.name, feature.max_version_level, answer.finalized_features_epoch) == ("transaction.version", 2, 1)
-    assert [(each.min_version, each.max_version) for each in answer.supported_features] == [(0, 2)]
+    finalized = [(each.name, each.min_version_level, each.max_version_level) for each in answer.finalized_features]
+    assert finalized == [("eligible.leader.replicas.version", 1, 1), ("transaction.version", 2, 2)]
+    assert answer.finalized_features_epoch == 1
+    assert [(each.min_version, each.max_version) for each in answer.supported_features] == [(0, 1), (0, 2)]
     assert (await client.ask(wire.ApiVersionsRequest("test", "1.0"), 3)).supported_features == ()
     me = broker.services.metadata([]).brokers[0]
     old = replace(me, broker_id=BrokerId(2), broker_epoch=BrokerEpoch(9), transaction_version=0)
-    assert finalized_transaction_version([me, old]) == (9, 0)
-    assert finalized_transaction_version([me, replace(old, transaction_version=7)]) == (9, 2)
-    assert finalized_transaction_version([]) == (-1, 0)
+    elr = {"eligible.leader.replicas.version": 1}
+    assert finalized_features([me, old]) == (9, elr)
+    assert finalized_features([me, replace(old, transaction_version=7)]) == (9, {**elr, "transaction.version": 2})
+    assert finalized_features([me, replace(old, transaction_version=1, elr_version=0)]) == (
+        9,
+        {"transaction.version": 1},
+    )
+    assert finalized_features([]) == (-1, {})
     real = broker.services.metadata
     monkeypatch.setattr(broker.services, "metadata", lambda topics: replace(real(topics), brokers=(me, old)))
-    assert (await client.ask(wire.ApiVersionsRequest("test", "1.0"), 4)).finalized_features == ()
+    finalized = (await client.ask(wire.ApiVersionsRequest("test", "1.0"), 4)).finalized_features
+    assert [each.name for each in finalized] == ["eligible.leader.replicas.version"]
 
 
 # --- between nodes -------------------------------------------------------------------------------

@@ -25,11 +25,23 @@ from tests.support.memory_disk import ManualClock, MemoryDisk, MemoryFile
 LOGS = 66
 CONFIG = TopicConfig(segment_bytes=200, retention_bytes=400, cleanup_policy="delete", file_delete_delay_ms=0)
 COMPACTED = TopicConfig(segment_bytes=200, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
-WRITES = {"append", "sync", "write_file", "sync_dir"}
+WRITES = {"append", "sync", "write_file", "sync_dir", "attempt"}
 
 
 class YieldingDisk(MemoryDisk):
-    """Everything that takes time lets others run first."""
+    """Everything that takes time lets others run first. Calls count whether or not the disk is alive."""
+
+    def write_file_atomic(self, path: str, data: bytes, *, durable: bool = True) -> None:
+        self.calls.append(("attempt", path, len(data)))
+        super().write_file_atomic(path, data, durable=durable)
+
+    def rename(self, old: str, new: str) -> None:
+        self.calls.append(("attempt", old, 0))
+        super().rename(old, new)
+
+    def remove(self, path: str) -> None:
+        self.calls.append(("attempt", path, 0))
+        super().remove(path)
 
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
         await asyncio.sleep(0)

@@ -119,8 +119,8 @@ def test_refusals_are_counted_all_and_told_in_part() -> None:
         assert not access.may(ANN, Operation.WRITE, T, "t")
         assert not access.may(ANN, Operation.WRITE, T, "t", is_told=False)
     assert len(lines) == MAX_LINES + 1
-    assert lines[0]["untold"] == 0
-    assert (lines[-1]["untold"], lines[-1]["principal"], lines[-1]["operation"]) == (7, "User:ann", "WRITE")
+    assert lines[0]["suppressed"] == 0
+    assert (lines[-1]["suppressed"], lines[-1]["principal"], lines[-1]["operation"]) == (7, "User:ann", "WRITE")
     assert access.denials == {(Operation.READ, T): MAX_LINES + 7, (Operation.WRITE, T): 1}
 
 
