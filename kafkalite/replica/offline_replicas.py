@@ -37,7 +37,7 @@ def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoc
     return ""
 
 
-class Restarting:
+class OfflineReplicas:
     """What was last commanded for each offline replica.
 
     Args:
@@ -53,7 +53,7 @@ class Restarting:
         self.commanded: dict[TopicPartition, PartitionState] = {}
         self.restarts = 0
 
-    def note(self, partition: Partition, state: PartitionState) -> None:
+    def on_command(self, partition: Partition, state: PartitionState) -> None:
         """A command came for an offline replica: it is carried out when that is possible."""
         key = partition.topic_partition
         known = self.commanded.get(key)
@@ -86,7 +86,7 @@ class Restarting:
         if failed is None:
             return waits
         waits += f"; its files are kept in {failed.path}"
-        if failed.needs_order:
+        if failed.needs_operator:
             return f"{waits}, and opened again by `admin disk online`: it is not trusted after a failed fsync or damage"
         return f"{waits}, and checked again periodically (the last time: {failed.reason})"
 

@@ -18,21 +18,21 @@ from collections.abc import Mapping
 from kafkalite.controller.decisions.commands import announce_removal, delete_replicas
 from kafkalite.controller.decisions.effects import (
     Decision,
-    DropPartitionOrders,
     Effect,
     Note,
     ReadStates,
     RemovePartition,
+    RemovePartitionRequests,
     WriteTopics,
 )
 from kafkalite.controller.decisions.events import (
     BeginDraining,
-    PartitionOrders,
     PartitionRemoved,
+    PartitionRequests,
     PartitionsDrained,
     TopicChange,
 )
-from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.reassignments import MAX_PER_TOPIC
 from kafkalite.controller.decisions.state import ControllerState, Removal, Topic
 from kafkalite.coordination import paths
@@ -57,7 +57,7 @@ def under_way(
     return removals
 
 
-def on_partition_orders(state: ControllerState, event: PartitionOrders) -> Decision:
+def on_partition_requests(state: ControllerState, event: PartitionRequests) -> Decision:
     """All orders as they stand."""
     effects: list[Effect] = []
     known = {path for path in state.malformed if path.startswith((paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE))}
@@ -87,10 +87,10 @@ def on_partition_orders(state: ControllerState, event: PartitionOrders) -> Decis
     state, dropped_removals, bad, draining = _take_removals(state, event)
     reasons |= bad
     for path in sorted(known | reasons.keys()):
-        state, notes = note_malformed(state, path, reasons.get(path))
+        state, notes = record_malformed(state, path, reasons.get(path))
         effects += notes
     if dropped_adds or dropped_removals:
-        effects.append(DropPartitionOrders(tuple(dropped_adds), tuple(dropped_removals)))
+        effects.append(RemovePartitionRequests(tuple(dropped_adds), tuple(dropped_removals)))
     effects += [WriteTopics((changes[name],)) for name in sorted(changes) if changes[name].added]
     if draining:
         effects.append(ReadStates(tuple(draining), BeginDraining()))
@@ -98,7 +98,7 @@ def on_partition_orders(state: ControllerState, event: PartitionOrders) -> Decis
 
 
 def _take_removals(
-    state: ControllerState, event: PartitionOrders
+    state: ControllerState, event: PartitionRequests
 ) -> tuple[ControllerState, list[TopicPartition], dict[str, str], list[TopicPartition]]:
     """The state with all removals; orders that ask for nothing; reasons against orders; what is to be drained now."""
     removals = {p: removal for p, removal in state.removals.items() if p in event.removals}
