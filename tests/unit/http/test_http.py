@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
 from kafkalite.config import broker_config
+from kafkalite.coordination.scram_users import alter_user
 from kafkalite.env.real import RealClock, real_env
 from kafkalite.errors import ConfigError
 from kafkalite.http import authentication as http_gate
@@ -26,7 +27,6 @@ from kafkalite.http.authentication import Asked, HttpAuthenticator, HttpPeer
 from kafkalite.http.page import Page
 from kafkalite.http.server import HttpServer
 from kafkalite.node.node import Node
-from kafkalite.rpc.messages.security import AlterUserRequest
 from kafkalite.security.access import Access
 from kafkalite.security.acl import CLUSTER_NAME, Binding, Entry, Operation, Pattern, Permission, ResourceType
 from kafkalite.security.attempts import BURST
@@ -153,11 +153,11 @@ async def test_users_of_scram_log_in_too_and_not_after_they_are_gone(tmp_path: P
         node = running.nodes[1]
         assert (await ask(running, "/metrics", login("ann", "wonder")))[0] == 401
         made = make_credential("SCRAM-SHA-512", "wonder", b"saltsalt").text()
-        assert not (await node.user_orders.alter(AlterUserRequest("ann", {"SCRAM-SHA-512": made}))).error
+        await alter_user(await node.session.wait(), "ann", {"SCRAM-SHA-512": made})
         await until(lambda: bool(node.configs.user("ann")))
         for _ in range(3):
             assert (await ask(running, "/metrics", login("ann", "wonder")))[0] == 200
-        assert not (await node.user_orders.alter(AlterUserRequest("ann", {"SCRAM-SHA-512": ""}))).error
+        await alter_user(await node.session.wait(), "ann", {"SCRAM-SHA-512": None})
         await until(lambda: not node.configs.user("ann"))
         assert (await ask(running, "/metrics", login("ann", "wonder")))[0] == 401
 

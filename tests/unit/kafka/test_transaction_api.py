@@ -1,26 +1,19 @@
-"""Transactions over the RPC listener: the blocking client against the handlers, with coordinators that move."""
+"""Groups of transactions: the blocking client against a coordinator that refuses, or has something else to do."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
-from kafkalite.node.transaction_api import TransactionApi
-from kafkalite.rpc.messages.transactions import FindCoordinatorRequest
 
 from kafkalite.client.blocking import BlockingClientConfig
 from kafkalite.client.transactions import GroupVersion, TransactionalClient
-from kafkalite.env.real import RealNetwork
+from kafkalite.coordinators.transactions.groups import TransactionGroups
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
-from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
-from kafkalite.replica.requests import InitProducerIdRequest, MetadataRequest, MetadataResponse
-from kafkalite.rpc.handling import Reply, Request
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.control import Broker as BrokerEntry
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.model import TopicPartition
 
 from .conftest import Broker
 
@@ -30,67 +23,35 @@ T0 = TopicPartition("t", 0)
 QUERY = GroupVersion("g", "q", 0)
 
 
-class Metadata:
-    """The part of a MetadataCache that the handlers use."""
+class Coordinator:
+    """A broker with topic t. `refuse`: answers to give to the end of a group before it is really asked."""
 
-    def partition(self, key: TopicPartition) -> object | None:
-        return key if key == T0 else None
-
-
-class Listener:
-    """An RPC listener before a node's Kafka side. `refuse`: answers to give before the handlers are asked again."""
-
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, patch: pytest.MonkeyPatch) -> None:
         self.broker = broker
         self.refuse: list[ErrorCode] = []
-        self.asked: list[type[Message]] = []
-        self.api = TransactionApi(lambda: broker.side, Metadata())  # type: ignore[arg-type]
-        handlers: dict[type[Message], Any] = {
-            kind: self._noted(handler) for kind, handler in self.api.handlers().items()
-        }
-        handlers[InitProducerIdRequest] = self._noted(lambda request: self.api.init_producer(request.message))
-        handlers[MetadataRequest] = self._metadata
-        self.server = RpcServer(
-            network=RealNetwork(broker.fatal.append),
-            supervisor=broker.supervisor,
-            config=broker.services.config,
-            identity=lambda: Identity("c", BrokerId(1), BrokerEpoch(1)),
-            handlers=handlers,
-        )
+        self.ends = 0
+        end = TransactionGroups.end
 
-    def _noted(self, handler: Any) -> Any:
-        async def handle(request: Request) -> Reply:
-            self.asked.append(type(request.message))
-            if self.refuse and isinstance(request.message, EndTxnGroupRequest):
-                return Reply(EndTxnGroupResponse(self.refuse.pop()))
-            answer: Reply = await handler(request)
-            return answer
+        async def ending(groups: TransactionGroups, request: EndTxnGroupRequest) -> EndTxnGroupResponse:
+            self.ends += 1
+            return EndTxnGroupResponse(self.refuse.pop()) if self.refuse else await end(groups, request)
 
-        return handle
-
-    def _metadata(self, request: Request) -> Reply:
-        broker = BrokerEntry(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self.port)
-        return Reply(MetadataResponse("c", BrokerId(1), (broker,), ()))
-
-    async def start(self) -> Listener:
-        self.port = (await self.server.start("127.0.0.1", 0)).port
-        return self
+        patch.setattr(TransactionGroups, "end", ending)
 
     async def ask(self, work: Callable[[TransactionalClient], T]) -> T:
+        host, port = self.broker.services.kafka_endpoint
+
         def run() -> T:
-            config = BlockingClientConfig(f"127.0.0.1:{self.port}", delivery_timeout_ms=10_000)
-            with TransactionalClient(config) as client:
+            with TransactionalClient(BlockingClientConfig(f"{host}:{port}", delivery_timeout_ms=10_000)) as client:
                 return work(client)
 
         return await asyncio.to_thread(run)
 
 
 @pytest.fixture
-async def listener(broker: Broker) -> AsyncIterator[Listener]:
+async def listener(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     await broker.create("t")
-    made = await Listener(broker).start()
-    yield made
-    await made.server.close()
+    return Coordinator(broker, monkeypatch)
 
 
 def prepare(client: TransactionalClient, member: str = "0-0") -> TransactionMember:
@@ -101,7 +62,7 @@ def prepare(client: TransactionalClient, member: str = "0-0") -> TransactionMemb
 
 
 @pytest.mark.checklist("F27")
-async def test_begin_add_commit_and_then_it_is_decided(listener: Listener) -> None:
+async def test_begin_add_commit_and_then_it_is_decided(listener: Coordinator) -> None:
     def work(client: TransactionalClient) -> tuple[Any, ...]:
         members = [prepare(client), prepare(client, "1-0")]
         first = client.commit_group(QUERY, members, wait_ms=5_000)
@@ -112,18 +73,21 @@ async def test_begin_add_commit_and_then_it_is_decided(listener: Listener) -> No
     assert (first.was_decided, first.is_complete) == (False, True)
     assert (again.was_decided, again.is_complete) == (True, True)
     assert late is None
-    assert listener.asked.count(FindCoordinatorRequest) <= 3  # one that counts, others while the topic was made
+    found = listener.broker.side.listener.requests.by_api["FindCoordinator"]
+    assert sum(found.total.counts) <= 3  # one that counts, others while the topic was made
 
 
 @pytest.mark.parametrize("code", [E.NOT_COORDINATOR, E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_LOAD_IN_PROGRESS])
-async def test_what_passes_is_asked_again_of_whoever_coordinates_by_then(listener: Listener, code: ErrorCode) -> None:
+async def test_what_passes_is_asked_again_of_whoever_coordinates_by_then(
+    listener: Coordinator, code: ErrorCode
+) -> None:
     listener.refuse = [code, code]
     assert not (await listener.ask(lambda client: client.commit_group(QUERY, [prepare(client)]))).was_decided
-    assert listener.asked.count(EndTxnGroupRequest) == 3
+    assert listener.ends == 3
 
 
 @pytest.mark.checklist("F27")
-async def test_refusals_reach_the_caller_with_their_reason(listener: Listener) -> None:
+async def test_refusals_reach_the_caller_with_their_reason(listener: Coordinator) -> None:
     def fenced(client: TransactionalClient) -> None:
         first = prepare(client)
         prepare(client)
@@ -141,10 +105,3 @@ async def test_refusals_reach_the_caller_with_their_reason(listener: Listener) -
     with pytest.raises(ApiError) as told:
         await listener.ask(aborted)
     assert told.value.code is E.PRODUCER_FENCED
-
-
-async def test_without_a_kafka_listener_it_says_so(listener: Listener) -> None:
-    listener.broker.side.is_coordinating = False
-    with pytest.raises(ApiError, match=r"kafka\.port") as told:
-        await listener.ask(prepare)
-    assert told.value.code is E.UNSUPPORTED_VERSION
