@@ -15,7 +15,7 @@ from kafkalite.extension.messages.transactions import (
     EndTxnGroupResponse,
     TransactionMember,
 )
-from kafkalite.extension.transaction_groups import coordinator_key, transactional_id
+from kafkalite.extension.transaction_groups import group_of, transactional_id
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.messages.base import Message
@@ -47,7 +47,7 @@ class TransactionalClient(BlockingClient):
         """
         name = transactional_id(wanted.group, member)
         request = BeginTxnGroupRequest(name, wanted.owner, wanted.version, transaction_timeout_ms)
-        answer = self._ask_coordinator(name, request, BeginTxnGroupResponse, timeout_ms)
+        answer = self._ask_group(wanted.group, request, BeginTxnGroupResponse, timeout_ms)
         if answer.is_decided:
             return None
         return TransactionMember(name, answer.producer_id, answer.producer_epoch)
@@ -59,7 +59,9 @@ class TransactionalClient(BlockingClient):
         request = messages.add_partitions_request(
             member.transactional_id, member.producer_id, member.producer_epoch, partitions
         )
-        self._ask(member.transactional_id, request, messages.first_added_error, timeout_ms)
+        group = group_of(member.transactional_id)
+        assert group is not None
+        self._ask(group, request, messages.first_added_error, timeout_ms)
 
     def commit_group(
         self,
@@ -87,18 +89,19 @@ class TransactionalClient(BlockingClient):
         timeout_ms: int | None,
     ) -> EndTxnGroupResponse:
         request = EndTxnGroupRequest(decided.group, decided.owner, decided.version, tuple(members), is_commit, wait_ms)
-        return self._ask_coordinator(decided.group, request, EndTxnGroupResponse, timeout_ms)
+        return self._ask_group(decided.group, request, EndTxnGroupResponse, timeout_ms)
 
     # --- inside ------------------------------------------------------------------------------
 
-    def _ask_coordinator(self, key: str, message: Message, answer_class: type[M], timeout_ms: int | None) -> M:
-        response = self._ask(key, message, lambda each: (each.error, each.message), timeout_ms)
+    def _ask_group(self, group: str, message: Message, answer_class: type[M], timeout_ms: int | None) -> M:
+        response = self._ask(group, message, lambda each: (each.error, each.message), timeout_ms)
         assert isinstance(response, answer_class)
         return response
 
     def _ask(
-        self, key: str, request: Request, error_of: Callable[[Any], tuple[int, str]], timeout_ms: int | None
+        self, group: str, request: Request, error_of: Callable[[Any], tuple[int, str]], timeout_ms: int | None
     ) -> Any:
-        key = coordinator_key(key)
+        # Any transactional id of the group finds its coordinator; who may use them may ask for this one, too.
+        key = transactional_id(group, "")
         timeout_s = (timeout_ms or self.config.delivery_timeout_ms) / 1000
         return self.run(self.routing.to_coordinator(messages.TRANSACTION, key, request, error_of, timeout_s))[1]

@@ -555,7 +555,6 @@ class Node:
             user = paths.desanitize(name)
         except ValueError:
             return  # the quotas of one of a user's clients, or written by hand
-        self.rpc.credentials_changed(user)
         self.kafka.listener.credentials_changed(user)
 
     def _take_dynamic_config(self) -> None:

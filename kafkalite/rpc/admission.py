@@ -106,11 +106,6 @@ class Admission:
         )
         return f"the session has ended after {self.security.max_reauth_ms} ms and was not renewed; log in again"
 
-    def is_void(self, user: str) -> bool:
-        """Whether this is a login of `user`, whose credentials have changed, with one that does not count any more."""
-        login = self.login
-        return login is not None and login.principal.name == user and not self.security.holds(login)
-
     def admits(self) -> bool:
         """Whether this peer may say hello: as a node."""
         return self.security.may_be_node(self.principal)

@@ -102,11 +102,6 @@ class RpcServer:
         for connection in list(self.connections.values()):
             connection.shut("server is closing", quietly=True)
 
-    def credentials_changed(self, user: str) -> None:
-        """End the connections that have logged in with a credential of `user` that is gone, or another one now."""
-        for connection in list(self.connections.values()):
-            connection.check_login(user)
-
     def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
         """One line about a connection; many similar ones from one host are suppressed."""
         untold = self._repeats.told((event, reason, peer.rpartition(":")[0]))

@@ -228,11 +228,6 @@ class ServerConnection:
         self._slots.append(_Slot(frame.correlation_id, frame.size, is_fetch=False, done=True, reply=reply))
         self._end_soon("the session has ended", quietly=True)
 
-    def check_login(self, user: str) -> None:
-        """The credentials of `user` have changed."""
-        if self._admission is not None and self._admission.is_void(user):
-            self._end_soon(f"the credential of {self._admission.principal} was changed or deleted")
-
     def _end_soon(self, reason: str, delay_s: float = 0.0, *, quietly: bool = False) -> None:
         """Take nothing more, and close when what was asked is answered; within `delay_s` and LAST_WORDS_S in any case."""
         if self._closed or self._ending:

@@ -1,4 +1,4 @@
-"""Consumer groups over RPC: membership with commits, administration, and the verbs on top."""
+"""Consumer groups: membership with commits, administration, and the verbs on top."""
 
 from __future__ import annotations
 
