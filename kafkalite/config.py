@@ -371,7 +371,7 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
             if meta["is_set"]:
                 value = ",".join(dict.fromkeys(part.strip() for part in value.split(",")))
             if meta["choices"] and value not in meta["choices"]:
-                raise ConfigError(f"{key}: {value!r} is none of {', '.join(meta['choices'])}")
+                raise ConfigError(f"{key}: {value!r} is not one of {', '.join(meta['choices'])}")
         else:
             value = tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(value)
             if not value or not all(isinstance(part, str) and part for part in value):
@@ -514,13 +514,13 @@ def _check_security(config: BrokerConfig) -> None:
             continue
         unknown = [name for name in config.sasl_enabled_mechanisms if name not in SASL_MECHANISMS]
         if unknown:
-            raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is none of {', '.join(SASL_MECHANISMS)}")
+            raise ConfigError(f"sasl.enabled.mechanisms: {unknown[0]!r} is not one of {', '.join(SASL_MECHANISMS)}")
         if "PLAIN" in config.sasl_enabled_mechanisms and not config.sasl_plain_users_location:
             raise ConfigError("sasl.enabled.mechanisms: PLAIN needs sasl.plain.users.location")
         if key == "http.security.protocol":
             continue
         if config.sasl_mechanism_inter_broker_protocol not in config.sasl_enabled_mechanisms:
-            raise ConfigError("sasl.mechanism.inter.broker.protocol is none of sasl.enabled.mechanisms")
+            raise ConfigError("sasl.mechanism.inter.broker.protocol is not one of sasl.enabled.mechanisms")
         if not (config.inter_broker_username and config.inter_broker_password):
             raise ConfigError(f"{key} is {protocol}: inter.broker.username or inter.broker.password is missing")
     if config.rpc_security_protocol == "SSL" and config.ssl_client_auth == "none":

@@ -11,8 +11,8 @@ from kafkalite.client.acls import create_acls, delete_acls, describe_acls
 from kafkalite.security.acl import (
     CLUSTER_NAME,
     OPERATIONS,
+    AclEntry,
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
@@ -88,7 +88,7 @@ def _tell(found: Sequence[Binding], out: Output, key: str) -> None:
 @resource_options
 @click.option(
     "--pattern", type=click.Choice(sorted(_PATTERNS)), default="any", show_default=True,
-    help="match: whatever covers the resource named.",
+    help="match: every entry that covers the named resource.",
 )  # fmt: skip
 @click.option("--principal", help="Only entries for User:NAME.")
 @client_options
@@ -127,9 +127,9 @@ def entry_options(command: F) -> F:
     """Whom, what, from where."""
     options = [
         click.option("--allow-principal", "allowed", multiple=True, metavar="User:NAME", help="Who may."),
-        click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Who may not."),
+        click.option("--deny-principal", "denied", multiple=True, metavar="User:NAME", help="Principal that may not."),
         click.option("--allow-host", "allow_hosts", multiple=True, metavar="ADDRESS", help="From where [default: *]."),
-        click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="From where not [default: *]."),
+        click.option("--deny-host", "deny_hosts", multiple=True, metavar="ADDRESS", help="Host from which it may not [default: *]."),
         click.option(
             "--operation", "operations", multiple=True, type=click.Choice(sorted(_OPERATIONS)), help="[default: all]"
         ),
@@ -138,7 +138,7 @@ def entry_options(command: F) -> F:
         click.option("--idempotent", "is_idempotent", is_flag=True, help="With --producer: idempotent writes."),
         click.option(
             "--pattern", type=click.Choice(["literal", "prefixed"]), default="literal", show_default=True,
-            help="Are the names names, or what names begin with.",
+            help="Whether the names are exact names or prefixes.",
         ),
     ]  # fmt: skip
     for option in reversed(options):
@@ -158,7 +158,7 @@ def _wanted(
         chosen = [_OPERATIONS[each] for each in operations] or [Operation.ALL]
         for (kind, _), operation in ((resource, each) for resource in resources for each in chosen):
             if operation is not Operation.ALL and operation not in OPERATIONS[kind]:
-                raise click.UsageError(f"{operation.name} is no operation of {kind.name}")
+                raise click.UsageError(f"{operation.name} is not an operation of {kind.name}")
         return [(resource, operation) for resource in resources for operation in chosen]
     if operations:
         raise click.UsageError("--producer and --consumer say which operations: not with --operation")
@@ -186,7 +186,9 @@ def _bindings(
     if not allowed and not denied:
         raise click.UsageError("give --allow-principal or --deny-principal")
     if (allow_hosts and not allowed) or (deny_hosts and not denied):
-        raise click.UsageError("hosts of nobody: each goes with principals of its kind")
+        raise click.UsageError(
+            "a host needs a principal: use --allow-host with --allow-principal, --deny-host with --deny-principal"
+        )
     whom = [(who, host, Permission.ALLOW) for who in allowed for host in allow_hosts or ("*",)]
     whom += [(who, host, Permission.DENY) for who in denied for host in deny_hosts or ("*",)]
     found = []
@@ -194,7 +196,7 @@ def _bindings(
         # The cluster has one name: nothing begins with it.
         pattern_type = PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern]
         found += [
-            Binding(Pattern(kind, name, pattern_type), Entry(who, host, operation, permission))
+            Binding(Pattern(kind, name, pattern_type), AclEntry(who, host, operation, permission))
             for who, host, permission in whom
         ]
     return tuple(found)
@@ -245,7 +247,9 @@ def add(
 @acls.command("remove")
 @resource_options
 @entry_options
-@click.option("--yes", is_flag=True, help="Also when no principal is named: every entry of what is named.")
+@click.option(
+    "--yes", is_flag=True, help="Confirm the removal of every entry of the named resources, if no principal is given."
+)
 @client_options
 def remove(
     topics: tuple[str, ...],
@@ -278,7 +282,7 @@ def remove(
         if not resources:
             raise click.UsageError("name a topic, a group, a transactional id or the cluster")
         if not yes:
-            raise click.UsageError("no principal: add --yes to remove every entry of what is named")
+            raise click.UsageError("no principal: add --yes to remove every entry of the named resources")
         filters = tuple(
             Filter(kind, name, PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern])
             for kind, name in resources
@@ -306,6 +310,6 @@ def remove(
             removed = await delete_acls(client, filters, timeout_s=timeout_s)
         _tell(removed, Output(as_json), "removed")
         if not removed:
-            click.echo("kafkalite: no entry is like that: nothing was removed", err=True)
+            click.echo("kafkalite: no entry matches: nothing was removed", err=True)
 
     run_async(work())

@@ -34,12 +34,12 @@ SPREAD_TIMEOUT_S = 10.0
 VERBS = {
     "add-partitions": ("kafkalite_cli.partitions", "Add partitions to a topic."),
     "remove-partitions": ("kafkalite_cli.partitions", "Remove a topic's last partitions."),
-    "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any leader at all."),
+    "elect": ("kafkalite_cli.partitions", "Elect preferred leaders, or any replica as the leader."),
     "reassign": ("kafkalite_cli.reassign", "Move partitions between brokers."),
-    "users": ("kafkalite_cli.users", "Users of SCRAM: who there is, their passwords."),
-    "acls": ("kafkalite_cli.acls", "Who may do what."),
-    "quotas": ("kafkalite_cli.quotas", "How fast users and clients may be."),
-    "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, what led there, what to do."),
+    "users": ("kafkalite_cli.users", "SCRAM users and their passwords."),
+    "acls": ("kafkalite_cli.acls", "Permissions (ACLs)."),
+    "quotas": ("kafkalite_cli.quotas", "Quotas of users and clients."),
+    "why": ("kafkalite_cli.why", "What is wrong with a partition, since when, why, and what to do."),
     "groups": ("kafkalite_cli.groups", "Consumer groups: members, offsets, lag."),
     "offsets": ("kafkalite_cli.groups", "Committed offsets of a group."),
     "transactions": ("kafkalite_cli.transactions", "Find open transactions, and end those that hang."),
@@ -65,7 +65,7 @@ class AdminGroup(click.Group):
 @click.group(cls=AdminGroup)
 @group_options
 def admin(bootstrap: str | None) -> None:
-    """Look at the cluster and change it."""
+    """Show and change the cluster."""
 
 
 def parse_assignment(text: str) -> dict[int, tuple[BrokerId, ...]]:
@@ -136,7 +136,9 @@ def create_topic(
       kafkalite admin create-topic small --assignment "0=1,2;1=2,3"
     """
     if assignment is not None and (partitions is not None or replication_factor is not None):
-        raise click.UsageError("--assignment says how many partitions and replicas: not with the other two")
+        raise click.UsageError(
+            "--assignment already gives the numbers of partitions and replicas: do not use it with --partitions or --replication-factor"
+        )
     topic = NewTopic(
         name,
         -1 if partitions is None else partitions,
@@ -153,7 +155,7 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
         (result,) = await client.create_topics([topic], timeout_s=timeout_s)
         raise_for(result)
         spread = await _wait_until_spread(client, topic.topic, min(timeout_s, SPREAD_TIMEOUT_S))
-        told = {
+        reported = {
             "topic": result.topic,
             "topic_id": result.topic_id,
             "partitions": result.partitions,
@@ -162,7 +164,7 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
         }
         counts = f"{result.partitions} partitions, {result.replication_factor} replicas each"
         late = "" if spread else "; not every node knows its leaders yet"
-        out.value(told, f"created topic {result.topic}: {counts}{late}")
+        out.value(reported, f"created topic {result.topic}: {counts}{late}")
 
 
 async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) -> bool:
@@ -420,7 +422,7 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
             if isinstance(answer, KafkaliteError):
                 problems.append(_unreachable(node, str(answer), now_ms))
             else:
-                problems += [{"broker_id": node, **dataclasses.asdict(told)} for told in answer.problems]
+                problems += [{"broker_id": node, **dataclasses.asdict(reported)} for reported in answer.problems]
         for problem in problems:
             problem |= dataclasses.asdict(advice(str(problem["what"])))
         out = Output(as_json)

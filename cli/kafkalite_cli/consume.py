@@ -30,11 +30,11 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
 @click.argument("topic")
 @click.option("--from", "start", metavar="beginning|end|OFFSET", default="end", show_default=True)
 @click.option("--partition", type=Whole(0), help="Only this one [default: all].")
-@click.option("--max", "maximum", type=Whole(0), metavar="N", help="Stop after so many records.")
+@click.option("--max", "maximum", type=Whole(0), metavar="N", help="Stop after N records.")
 @click.option(
     "--exit-at-end",
     is_flag=True,
-    help="Stop at the end that the log has at the start; fail if nothing can be read for --timeout.",
+    help="Stop at the log's end at the time of the start; fail if nothing can be read for --timeout.",
 )
 @click.option(
     "--format",
@@ -43,8 +43,8 @@ _ESCAPES = {"\\n": "\n", "\\t": "\t", "\\0": "\0", "\\\\": "\\"}
     show_default=True,
     help="Fields: {topic} {partition} {offset} {timestamp} {key} {value} {headers}; \\n \\t \\0.",
 )
-@click.option("--group", metavar="G", help="As a member of this group: its share, from where the group is; commits.")
-@click.option("--read-committed", is_flag=True, help="Leave out aborted and open transactions.")
+@click.option("--group", metavar="G", help="Read as a member of this group, from its committed offsets, and commit.")
+@click.option("--read-committed", is_flag=True, help="Skip aborted and open transactions.")
 @client_options
 def consume(
     topic: str,
@@ -77,7 +77,7 @@ def consume(
     if isinstance(position, int) and partition is None:
         raise click.UsageError("--from OFFSET needs --partition: each partition counts its own offsets")
     if group is not None and partition is not None:
-        raise click.UsageError("--group shares the partitions out itself: not with --partition")
+        raise click.UsageError("--group assigns the partitions: do not use it with --partition")
     show = json_line if as_json else formatter(template)
 
     async def work() -> None:
@@ -110,7 +110,7 @@ def parse_start(text: str) -> int | str:
         return LATEST
     if is_whole(text, MAX_LONG):
         return int(text)
-    raise click.BadParameter(f"{text!r} is none of beginning, end, OFFSET", param_hint="--from")
+    raise click.BadParameter(f"{text!r} is not beginning, end or an OFFSET", param_hint="--from")
 
 
 def formatter(template: str) -> Callable[[ConsumedRecord], bytes]:
@@ -138,7 +138,7 @@ def formatter(template: str) -> Callable[[ConsumedRecord], bytes]:
 
 def json_line(record: ConsumedRecord) -> bytes:
     """A record as one line of JSON."""
-    told: dict[str, object] = {
+    reported: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -146,15 +146,15 @@ def json_line(record: ConsumedRecord) -> bytes:
     }
     for name, data in (("key", record.key), ("value", record.value)):
         try:
-            told[name] = None if data is None else data.decode()
+            reported[name] = None if data is None else data.decode()
         except UnicodeDecodeError:
-            told[f"{name}_base64"] = base64.b64encode(data or b"").decode()
+            reported[f"{name}_base64"] = base64.b64encode(data or b"").decode()
     if record.headers:
-        told["headers"] = [
+        reported["headers"] = [
             [name, None if value is None else value.decode("utf-8", "backslashreplace")]
             for name, value in record.headers
         ]
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(reported).encode() + b"\n"
 
 
 async def _copy(

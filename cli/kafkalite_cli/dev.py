@@ -18,14 +18,17 @@ from kafkalite_cli.imports import uncollected
 @click.command()
 @click.option("--nodes", type=click.IntRange(1, 9), default=3, show_default=True, help="How many nodes.")
 @click.option(
-    "--dir", "directory", type=click.Path(file_okay=False), help="Keep the data there; default: nothing is left behind."
+    "--dir",
+    "directory",
+    type=click.Path(file_okay=False),
+    help="Keep the data in this directory; default: delete it at the end.",
 )
 @click.option(
     "--kafka-port",
     type=click.IntRange(0, 65000),
     default=9092,
     show_default=True,
-    help="Of the first node; RPC is 100, HTTP 200 above; 0: any.",
+    help="Kafka port of the first node; RPC is 100 and HTTP 200 above; 0: any free ports.",
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key, for every node.")
 @click.option("--json", "as_json", is_flag=True, help="Print the ready line as JSON.")

@@ -71,9 +71,9 @@ def list_disks(broker: int | None, bootstrap: str, timeout_s: float, as_json: bo
             else:
                 unreachable[node] = str(answer)
         if as_json:
-            told = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in disks]
+            reported = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in disks]
             failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
-            out.value({"disks": told, "unreachable": failed}, "")
+            out.value({"disks": reported, "unreachable": failed}, "")
         else:
             columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
             out.table("", columns, [_row(node, each, now_ms) for node, each in disks])
@@ -98,7 +98,7 @@ def _row(node: BrokerId, each: DiskDescription, now_ms: int) -> tuple[object, ..
 
 @disk.command("online")
 @click.argument("directory")
-@click.option("--broker", type=Whole(0), required=True, help="The node whose disk it is.")
+@click.option("--broker", type=Whole(0), required=True, help="The node of the disk.")
 @client_options
 def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Take DIRECTORY into service again, after a swap or a repair; no restart is needed.
@@ -117,18 +117,18 @@ def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, 
         if answer.error:
             code = error_code(answer.error)
             raise api_error(code, answer.message or code.name)
-        told = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
-        Output(as_json).value(told, f"broker {broker}: {directory} is online, with {answer.logs} partitions in it")
+        reported = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
+        Output(as_json).value(reported, f"broker {broker}: {directory} is online, with {answer.logs} partitions in it")
 
     run_async(work())
 
 
 @disk.command("move")
 @click.argument("partition", metavar="TOPIC-P")
-@click.option("--broker", type=Whole(0), required=True, help="The node whose replica it is.")
-@click.option("--to", "directory", required=True, help="The directory (disk) of that node where it is to be.")
-@click.option("--throttle", type=Whole(1, MAX_LONG), metavar="BYTES/S", help="Copy not faster than this.")
-@click.option("--watch", "is_watched", is_flag=True, help="Wait until it is there.")
+@click.option("--broker", type=Whole(0), required=True, help="The node of the replica.")
+@click.option("--to", "directory", required=True, help="Target directory (disk) on that node.")
+@click.option("--throttle", type=Whole(1, MAX_LONG), metavar="BYTES/S", help="Maximum rate of the copy.")
+@click.option("--watch", "is_watched", is_flag=True, help="Wait until the move is complete.")
 @client_options
 def move(
     partition: str,

@@ -27,7 +27,7 @@ COMMANDS = {
     "dev": ("kafkalite_cli.dev", "Run a whole cluster in the foreground."),
     "zookeeper": ("kafkalite_cli.zookeeper", "Run an embedded ZooKeeper server."),
     "top": ("kafkalite_cli.top", "Watch the whole cluster in the terminal."),
-    "admin": ("kafkalite_cli.admin", "Look at the cluster and change it."),
+    "admin": ("kafkalite_cli.admin", "Show and change the cluster."),
     "produce": ("kafkalite_cli.produce", "Send lines from stdin to a topic."),
     "consume": ("kafkalite_cli.consume", "Print a topic's records."),
     "completion": ("kafkalite_cli.completion", "Print a script that completes verbs in a shell."),
@@ -86,7 +86,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 done; 1 could not be done; 2 the order was wrong, and nothing was changed; 130 Ctrl-C.",
+    epilog="Exit codes: 0 success; 1 failure; 2 invalid arguments, or the cluster rejected the request and nothing was changed; 130 Ctrl-C.",
 )
 @click.version_option(__version__)
 def cli() -> None:
@@ -154,7 +154,7 @@ def _open_standard_files() -> None:
             os.fstat(number)
         except OSError:
             opened = os.open(os.devnull, os.O_RDWR)
-            assert opened == number, "the lowest number that is free"
+            assert opened == number, "the lowest free number"
             setattr(sys, name, os.fdopen(opened, mode, encoding="utf-8"))
 
 

@@ -54,9 +54,9 @@ async def sample(client: AsyncClient, timeout_s: float) -> list[Part]:
     await client.metadata((), timeout_s=timeout_s)
     topics = sorted({each.topic for each in answer.reassignments})
     held: dict[tuple[TopicPartition, BrokerId], int] = {}
-    for node, told in (await client.describe_replicas(topics, timeout_s=min(timeout_s, 5.0))).items():
-        if not isinstance(told, KafkaliteError):
-            held |= {(TopicPartition(r.topic, r.partition), node): r.size_bytes for r in told.replicas}
+    for node, reported in (await client.describe_replicas(topics, timeout_s=min(timeout_s, 5.0))).items():
+        if not isinstance(reported, KafkaliteError):
+            held |= {(TopicPartition(r.topic, r.partition), node): r.size_bytes for r in reported.replicas}
     return [part_of(each, held) for each in answer.reassignments]
 
 
@@ -83,7 +83,7 @@ async def show(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
         out.value({**tracker.value(), "reassignments": parts}, "")
         return
     if not tracker.totals:
-        click.echo("no reassignment is under way")
+        click.echo("no reassignment is in progress")
         return
     rows = [
         (
@@ -115,7 +115,7 @@ async def watch(client: AsyncClient, out: Output, *, timeout_s: float) -> None:
         if not tracker.parts:
             break
         await asyncio.sleep(SAMPLE_S)
-    text = "all reassignments are done" if tracker.totals else "no reassignment is under way"
+    text = "all reassignments are done" if tracker.totals else "no reassignment is in progress"
     out.value(tracker.value(), text)
 
 
@@ -129,7 +129,7 @@ async def _watch_live(client: AsyncClient, tracker: Tracker, timeout_s: float) -
             if not tracker.parts:
                 break
             await asyncio.sleep(SAMPLE_S)
-    click.echo("all reassignments are done" if tracker.totals else "no reassignment is under way")
+    click.echo("all reassignments are done" if tracker.totals else "no reassignment is in progress")
 
 
 def _view(tracker: Tracker) -> Any:

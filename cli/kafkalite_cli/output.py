@@ -123,7 +123,7 @@ def client_options(command: F) -> F:
             default=30.0,
             show_default=True,
             metavar="SECONDS",
-            help="Give up after so long.",
+            help="Time limit.",
         ),
         click.option("--json", "as_json", is_flag=True, help="JSON on stdout."),
     ]

@@ -59,7 +59,7 @@ def parse_brokers(text: str, hint: str) -> tuple[BrokerId, ...]:
         raise click.BadParameter(f"{text!r} is not BROKER,…", param_hint=hint)
     brokers = tuple(BrokerId(int(each)) for each in names)
     if len(set(brokers)) != len(brokers):
-        raise click.BadParameter(f"{text!r}: a broker twice", param_hint=hint)
+        raise click.BadParameter(f"{text!r}: the same broker twice", param_hint=hint)
     return brokers
 
 

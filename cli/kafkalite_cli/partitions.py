@@ -17,7 +17,7 @@ from kafkalite_cli.parameters import Whole, parse_brokers, parse_partition
 
 @click.command("add-partitions")
 @click.argument("topic")
-@click.option("--count", type=Whole(1), help="How many to add.")
+@click.option("--count", type=Whole(1), help="Number of partitions to add.")
 @click.option("--assignment", metavar='"1,2;2,3"', help="Replicas of each new one, preferred leader first.")
 @client_options
 def add_partitions(
@@ -39,19 +39,19 @@ def add_partitions(
             have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
             total = have + (count if count is not None else len(given))
             await partitions.add_partitions(client, topic, total, given, timeout_s=timeout_s)
-            told = {"topic": topic, "added": total - have, "partitions": total}
-            Output(as_json).value(told, f"added {total - have} partitions to {topic}, which has {total} now")
+            reported = {"topic": topic, "added": total - have, "partitions": total}
+            Output(as_json).value(reported, f"added {total - have} partitions to {topic}, which has {total} now")
 
     run_async(work())
 
 
 @click.command("remove-partitions")
 @click.argument("topic")
-@click.option("--count", type=Whole(1), required=True, help="How many to remove, from the end.")
+@click.option("--count", type=Whole(1), required=True, help="Number of partitions to remove, from the end.")
 @click.option(
     "--drain",
     is_flag=True,
-    help="Take no more records now; remove when all groups have read them, or retention has emptied them.",
+    help="Accept no more records; remove the partitions when all groups have read them, or retention has emptied them.",
 )
 @client_options
 def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
@@ -69,23 +69,25 @@ def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeo
             request = RemovePartitionsRequest(topic, have - count, drain, int(timeout_s * 1000))
             answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
             refuse(answer.error, f"{topic}: {answer.message}")
-            told = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
+            reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
             names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
             if answer.is_done:
                 text = f"removed {names}"
             elif drain:
-                text = f"draining {names}: no more records are taken; removed when they are empty"
+                text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"
             else:
-                text = f"removing {names}: goes on in the background (a dead replica has to return first)"
-            Output(as_json).value(told, text)
+                text = f"removing {names}: continues in the background (a dead replica must return first)"
+            Output(as_json).value(reported, text)
 
     run_async(work())
 
 
 @click.command("elect")
 @click.option("--preferred", "kind", flag_value="preferred", help="Give leadership to the first replicas.")
-@click.option("--unclean", "kind", flag_value="unclean", help="Where nobody in sync is alive: anybody. Loses records.")
-@click.option("--all", "everything", is_flag=True, help="Every partition that needs it.")
+@click.option(
+    "--unclean", "kind", flag_value="unclean", help="If no in-sync replica is alive, elect any replica. Loses records."
+)
+@click.option("--all", "everything", is_flag=True, help="Every partition that needs an election.")
 @click.argument("names", nargs=-1, metavar="[TOPIC-P]…")
 @client_options
 def elect(
@@ -128,7 +130,9 @@ def elect(
             out.value({"elections": results, "failed": len(failed)}, "")
         elif not results:
             click.echo(
-                "every partition is led by its preferred leader" if kind == "preferred" else "no partition needs it"
+                "every partition is led by its preferred leader"
+                if kind == "preferred"
+                else "no partition needs an election"
             )
         rows = [(f"{each['topic']}-{each['partition']}", each["result"], each["message"]) for each in results]
         if rows:

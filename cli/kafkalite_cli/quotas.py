@@ -19,16 +19,16 @@ _KEYS = [str(kind) for kind in Kind]
 @click.group("quotas")
 @group_options
 def quotas(bootstrap: str | None) -> None:
-    """How fast users and clients may be."""
+    """Quotas of users and clients."""
 
 
 def entity_options(command: F) -> F:
     """--user, --client-id and their defaults."""
     options = [
         click.option("--user", metavar="NAME", help="A user (the principal's name)."),
-        click.option("--user-default", is_flag=True, help="Every user without a quota of his own."),
+        click.option("--user-default", is_flag=True, help="Every user without its own quota."),
         click.option("--client-id", metavar="ID", help="A client id."),
-        click.option("--client-id-default", is_flag=True, help="Every client id without a quota of its own."),
+        click.option("--client-id-default", is_flag=True, help="Every client id without its own quota."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -38,7 +38,7 @@ def entity_options(command: F) -> F:
 def _entity(user: str | None, user_default: bool, client_id: str | None, client_id_default: bool) -> Entity:
     """Raises click.UsageError."""
     if (user is not None and user_default) or (client_id is not None and client_id_default):
-        raise click.UsageError("one, or all the others: not both")
+        raise click.UsageError("give a name or the default: not both")
     if user == "" or client_id == "":
         raise click.UsageError("an empty name")
     names = (DEFAULT if user_default else user, DEFAULT if client_id_default else client_id)
@@ -148,7 +148,7 @@ def _change(
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             await alter_quotas(client, entity, changes, timeout_s=timeout_s)
-        told = {"user": entity.user, "client_id": entity.client_id}
-        out.value({**told, "set": limits, "deleted": list(deletions)}, "done")
+        reported = {"user": entity.user, "client_id": entity.client_id}
+        out.value({**reported, "set": limits, "deleted": list(deletions)}, "done")
 
     run_async(work())

@@ -41,9 +41,9 @@ def reassign(bootstrap: str | None) -> None:
 
 @reassign.command("plan")
 @click.option("--brokers", metavar="1,2,3", help="Spread the partitions over these brokers.")
-@click.option("--drain-broker", type=Whole(0), multiple=True, help="Leave nothing on this broker.")
+@click.option("--drain-broker", type=Whole(0), multiple=True, help="Move all replicas away from this broker.")
 @click.option("--topic", "topics", multiple=True, help="Only these topics [default: all].")
-@click.option("--replicas", type=Whole(1), help="So many replicas of each partition.")
+@click.option("--replicas", type=Whole(1), help="Number of replicas of each partition.")
 @click.option("-o", "--output", "path", type=click.Path(dir_okay=False, writable=True), help="Write the plan here.")
 @client_options
 def plan(
@@ -80,10 +80,10 @@ def plan(
         chosen = [p for p in assignment if (p.topic in topics if topics else True)]
         goal = Goal((live if allowed is None else allowed) - gone, replicas, is_spread=allowed is not None)
         if not goal.brokers:
-            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is left to hold the replicas")
+            raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no broker is left for the replicas")
         strangers = sorted(gone - live - {broker for replicas in assignment.values() for broker in replicas})
         if strangers:
-            reason = f"broker {strangers[0]} is not alive and holds no replica: there is nothing to drain"
+            reason = f"broker {strangers[0]} is not alive and has no replica: nothing to drain"
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
         made = make_plan(goal, assignment, chosen=chosen, racks=racks, sizes=sizes)
         document = _document(made, assignment)
@@ -152,8 +152,8 @@ def _show_plan(
     copied = {p: sum(b not in assignment[p] for b in made.targets[p]) * sizes.get(p, 0) for p in made.targets}
     moved = sum(sum(b not in assignment[p] for b in target) for p, target in made.targets.items())
     if out.as_json:
-        told = {"plan": document, "replicas_to_copy": moved, "bytes_to_copy": sum(copied.values()), "file": path}
-        out.value(told, "")
+        reported = {"plan": document, "replicas_to_copy": moved, "bytes_to_copy": sum(copied.values()), "file": path}
+        out.value(reported, "")
         return
     if not made.targets:
         click.echo("nothing has to move")
@@ -200,7 +200,7 @@ def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         with open(path, "rb") as file:
             data = file.read(MAX_PLAN_BYTES + 1)
         if len(data) > MAX_PLAN_BYTES:
-            raise bad(f"more than {size_text(MAX_PLAN_BYTES)} are no plan")
+            raise bad(f"more than {size_text(MAX_PLAN_BYTES)} are not a plan")
         value = json.loads(data.decode("utf-8-sig"))  # with the mark that Windows puts in front
     except OSError as error:
         raise bad(error.strerror or "cannot be read") from None
@@ -224,7 +224,7 @@ def read_plan(path: str) -> dict[TopicPartition, tuple[BrokerId, ...]]:
         except ValueError as error:
             raise bad(f"partitions[{index}]: {error}") from None
         if partition in targets:
-            raise bad(f"{partition} is there twice")
+            raise bad(f"{partition} occurs twice")
         targets[partition] = replicas
     return targets
 
@@ -242,24 +242,24 @@ def _plan_line(item: object) -> tuple[TopicPartition, tuple[BrokerId, ...]]:
         raise ValueError("replicas is not a list of brokers")
     directories = item.get("log_dirs")
     if directories is not None and (not isinstance(directories, list) or any(each != "any" for each in directories)):
-        raise ValueError('log_dirs other than "any" are not taken; see `kafkalite admin disk move`')
+        raise ValueError('log_dirs other than "any" are not accepted; see `kafkalite admin disk move`')
     return TopicPartition(topic, number), tuple(BrokerId(each) for each in replicas)
 
 
 @reassign.command("execute")
 @click.argument("plan_path", metavar="PLAN", type=click.Path(dir_okay=False))
 @click.option("--max-replicas", type=Whole(1), metavar="R", help="Replicas of one partition moved at once.")
-@click.option("--max-partitions", type=Whole(1), metavar="P", help="Partitions under way at once.")
-@click.option("--max-leader-movements", type=Whole(1), metavar="L", help="Of these, leaders moved at once.")
+@click.option("--max-partitions", type=Whole(1), metavar="P", help="Partitions moved at once.")
+@click.option("--max-leader-movements", type=Whole(1), metavar="L", help="Leaders moved at once.")
 @click.option(
     "--throttle",
     type=Whole(1, MAX_LONG),
     default=None,
     metavar="BYTES_PER_S",
-    help="Per leader, for replicas not in sync.",
+    help="Limit per leader, for replicas that are not in sync.",
 )
 @click.option("--allow-rf-change", is_flag=True, help="The plan may change the number of replicas.")
-@click.option("--replace", is_flag=True, help="Replace reassignments that are under way.")
+@click.option("--replace", is_flag=True, help="Replace reassignments that are in progress.")
 @click.option("--watch", "is_watched", is_flag=True, help="Show the progress until all is done.")
 @client_options
 def execute(
@@ -304,7 +304,7 @@ def execute(
                 return
             out.value(
                 {"ordered": len(targets)},
-                f"ordered {len(targets)} partitions; see `kafkalite admin reassign status --watch`",
+                f"reassignment of {len(targets)} partitions submitted; see `kafkalite admin reassign status --watch`",
             )
 
     run_async(work())
@@ -329,7 +329,7 @@ async def _ongoing(client: AsyncClient, timeout_s: float) -> tuple[Reassignment,
 
 
 @reassign.command("status")
-@click.option("--watch", "is_watched", is_flag=True, help="Go on until all is done.")
+@click.option("--watch", "is_watched", is_flag=True, help="Repeat until all is done.")
 @client_options
 def status(is_watched: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """How far the reassignments are: partitions, bytes, rate, time left.
@@ -371,7 +371,7 @@ def list_(bootstrap: str, timeout_s: float, as_json: bool) -> None:
             out.value({"reassignments": plan_, "current_batch": batch}, "")
             return
         if not found:
-            click.echo("no reassignment is under way")
+            click.echo("no reassignment is in progress")
             return
         rows = [
             (
@@ -422,7 +422,7 @@ def cancel(partitions: tuple[str, ...], bootstrap: str, timeout_s: float, as_jso
         async with connect(bootstrap, timeout_s) as client:
             chosen = named or [TopicPartition(r.topic, r.partition) for r in await _ongoing(client, timeout_s)]
             if not chosen:
-                Output(as_json).value({"cancelled": 0}, "no reassignment is under way")
+                Output(as_json).value({"cancelled": 0}, "no reassignment is in progress")
                 return
             order = AlterReassignmentsRequest(
                 tuple(WantedReassignment(p.topic, p.partition, None) for p in chosen),

@@ -79,7 +79,7 @@ def _read(config_file: str | None) -> str | None:
 @click.option("--kafka", metavar="HOST:PORT", help="Kafka protocol listener (default 127.0.0.1:9092).")
 @click.option("--rpc", metavar="HOST:PORT", help="RPC listener (default 127.0.0.1:9192).")
 @click.option("--http", metavar="HOST:PORT", help="Metrics and status page (default 127.0.0.1:9292).")
-@click.option("--log-dir", multiple=True, metavar="DIR", help="A directory of the log; once per disk.")
+@click.option("--log-dir", multiple=True, metavar="DIR", help="A log directory; repeat it for each disk.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any configuration key.")
 @click.option("--log-level", type=click.Choice(sorted(logs.LEVELS)), default="info", show_default=True)
 def serve(
@@ -110,7 +110,7 @@ def serve(
         config, warnings = configuration.load(_read(config_file), os.environ, flags)
         split_connect_string(config.zookeeper_connect)
         if config.broker_id < 0:
-            raise ConfigError("which node is this? --id, or broker.id in the configuration")
+            raise ConfigError("the node's id is missing: give --id, or broker.id in the configuration")
     except ConfigError as error:
         click.echo(f"kafkalite: {error}", err=True)
         sys.exit(2)

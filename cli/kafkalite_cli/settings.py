@@ -25,7 +25,7 @@ def config(bootstrap: str | None) -> None:
 
 def entity_options(command: F) -> F:
     """--topic T | --broker N | --cluster."""
-    command = click.option("--cluster", "is_cluster", is_flag=True, help="Settings that hold for all brokers.")(command)
+    command = click.option("--cluster", "is_cluster", is_flag=True, help="Settings of all brokers.")(command)
     command = click.option("--broker", type=Whole(0), help="A broker's settings.")(command)
     return click.option("--topic", help="A topic's settings.")(command)
 
@@ -92,7 +92,7 @@ def _alter(
             settings = (await describe_configs(client, resource, timeout_s=timeout_s)).own
             await client.metadata((), timeout_s=timeout_s)
         if broker is not None and BrokerId(broker) not in client.view.brokers:
-            click.echo(f"kafkalite: broker {broker} is not alive: it takes this when it starts", err=True)
+            click.echo(f"kafkalite: broker {broker} is not alive: the setting takes effect when it starts", err=True)
         text = "\n".join(f"{key}={value}" for key, value in sorted(settings.items())) or "nothing is set"
         Output(as_json).value({"settings": settings}, text)
 

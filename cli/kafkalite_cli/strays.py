@@ -66,13 +66,13 @@ def list_strays(broker: int | None, bootstrap: str, timeout_s: float, as_json: b
 
 def _row(node: BrokerId, each: StrayDescription, now_ms: int) -> tuple[object, ...]:
     since = f"{max(0, now_ms - each.since_ms) // 1000} s"
-    removal = "after the delay: in sync elsewhere" if each.is_elsewhere else "by order only: no other copy is known"
+    removal = "after the delay: in sync elsewhere" if each.is_elsewhere else "only on request: no other copy is known"
     return node, each.path, f"{each.topic}-{each.partition}", size_text(each.size_bytes), since, removal
 
 
 @strays.command("remove")
 @click.argument("path")
-@click.option("--broker", type=Whole(0), required=True, help="The node that has set it aside.")
+@click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
 @client_options
 def remove_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Remove PATH, which was set aside, for good. If it is the last copy of its records, they are lost.
@@ -87,7 +87,7 @@ def remove_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_js
 
 @strays.command("restore")
 @click.argument("path")
-@click.option("--broker", type=Whole(0), required=True, help="The node that has set it aside.")
+@click.option("--broker", type=Whole(0), required=True, help="The node that set it aside.")
 @client_options
 def restore_stray(path: str, broker: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
     """Make PATH, which was set aside, the log of its replica again, if that is offline.

@@ -34,9 +34,13 @@ _HELP = "q quit · ↑↓ or n/p page · s next state filter"
 @click.option("--interval", type=Real(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS")
 @click.option("--filter", "text", default="", help="Only partitions whose TOPIC-P contains this.")
 @click.option("--topic", default="", help="Only this topic's partitions.")
-@click.option("--state", type=click.Choice(STATES), default="all", show_default=True, help="Only partitions like this.")
+@click.option(
+    "--state", type=click.Choice(STATES), default="all", show_default=True, help="Only partitions in this state."
+)
 @click.option("--broker", type=Whole(0), help="Only partitions with a replica on this broker.")
-@click.option("--limit", type=click.IntRange(0, 200), help="Rows of partitions [default: what fits, else 50].")
+@click.option(
+    "--limit", type=click.IntRange(0, 200), help="Rows of partitions [default: the terminal's height, otherwise 50]."
+)
 @client_options
 def top(
     once: bool,

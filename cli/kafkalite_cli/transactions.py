@@ -63,21 +63,21 @@ def describe(transactional_id: str, bootstrap: str, timeout_s: float, as_json: b
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            node, told = await Transactions(client, timeout_s=timeout_s).describe(transactional_id)
+            node, reported = await Transactions(client, timeout_s=timeout_s).describe(transactional_id)
             now_ms = client.clock.wall_ms()
         out = Output(as_json)
-        open_ms = max(0, now_ms - told.started_ms) if told.started_ms >= 0 else None
+        open_ms = max(0, now_ms - reported.started_ms) if reported.started_ms >= 0 else None
         if as_json:
-            value = dataclasses.asdict(told)
+            value = dataclasses.asdict(reported)
             out.value({**value, "coordinator": node, "open_ms": open_ms}, "")
             return
         click.echo(
-            f"{transactional_id}: {told.state}, producer {told.producer_id} epoch {told.producer_epoch}, "
-            f"timeout {told.timeout_ms} ms, coordinator {node}"
+            f"{transactional_id}: {reported.state}, producer {reported.producer_id} epoch {reported.producer_epoch}, "
+            f"timeout {reported.timeout_ms} ms, coordinator {node}"
         )
         if open_ms is not None:
             click.echo(f"begun {duration(open_ms / 1000)} ago")
-        for topic, number in told.partitions:
+        for topic, number in reported.partitions:
             click.echo(f"  {topic}-{number}")
 
     run_async(work())
@@ -147,10 +147,18 @@ def _columns(each: PartitionTransaction) -> tuple[object, ...]:
 
 @transactions.command("abort")
 @click.argument("partition", metavar="TOPIC-P")
-@click.option("--start-offset", type=Whole(0, MAX_LONG), help="Where the transaction begins on the partition.")
-@click.option("--producer-id", type=Whole(0, MAX_LONG), help="Its producer, instead.")
+@click.option(
+    "--start-offset", type=Whole(0, MAX_LONG), help="Offset at which the transaction starts in the partition."
+)
+@click.option(
+    "--producer-id", type=Whole(0, MAX_LONG), help="Producer of the transaction, instead of the start offset."
+)
 @click.option("--producer-epoch", type=Whole(0, _MAX_EPOCH), help="The epoch of that producer.")
-@click.option("--force", is_flag=True, help="Also if its coordinator has it open: atomicity is lost then.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Abort it even if its coordinator has it open; this breaks the transaction's atomicity.",
+)
 @client_options
 def abort(
     partition: str,

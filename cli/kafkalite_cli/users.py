@@ -41,7 +41,7 @@ _SESSION_TIMEOUT_MS = 10_000
 @click.group("users")
 @group_options
 def users(bootstrap: str | None) -> None:
-    """Users of SCRAM: who there is, their passwords."""
+    """SCRAM users and their passwords."""
 
 
 def zookeeper_option(command: F) -> F:
@@ -170,8 +170,8 @@ def set_(
     wanted = mechanisms or tuple(sorted(MECHANISMS))
     credentials = [_credential(mechanism, password, iterations) for mechanism in wanted]
     _alter(name, credentials, (), zookeeper, bootstrap, timeout_s)
-    told = {"user": name, "mechanisms": list(wanted), "iterations": iterations}
-    Output(as_json).value(told, f"{name}: {', '.join(wanted)}")
+    reported = {"user": name, "mechanisms": list(wanted), "iterations": iterations}
+    Output(as_json).value(reported, f"{name}: {', '.join(wanted)}")
 
 
 def _credential(mechanism: str, password: str, iterations: int) -> NewCredential:

@@ -26,9 +26,9 @@ class _Stop(BaseException):
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("kafkalite-zookeeper"),
     show_default=True,
-    help="Where it keeps its data.",
+    help="Data directory.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=2181, show_default=True, help="0 takes a free one.")
+@click.option("--port", type=click.IntRange(0, 65535), default=2181, show_default=True, help="0: a free port.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--json", "as_json", is_flag=True, help="No effect: the ready line is JSON always.")
 def zookeeper(directory: Path, port: int, host: str, *, as_json: bool) -> None:
@@ -64,5 +64,5 @@ def zookeeper(directory: Path, port: int, host: str, *, as_json: bool) -> None:
     except ZooKeeperUnavailable as error:
         click.echo(f"kafkalite zookeeper: {error}", err=True)
         raise SystemExit(1) from None
-    click.echo(f"kafkalite zookeeper: the server ended by itself with {code} (see {directory}/zookeeper.out)", err=True)
+    click.echo(f"kafkalite zookeeper: the server ended with {code} (see {directory}/zookeeper.out)", err=True)
     raise SystemExit(1)

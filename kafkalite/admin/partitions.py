@@ -63,11 +63,11 @@ class PartitionAdmin:
             async with patience(timeout_ms):
                 topic, new = await self._orders.repeating(lambda zk: self._new_partitions(zk, wanted))
                 if not validate_only:
-                    await self._orders.repeating(lambda zk: self._order_add(zk, wanted.topic, new))
+                    await self._orders.repeating(lambda zk: self._request_add(zk, wanted.topic, new))
                     await self._until(lambda zk: self._has(zk, wanted.topic, wanted.count))
         except TimeoutError:
             return TopicResult(
-                wanted.topic, ErrorCode.REQUEST_TIMED_OUT, "the partitions are ordered, but not there yet"
+                wanted.topic, ErrorCode.REQUEST_TIMED_OUT, "the partitions were requested, but do not exist yet"
             )
         except ApiError as refusal:
             return TopicResult(wanted.topic, refusal.code, str(refusal))
@@ -123,7 +123,7 @@ class PartitionAdmin:
         if reason is not None:
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
-    async def _order_add(self, zk: Coordinator, topic: str, new: dict[int, Replicas]) -> None:
+    async def _request_add(self, zk: Coordinator, topic: str, new: dict[int, Replicas]) -> None:
         """May be repeated."""
         numbers = sorted(new)
         for start in range(0, len(numbers), MAX_PER_TRANSACTION):
@@ -150,7 +150,7 @@ class PartitionAdmin:
                         return
                 elif not isinstance(failed.error, NoNodeError):
                     raise failed.error from None
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _has(self, zk: Coordinator, topic: str, count: int) -> bool:
         """Whether the topic has so many partitions, all with a leader."""
@@ -167,21 +167,21 @@ class PartitionAdmin:
         gone: tuple[int, ...] = ()
         try:
             async with patience(request.timeout_ms):
-                gone = await self._orders.repeating(lambda zk: self._order_removal(zk, request))
+                gone = await self._orders.repeating(lambda zk: self._request_removal(zk, request))
                 if not request.drain:
                     await self._until(lambda zk: self._is_removed(zk, request.topic))
         except TimeoutError:
             if not gone:
-                reason = "ZooKeeper has not answered: whether the order stands is not known"
+                reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
                 return RemovePartitionsResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
-            return RemovePartitionsResponse(ErrorCode.NONE, "the removal is ordered and goes on", gone)
+            return RemovePartitionsResponse(ErrorCode.NONE, "the removal was requested and continues", gone)
         except ApiError as refusal:
             return RemovePartitionsResponse(refusal.code, str(refusal))
         except CoordinatorError as error:
             return RemovePartitionsResponse(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
         return RemovePartitionsResponse(ErrorCode.NONE, "", gone, is_done=not request.drain)
 
-    async def _order_removal(self, zk: Coordinator, request: RemovePartitionsRequest) -> tuple[int, ...]:
+    async def _request_removal(self, zk: Coordinator, request: RemovePartitionsRequest) -> tuple[int, ...]:
         _refuse_internal(request.topic)
         topic = (await readable_topics(zk, [request.topic])).get(request.topic)
         if topic is None:
@@ -203,7 +203,7 @@ class PartitionAdmin:
                 Create(paths.partition_remove(TopicPartition(request.topic, number)), data) for number in part
             ]
             await self._create_below(zk, paths.partitions_remove(request.topic), ops)
-        _log.info("partitions.removal_ordered", topic=request.topic, partitions=len(numbers), drain=request.drain)
+        _log.info("partitions.removal_requested", topic=request.topic, partitions=len(numbers), drain=request.drain)
         return numbers
 
     async def _is_removed(self, zk: Coordinator, topic: str) -> bool:
@@ -223,11 +223,11 @@ class PartitionAdmin:
             async with patience(request.timeout_ms):
                 wanted, results = await self._orders.repeating(lambda zk: self._due(zk, request))
                 if wanted:
-                    await self._orders.repeating(lambda zk: self._order_election(zk, wanted, request.unclean))
+                    await self._orders.repeating(lambda zk: self._request_election(zk, wanted, request.unclean))
                     await self._until(lambda zk: self._is_absent(zk, paths.PREFERRED_REPLICA_ELECTION))
                     results += await self._orders.repeating(lambda zk: self._outcomes(zk, wanted, request.unclean))
         except TimeoutError:
-            reason = "the election is ordered, but has not been held yet"
+            reason = "the election was requested, but has not been held yet"
             return ElectLeadersResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
         except ApiError as refusal:
             return ElectLeadersResponse(refusal.code, str(refusal))
@@ -278,7 +278,7 @@ class PartitionAdmin:
                 states.append(None)
         return states
 
-    async def _order_election(self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool) -> None:
+    async def _request_election(self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool) -> None:
         """One order at a time stands: another one of the same kind is joined, one of the other kind waited for."""
         for _ in range(ATTEMPTS * 50):
             try:
@@ -305,7 +305,7 @@ class PartitionAdmin:
                 except (BadVersionError, NoNodeError):
                     continue
             await asyncio.sleep(POLL_S)
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "another election order stands in the way")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "another election request is in progress")
 
     async def _is_absent(self, zk: Coordinator, path: str) -> bool:
         return await zk.exists(path) is None

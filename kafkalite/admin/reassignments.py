@@ -47,7 +47,7 @@ class _Cluster:
     ordered: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int]
     version: int | None
-    limits: admin_znodes.OrderLimits = admin_znodes.NO_LIMITS
+    limits: admin_znodes.RequestLimits = admin_znodes.NO_LIMITS
 
 
 class ReassignmentAdmin:
@@ -64,7 +64,7 @@ class ReassignmentAdmin:
             async with patience(request.timeout_ms):
                 results, written = await self._orders.repeating(lambda zk: self._order(zk, request))
         except TimeoutError:
-            reason = "ZooKeeper has not answered: whether the order stands is not known"
+            reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
             return AlterReassignmentsResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
         except ApiError as refusal:
             return AlterReassignmentsResponse(refusal.code, str(refusal))
@@ -84,7 +84,7 @@ class ReassignmentAdmin:
             seen: set[tuple[str, int]] = set()
             for index, wanted in enumerate(request.partitions):
                 if (wanted.topic, wanted.partition) in seen:
-                    results[index] = _result(wanted, ErrorCode.INVALID_REQUEST, "the partition is there twice")
+                    results[index] = _result(wanted, ErrorCode.INVALID_REQUEST, "the partition occurs twice")
                 seen.add((wanted.topic, wanted.partition))
             good = [w for w, result in zip(request.partitions, results, strict=True) if result.error == ErrorCode.NONE]
             if not good or (request.is_atomic and len(good) < len(results)):
@@ -104,11 +104,11 @@ class ReassignmentAdmin:
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue  # somebody else has changed it
             except TooBigError:
-                reason = f"{len(new)} partitions do not fit into one znode: order them in parts"
+                reason = f"{len(new)} partitions do not fit into one znode: request them in parts"
                 raise api_error(ErrorCode.INVALID_REQUEST, reason) from None
             _log.info("reassignment.ordered", partitions=len(new))
             return tuple(results), new
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _read(self, zk: Coordinator, names: set[str]) -> _Cluster:
         topics = await readable_topics(zk, sorted(names))
@@ -122,7 +122,7 @@ class ReassignmentAdmin:
         except ZnodeError as error:
             reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
-        limits = admin_znodes.decode_order_limits(data)
+        limits = admin_znodes.decode_request_limits(data)
         return _Cluster(topics, frozenset(brokers), ordered, throttles, stat.version, limits)
 
     async def _wait_for_controller(self, written: Mapping[TopicPartition, Replicas]) -> None:
@@ -230,7 +230,7 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
     if not replicas:
         reason = f"{name}: no replicas"
     elif len(set(replicas)) != len(replicas):
-        reason = f"{name}: a broker twice in {list(replicas)}"
+        reason = f"{name}: the same broker twice in {list(replicas)}"
     elif min(replicas) < 0:
         reason = f"{name}: {min(replicas)} is not a broker id"
     elif unknown:
@@ -239,7 +239,7 @@ def _check(wanted: WantedReassignment, cluster: _Cluster, request: AlterReassign
         return _result(wanted, ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
     before = move.origin if move is not None else topic.partitions[wanted.partition]
     if len(replicas) != len(before) and not request.allow_replication_factor_change:
-        reason = f"{name} has {len(before)} replicas, the order {len(replicas)}"
+        reason = f"{name} has {len(before)} replicas, the request has {len(replicas)}"
         return _result(wanted, ErrorCode.INVALID_REPLICATION_FACTOR, reason)
     if (move is not None or ordered) and not request.may_replace:
         return _result(wanted, ErrorCode.REASSIGNMENT_IN_PROGRESS, f"{name} is being reassigned already")

@@ -274,7 +274,7 @@ class TopicAdmin:
                 if isinstance(error.error, NoNodeError):
                     for parent in (paths.TOPICS, paths.CONFIG_TOPICS, paths.CONFIG_CHANGES):
                         await zk.ensure_path(parent)
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _is_being_deleted(self, zk: Coordinator, name: str) -> bool:
         own, kafkas = await zk.get_many([paths.DELETE_TOPICS, paths.delete_topic(name)])
@@ -308,7 +308,7 @@ class TopicAdmin:
                 found = await self.repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
                 there = [name for name, each in zip(legal, found, strict=True) if each is not None or request.vanished]
                 if there:
-                    await self.repeating(lambda zk: self._order_deletion(zk, there))
+                    await self.repeating(lambda zk: self._request_deletion(zk, there))
                     await self._wait_until_gone(there, min(self.deletion_wait_s, request.timeout_ms / 1000))
         except ApiError as refusal:
             return DeleteTopicsResponse(tuple(TopicResult(name, refusal.code, str(refusal)) for name in names))
@@ -336,7 +336,7 @@ class TopicAdmin:
         except TimeoutError:
             _log.info("topic.deletion_goes_on", topics=list(names))
 
-    async def _order_deletion(self, zk: Coordinator, names: Sequence[str]) -> None:
+    async def _request_deletion(self, zk: Coordinator, names: Sequence[str]) -> None:
         """Add names to /admin/delete_topics; may be repeated. Raises ApiError, CoordinatorError."""
         for _ in range(ATTEMPTS):
             try:
@@ -356,13 +356,13 @@ class TopicAdmin:
                 raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
             except (NodeExistsError, BadVersionError, NoNodeError):
                 continue  # somebody else has changed it
-        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not take the order")
+        raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
 
 def check_partition_count(partitions: int, config: BrokerConfig) -> None:
     """Raises ApiError INVALID_PARTITIONS."""
     if not 1 <= partitions <= config.max_partitions_per_topic:
-        reason = f"{partitions} partitions: not within 1..{config.max_partitions_per_topic}"
+        reason = f"{partitions} partitions: not between 1 and {config.max_partitions_per_topic}"
         raise api_error(ErrorCode.INVALID_PARTITIONS, reason)
 
 
@@ -399,5 +399,5 @@ async def patience(timeout_ms: int | None) -> AsyncIterator[None]:
 
 
 def _unanswered(name: str) -> TopicResult:
-    reason = "ZooKeeper has not answered: whether the order stands is not known"
+    reason = "ZooKeeper has not answered: it is unknown whether the request was stored"
     return TopicResult(name, ErrorCode.REQUEST_TIMED_OUT, reason)

@@ -94,7 +94,7 @@ class Connections:
         if task is None:
             _, not_before, why = self._dial_failures.get(endpoint, (0, float("-inf"), ""))
             if now() < not_before:
-                raise RpcNotSent(f"{endpoint}: could not connect a moment ago ({why})")
+                raise RpcNotSent(f"{endpoint}: could not connect ({why}); the next attempt is delayed")
             task = self._supervisor.spawn(f"client.dial[{endpoint}]", self._dial(endpoint), Policy.ISOLATED)
             self._dialing[endpoint] = task
         outcome = await join(task)

@@ -102,7 +102,7 @@ class Consumer:
         """
         for key, position in partitions.items():
             if isinstance(position, int) and not 0 <= position < 2**63:
-                raise ValueError(f"{key}: {position} is no offset")
+                raise ValueError(f"{key}: {position} is not an offset")
         self._assigned = {key: _Assigned(key, position) for key, position in sorted(partitions.items())}
         for key in self._assigned:
             self._client.follow(key.topic)

@@ -28,7 +28,7 @@ _FORGOTTEN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATIO
 #: What coordinators send without more than the code.
 _MEANINGS = {
     ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group",
-    ErrorCode.INVALID_GROUP_ID: "this is no name of a group",
+    ErrorCode.INVALID_GROUP_ID: "this is not a valid group name",
     ErrorCode.NON_EMPTY_GROUP: "it has members: stop them first",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition",
 }

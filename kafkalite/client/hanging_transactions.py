@@ -205,7 +205,7 @@ class Transactions:
         if any(answer.is_partial for answer in answers.values()):
             raise api_error(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "transactional ids of open transactions may not be seen: it takes DESCRIBE on them to say what hangs",
+                "transactional ids of open transactions may not be seen: finding hanging transactions needs DESCRIBE on them",
             )
         missing = wanted.difference(*(answer.coordinated for answer in answers.values()))
         if missing:

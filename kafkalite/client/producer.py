@@ -168,7 +168,9 @@ class Producer:
                 while self._core.buffered_bytes >= self._buffer_bytes and not self._closed:
                     await self._finished.wait()
         except TimeoutError:
-            raise api_error(ErrorCode.REQUEST_TIMED_OUT, "no room for the record: nothing is being delivered") from None
+            raise api_error(
+                ErrorCode.REQUEST_TIMED_OUT, "no buffer memory for the record: nothing is being delivered"
+            ) from None
 
     async def flush(self) -> None:
         """Wait until everything taken so far is delivered or failed."""

@@ -176,8 +176,8 @@ def announce_changes(
                     for_broker.setdefault(replica, []).append(entry)
     effects: list[Effect] = [_leader_and_isr(state, broker, for_broker[broker], cause) for broker in sorted(for_broker)]
     if entries:
-        told = (*entries, *_without_state(state, changes))
-        effects += [_update_metadata(state, broker, told, cause) for broker in sorted(state.brokers)]
+        reported = (*entries, *_without_state(state, changes))
+        effects += [_update_metadata(state, broker, reported, cause) for broker in sorted(state.brokers)]
     return effects
 
 

@@ -16,7 +16,7 @@ from kafkalite.controller.problems import find_problems
 from kafkalite.controller.reassignments import limits_from
 from kafkalite.controller.state import ControllerState
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
-from kafkalite.controller.storage import Connectivity, DeposedError, Storage
+from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
 from kafkalite.controller.topic_changes import without_leader
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
 from kafkalite.env.own_time import OwnTime
@@ -112,11 +112,11 @@ class Controller:
             while True:
                 won = await candidate.win()
                 try:
-                    await self._be_in_office(coordinator, connectivity, candidate, won)
-                except DeposedError as error:
+                    await self._act_as_controller(coordinator, connectivity, candidate, won)
+                except ControllerMovedError as error:
                     self.stats.resignations += 1
                     _log.warning("controller.resigned", epoch=won.epoch, reason=str(error))
-                    self.history.note("", "controller.resigned", str(error))
+                    self.history.record("", "controller.resigned", str(error))
                     await candidate.give_up()
                     # Whoever was unseated because nobody heard it would win the race again, being the first to know:
                     # it lets others, who hear each other, go first.
@@ -134,14 +134,14 @@ class Controller:
         if self._candidate is not None:
             await self._candidate.give_up()
 
-    async def _be_in_office(
+    async def _act_as_controller(
         self, coordinator: Coordinator, connectivity: Connectivity, candidate: ControllerElection, won: Won
     ) -> None:
         self.stats.elections_won += 1
         phases = FailoverPhases("controller", won.vacant_since)
         phases.detected_ms = (self._env.clock.monotonic() - won.vacant_since) * 1000
         _log.info("controller.elected", epoch=won.epoch)
-        self.history.note("", "controller.in_office", f"controller epoch {won.epoch}")
+        self.history.record("", "controller.elected", f"controller epoch {won.epoch}")
 
         def channels(post: Callable[[Event], None]) -> Channels:
             return Channels(
@@ -202,10 +202,10 @@ class Controller:
         return Balance(interval_s, config.leader_imbalance_per_broker_percentage)
 
     async def _watch_incumbency(self, candidate: ControllerElection, leadership: ControllerEventLoop) -> None:
-        """End the term when /controller is not ours any more, whoever removed it."""
+        """End the term when this node is not the controller any more, whoever removed it."""
         try:
             await candidate.wait_until_lost()
-            leadership.depose("/controller is not ours any more")
+            leadership.resign("this node is not the controller any more")
         except SessionExpiredError:
             leadership.expire()
 
@@ -218,7 +218,7 @@ class Controller:
         if leadership is None:
             return
         if code is ErrorCode.STALE_CONTROLLER_EPOCH:
-            leadership.verify_incumbency()
+            leadership.verify_election()
         else:
             leadership.verify_brokers()
 

@@ -12,7 +12,7 @@ from dataclasses import field
 
 from kafkalite.controller.eligible import LogEnd
 from kafkalite.controller.state import Leftover, Topic, Vanished
-from kafkalite.coordination.admin_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
+from kafkalite.coordination.admin_znodes import NO_LIMITS, PartitionRemoval, RequestLimits
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, Replicas, TopicId, TopicPartition
 
@@ -195,7 +195,7 @@ class ReassignmentRequested:
     targets: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
     malformed: str | None = None
-    limits: OrderLimits = NO_LIMITS
+    limits: RequestLimits = NO_LIMITS
     is_there: bool = False
 
 

@@ -36,7 +36,7 @@ from kafkalite.controller.events import (
     StatesRead,
     StatesWritten,
 )
-from kafkalite.controller.partition_notes import note_malformed
+from kafkalite.controller.malformed_znodes import record_malformed
 from kafkalite.controller.reassignments import advance_on
 from kafkalite.controller.state import ControllerState
 from kafkalite.coordination import paths
@@ -81,7 +81,7 @@ def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
 
 def on_preferred_election(state: ControllerState, event: PreferredElectionRequested) -> Decision:
     """An order to give leadership back to the first replicas."""
-    state, effects = note_malformed(state, paths.PREFERRED_REPLICA_ELECTION, event.malformed)
+    state, effects = record_malformed(state, paths.PREFERRED_REPLICA_ELECTION, event.malformed)
     if event.malformed is not None or event.version < 0:
         return state, effects
     known = tuple(sorted(partition for partition in set(event.partitions) if state.replicas(partition) is not None))
@@ -100,7 +100,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         found = event.states[partition]
         if found is not None and found.controller_epoch > state.epoch:
             return state, [Resign(f"{partition} was written by controller epoch {found.controller_epoch}")]
-    state, effects = _note_states(state, event)
+    state, effects = _record_malformed_states(state, event)
     state = restarts.forget_recovered(state, event)
     adopted: dict[TopicPartition, LeaderAndIsr] = {}
     writes: dict[TopicPartition, LeaderAndIsr] = {}
@@ -164,7 +164,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk)]
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
-    return state, effects + _finished(state, event.purpose, told=bool(commands))
+    return state, effects + _finished(state, event.purpose, reported=bool(commands))
 
 
 def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
@@ -172,13 +172,13 @@ def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
     return topic is not None and partition.partition in topic.moves
 
 
-def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
+def _record_malformed_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
     """Keep the list of malformed state znodes in line with what was read."""
     effects: list[Effect] = []
     if not state.malformed and not event.malformed:
         return state, effects
     for partition in [*event.states, *sorted(event.malformed)]:
-        state, notes = note_malformed(state, paths.partition_state(partition), event.malformed.get(partition))
+        state, notes = record_malformed(state, paths.partition_state(partition), event.malformed.get(partition))
         effects += notes
     return state, effects
 
@@ -345,14 +345,14 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
     if event.conflicts:
         # Halving makes sure of progress: in the end each partition has a transaction of its own (invariant F31).
         return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
-    return state, effects + _finished(state, event.purpose, told=bool(changes))
+    return state, effects + _finished(state, event.purpose, reported=bool(changes))
 
 
-def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[Effect]:
-    """What is due when all partitions of an undertaking are settled. `told`: metadata went out just now."""
+def _finished(state: ControllerState, purpose: Purpose, *, reported: bool) -> list[Effect]:
+    """What is due when all partitions of an undertaking are settled. `reported`: metadata went out just now."""
     match purpose:
         case Repair(announce, _):
-            return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
+            return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not reported else []
         case Restart(_, requests):
             return [DropRestartRequests(requests)] if requests else []
         case ControllerElected():

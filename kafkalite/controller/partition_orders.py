@@ -26,7 +26,7 @@ from kafkalite.controller.effects import (
     WriteTopics,
 )
 from kafkalite.controller.events import BeginDraining, PartitionOrders, PartitionRemoved, PartitionsDrained, TopicChange
-from kafkalite.controller.partition_notes import note_malformed
+from kafkalite.controller.malformed_znodes import record_malformed
 from kafkalite.controller.reassignments import MAX_PER_TOPIC
 from kafkalite.controller.state import ControllerState, Removal, Topic
 from kafkalite.coordination import paths
@@ -51,7 +51,7 @@ def under_way(
     return removals
 
 
-def on_partition_orders(state: ControllerState, event: PartitionOrders) -> Decision:
+def on_partition_requests(state: ControllerState, event: PartitionOrders) -> Decision:
     """All orders as they stand."""
     effects: list[Effect] = []
     known = {path for path in state.malformed if path.startswith((paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE))}
@@ -81,7 +81,7 @@ def on_partition_orders(state: ControllerState, event: PartitionOrders) -> Decis
     state, dropped_removals, bad, draining = _take_removals(state, event)
     reasons |= bad
     for path in sorted(known | reasons.keys()):
-        state, notes = note_malformed(state, path, reasons.get(path))
+        state, notes = record_malformed(state, path, reasons.get(path))
         effects += notes
     if dropped_adds or dropped_removals:
         effects.append(DropPartitionOrders(tuple(dropped_adds), tuple(dropped_removals)))

@@ -35,7 +35,7 @@ def find_problems(
         elif known.leader not in state.brokers:
             detail = f"{partition} has no leader; only {[*known.isr, *known.elr]} may lead it"
             if known.last_known_elr:
-                detail += f"; {list(known.last_known_elr)} came back, and may lack committed records"
+                detail += f"; {list(known.last_known_elr)} came back, but may lack committed records"
             offline.append((str(partition), detail))
     problems += [("partition.offline", subject, detail) for subject, detail in offline[:MAX_NAMED]]
     if len(offline) > MAX_NAMED:

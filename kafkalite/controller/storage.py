@@ -15,7 +15,7 @@ from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsR
 from kafkalite.controller.state import Topic
 from kafkalite.controller.zk_access import MAX_OPS
 from kafkalite.controller.zk_access import Connectivity as Connectivity
-from kafkalite.controller.zk_access import DeposedError as DeposedError
+from kafkalite.controller.zk_access import ControllerMovedError as ControllerMovedError
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     CoordinatorError,
@@ -54,7 +54,7 @@ class StatesFound:
 
 
 class Storage(DeletionStorage):
-    """One term of office's access to ZooKeeper. Every method raises SessionExpiredError; those that write also DeposedError."""
+    """One term of office's access to ZooKeeper. Every method raises SessionExpiredError; those that write also ControllerMovedError."""
 
     # --- what there is ---------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Storage(DeletionStorage):
         by_partition = dict(groups)
         for partitions, result in zip(members, results, strict=True):
             if isinstance(result, CoordinatorError):
-                self._judge(result)
+                self._raise_if_moved(result)
                 conflicts += partitions
                 continue
             at = 1
@@ -229,7 +229,7 @@ class Storage(DeletionStorage):
         failed: list[str] = []
         for change, result in zip(changes, results, strict=True):
             if isinstance(result, CoordinatorError):
-                self._judge(result)
+                self._raise_if_moved(result)
                 if isinstance(result, TooBigError):
                     _log.error("controller.topic_too_big", topic=change.name, partitions=len(change.topic.assignment))
                 failed.append(change.name)
@@ -246,7 +246,7 @@ class Storage(DeletionStorage):
         self._stats.zk_ops["conflict"] += len(failed)
         return written, failed
 
-    async def read_partition_orders(self, watch: Watch) -> PartitionOrders:
+    async def read_partition_requests(self, watch: Watch) -> PartitionOrders:
         """Everything below /admin/partitions_add and /admin/partitions_remove; the watch fires at any change of names."""
         adds: dict[TopicPartition, Replicas] = {}
         removals: dict[TopicPartition, admin_znodes.PartitionRemoval] = {}
@@ -272,7 +272,9 @@ class Storage(DeletionStorage):
                         malformed[path] = error.reason
         return PartitionOrders(adds, removals, malformed)
 
-    async def drop_partition_orders(self, adds: Iterable[TopicPartition], removals: Iterable[TopicPartition]) -> None:
+    async def remove_partition_requests(
+        self, adds: Iterable[TopicPartition], removals: Iterable[TopicPartition]
+    ) -> None:
         """Take orders away; the topics' nodes go with the last one."""
         doomed = [(paths.partition_add(each), paths.partitions_add(each.topic)) for each in adds]
         doomed += [(paths.partition_remove(each), paths.partitions_remove(each.topic)) for each in removals]
@@ -293,13 +295,13 @@ class Storage(DeletionStorage):
         _log.warning("controller.partition_not_removed", partition=str(partition))
         return False
 
-    async def settle_order(self, done: Mapping[TopicPartition, Replicas]) -> None:
+    async def remove_reassignment_requests(self, done: Mapping[TopicPartition, Replicas]) -> None:
         """Take entries out of /admin/reassign_partitions that still say the same; the znode goes with the last one."""
         for _ in range(REMOVE_ATTEMPTS):
             try:
                 data, stat = await self.read(lambda: self._zk.get(paths.REASSIGN_PARTITIONS))
                 ordered, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
-                limits = admin_znodes.decode_order_limits(data)
+                limits = admin_znodes.decode_request_limits(data)
             except (NoNodeError, ZnodeError):
                 return
             left = {partition: target for partition, target in ordered.items() if done.get(partition) != target}

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from kafkalite.controller import leftovers, partition_orders, reassignments, vanished
+from kafkalite.controller import leftovers, partition_requests, reassignments, vanished
 from kafkalite.controller.commands import (
     announce_changes,
     announce_deletion,
@@ -37,9 +37,9 @@ from kafkalite.controller.effects import (
     RemoveTopic,
 )
 from kafkalite.controller.events import DeletionsRequested, Repair, ReplicasStopped, TopicRemoved, TopicsChanged
-from kafkalite.controller.partition_notes import note_malformed
+from kafkalite.controller.malformed_znodes import record_malformed
 from kafkalite.controller.state import ControllerState, Deletion
-from kafkalite.controller.topic_writes import is_told_anew
+from kafkalite.controller.topic_writes import is_announced_again
 from kafkalite.coordination import paths
 from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
 
@@ -51,7 +51,7 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     """All topics as they are now: initialise the partitions that are new, let go of what has vanished."""
     effects: list[Effect] = []
     for path in sorted({path for path in state.malformed if _is_topic(path)} | event.malformed.keys()):
-        state, notes = note_malformed(state, path, event.malformed.get(path))
+        state, notes = record_malformed(state, path, event.malformed.get(path))
         effects += notes
     # A znode that has become unreadable says nothing about its topic: keep what was known.
     unreadable = {name for name in state.topics if paths.topic(name) in event.malformed}
@@ -96,7 +96,7 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         for each in fresh
         if each in state.partitions
         and each.topic in before
-        and is_told_anew(before[each.topic], topics[each.topic], each.partition)
+        and is_announced_again(before[each.topic], topics[each.topic], each.partition)
     }
     effects += announce_changes(state, retold, "Reassignment")
     if fresh:
@@ -129,7 +129,7 @@ def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
         effects += kept
         state = _forget(state, name)
         if at < MAX_NAMED:
-            detail = f"its znode was removed by hand; its replicas are kept, topic id {topic.topic_id or 'none'}"
+            detail = f"its znode was removed from outside; its replicas are kept, topic id {topic.topic_id or 'none'}"
             effects.append(Note("topic.vanished", name, detail, is_error=True))
         effects += keep_replicas(state, name, topic.topic_id, topic.assignment, "topic.vanished")
     if len(names) > MAX_NAMED:
@@ -157,7 +157,7 @@ def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, Le
 
 def on_deletions_requested(state: ControllerState, event: DeletionsRequested) -> Decision:
     """Orders to delete topics. A topic whose deletion has begun is not called off by rewriting the order."""
-    state, effects = note_malformed(state, paths.DELETE_TOPICS, event.malformed)
+    state, effects = record_malformed(state, paths.DELETE_TOPICS, event.malformed)
     for name in event.topics:
         if name in state.topics and name not in state.deletions:
             state, begun = begin_deletion(state, name, to=state.brokers.keys())
@@ -236,7 +236,7 @@ def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decis
         effects += ended
     state, left = leftovers.on_stopped(state, by_id, event.broker_id)
     state, dropped = reassignments.on_replica_dropped(state, stopped, event.broker_id)
-    state, removed = partition_orders.on_replicas_removed(state, tuple(stopped), event.broker_id)
+    state, removed = partition_requests.on_replicas_removed(state, tuple(stopped), event.broker_id)
     return state, [*effects, *left, *dropped, *removed]
 
 
@@ -269,7 +269,7 @@ def on_tick(state: ControllerState) -> Decision:
     effects += drop_replicas(state, reassignments.undropped(state, state.brokers.keys()), "Reassignment")
     if state.order or any(topic.moves for topic in state.topics.values()):
         effects.append(LookAtMoves())
-    state, removals = partition_orders.on_tick(state)
+    state, removals = partition_requests.on_tick(state)
     return state, [*effects, *removals]
 
 

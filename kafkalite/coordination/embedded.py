@@ -140,7 +140,7 @@ class EmbeddedZooKeeper:
 
     Args:
         directory: data, log and configuration of the server; made if missing, kept.
-        port: 0 takes a free one.
+        port: 0: a free port.
         tick_ms: sessions expire with this grain.
         force_sync: False trades the last writes for speed at a power failure (not at a kill): for tests.
         class_cache: a directory for the JVM's class archive, which saves a third of the start; None goes without.

@@ -154,7 +154,7 @@ class ZkConnection:
 
     def _answer(self, header: codec.ReplyHeader, frame: bytes, at: int) -> None:
         if not self._pending or self._pending[0].xid != header.xid:
-            raise ProtocolError(f"answer {header.xid} to no request")
+            raise ProtocolError(f"response {header.xid} to no request")
         if header.error == codec.SESSION_MOVED:
             raise ProtocolError("the session has moved to another server")
         pending = self._pending.popleft()

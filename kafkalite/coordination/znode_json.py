@@ -59,7 +59,7 @@ class JsonReader:
     def version(self, *known: int) -> int:
         version = self.integer("version", 1, INT32_MAX)
         if known and version not in known:
-            raise self.fail("version", f"{version} is none of {', '.join(map(str, known))}")
+            raise self.fail("version", f"{version} is not one of {', '.join(map(str, known))}")
         return version
 
     def replicas(self, name: str) -> Replicas:

@@ -62,7 +62,7 @@ class LogDirReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDir:
+class LogDirDescription:
     """One directory; -1 bytes: not known."""
 
     path: str
@@ -279,7 +279,7 @@ class Services(Protocol):
         """Replace the topic's own settings (already validated). Raises ApiError, CoordinatorError."""
         ...
 
-    def log_dirs(self) -> list[LogDir]:
+    def log_dirs(self) -> list[LogDirDescription]:
         """The directories of this node's logs and what is in them."""
         ...
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.log.index import AbortedTransaction
+from kafkalite.log.index import AbortedTxn
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.segment import Segment
 from kafkalite.model import LeaderEpoch, Offset
@@ -171,9 +171,9 @@ def _find_timestamp(
     return None
 
 
-def aborted_transactions(local: LocalLog, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+def aborted_transactions(local: LocalLog, from_offset: int, to_offset: int) -> list[AbortedTxn]:
     """Those that overlap [from_offset, to_offset). Raises OSError."""
-    found: list[AbortedTransaction] = []
+    found: list[AbortedTxn] = []
     for number in range(local.segment_number(from_offset), len(local.segments)):
         entries = local.segments[number].aborted()  # in the order of their markers
         for entry in islice(entries, bisect_left(entries, from_offset, key=_last_offset), None):
@@ -184,5 +184,5 @@ def aborted_transactions(local: LocalLog, from_offset: int, to_offset: int) -> l
     return found
 
 
-def _last_offset(entry: AbortedTransaction) -> int:
+def _last_offset(entry: AbortedTxn) -> int:
     return entry.last_offset

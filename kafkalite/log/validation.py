@@ -98,7 +98,7 @@ def _check_keys(view: memoryview, position: int, header: BatchHeader) -> None:
     """A compacted topic takes no record without a key. The one check that looks at records, on such topics only."""
     for record in records_of(view, position, header):
         if record.key is None:
-            raise api_error(ErrorCode.INVALID_RECORD, "a compacted topic takes no record without a key")
+            raise api_error(ErrorCode.INVALID_RECORD, "a compacted topic accepts no record without a key")
 
 
 def batches_for_follower(view: memoryview, log_end_offset: int) -> list[tuple[int, BatchHeader]]:
@@ -114,10 +114,10 @@ def batches_for_follower(view: memoryview, log_end_offset: int) -> list[tuple[in
     for position, header in batches:
         base = header.base_offset
         if crc32c(view[position + CRC_START : position + header.batch_length + LOG_OVERHEAD]) != header.crc:
-            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"the CRC of the batch at {base} is wrong")
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC of the batch at {base}")
         delta = header.last_offset_delta
         if delta < 0 or base < expected:
-            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {base}, the log ends at {expected}")
+            raise api_error(ErrorCode.OFFSET_OUT_OF_RANGE, f"a batch at offset {base}, but the log ends at {expected}")
         expected = base + delta + 1
     return batches
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
-from kafkalite.coordinators.services import ActiveProducer, LogDir, LogDirReplica, Rights
+from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica, Rights
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -299,7 +299,7 @@ class NodeServices:
         current = await self._node.zookeeper.ordering()
         await write_config(current, TOPICS, topic, overrides, replace=True)
 
-    def log_dirs(self) -> list[LogDir]:
+    def log_dirs(self) -> list[LogDirDescription]:
         hosted: dict[str, list[LogDirReplica]] = {}
         for partition in self._node.replicas.hosted.all():
             log = partition.log
@@ -311,7 +311,7 @@ class NodeServices:
             hosted.setdefault(move.target, []).append(
                 LogDirReplica(move.topic_partition, size, move.lag, is_future=True)
             )
-        answers: list[LogDir] = []
+        answers: list[LogDirDescription] = []
         for log_dir in self._node.logs.dirs():
             total = usable = -1
             is_online = log_dir.online
@@ -323,7 +323,7 @@ class NodeServices:
                     is_online = False
             error = ErrorCode.NONE if is_online else ErrorCode.KAFKA_STORAGE_ERROR
             mine = sorted(hosted.get(log_dir.path, ()), key=lambda replica: replica.partition) if is_online else ()
-            answers.append(LogDir(log_dir.path, error, total, usable, tuple(mine)))
+            answers.append(LogDirDescription(log_dir.path, error, total, usable, tuple(mine)))
         return answers
 
     async def alter_replica_log_dirs(

@@ -46,7 +46,7 @@ class ZooKeeperHealth:
         found: list[HealthProblem] = []
         if away := self.away():
             left = self._session.lease_left()
-            lease = f"this node's lease lasts {left:.0f} s more" if left > 0 else "this node's lease has ended"
+            lease = f"this node's lease ends in {left:.0f} s" if left > 0 else "this node's lease has ended"
             found.append(HealthProblem("zookeeper.away", self._session.away_since_ms or 0, f"{away}; {lease}"))
         if self._foreign:
             found.append(HealthProblem("zookeeper.foreign", self._foreign_since_ms, self._foreign))
@@ -92,10 +92,14 @@ async def _foreign(coordinator: Coordinator, cluster_id: str, *, holds_data: boo
     found, topics = await coordinator.get_many([paths.CLUSTER_ID, paths.TOPICS])
     if found is not None:
         try:
-            told = decode_cluster_id(found[0])
+            reported = decode_cluster_id(found[0])
         except ZnodeError:
             return ""  # written by hand; the directories have the true id
-        return "" if told == cluster_id else f"{paths.CLUSTER_ID} names cluster {told}; this node is of {cluster_id}"
+        return (
+            ""
+            if reported == cluster_id
+            else f"{paths.CLUSTER_ID} names cluster {reported}; this node is of {cluster_id}"
+        )
     if holds_data and (topics is None or not topics[1].child_count):
-        return f"{paths.CLUSTER_ID} and all topics are gone; this node has logs of cluster {cluster_id}"
+        return f"{paths.CLUSTER_ID} and all topics are missing; this node has logs of cluster {cluster_id}"
     return ""

@@ -138,7 +138,7 @@ def split_batches(buffer: Buffer) -> Iterator[tuple[int, BatchHeader]]:
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{end - position} bytes are too few for a batch header")
         header = BatchHeader._make(HEADER.unpack_from(buffer, position))
         if header.magic != MAGIC:
-            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic}: only record batches v2 are taken")
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, f"magic {header.magic}: only record batches v2 are accepted")
         size = header.batch_length + LOG_OVERHEAD
         if size < HEADER_SIZE or position + size > end:
             raise api_error(

@@ -43,7 +43,7 @@ def _field(view: bytes, position: int, end: int) -> tuple[bytes | None, int]:
         return None, position
     stop = position + size
     if stop > end:
-        raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's field reaches beyond the record")
+        raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record's field exceeds the record")
     return view[position:stop], stop
 
 
@@ -65,7 +65,7 @@ def records_of(
         size, at = decode_varint(view, at)
         record_end = at + size
         if size < 0 or record_end > end:
-            raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record reaches beyond its batch")
+            raise api_error(ErrorCode.CORRUPT_MESSAGE, "a record exceeds its batch")
         timestamp_delta, at = decode_varint(view, at + 1)
         offset_delta, at = decode_varint(view, at)
         key, at = _field(view, at, record_end)
@@ -89,7 +89,7 @@ def records_of(
             ) % 2**64 + _EARLIEST  # as for Java's clients; it has to fit into a batch's head
         yield Record(base_offset + offset_delta, timestamp, key, value, tuple(headers) if headers else ())
     if at != end:
-        raise api_error(ErrorCode.CORRUPT_MESSAGE, "bytes behind the last record of a batch")
+        raise api_error(ErrorCode.CORRUPT_MESSAGE, "bytes after the last record of a batch")
 
 
 def read_records(buffer: Buffer, *, check_crc: bool = True, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Iterator[Record]:

@@ -37,7 +37,7 @@ def refusal(partition: Partition, *, acks: int, at_ms: int, within_ms: int) -> s
     if len(leader.replicas) == 1:
         return ""
     if acks == -1 and not may_commit(leader):
-        return "this node is alone in sync"
+        return "this node is the only in-sync replica"
     if not is_followed(partition, at_ms=at_ms, within_ms=within_ms):
         return f"no other replica has fetched from this node for {within_ms} ms"
     return ""

@@ -58,10 +58,13 @@ class FollowerFetch:
             self._hosted.fail_storage(partition, error)
             return None
         except ApiError as error:
-            untold = self._hosted.repeats.told(("append_refused", partition.topic_partition))
-            if untold is not None:
+            suppressed = self._hosted.repeats.admit(("append_refused", partition.topic_partition))
+            if suppressed is not None:
                 _log.error(
-                    "replica.append_refused", partition=str(partition.topic_partition), error=str(error), untold=untold
+                    "replica.append_refused",
+                    partition=str(partition.topic_partition),
+                    error=str(error),
+                    suppressed=suppressed,
                 )
             return error.code
 
@@ -111,7 +114,7 @@ class FollowerFetch:
     def _start_over(self, partition: Partition, answer: ReplicaFetchedPartition) -> None:
         """Nothing of ours continues the leader's log: copy all of it."""
         start = answer.log_start_offset
-        self._lower(partition, start, "out of the leader's range")
+        self._lower(partition, start, "outside of the leader's range")
         partition.log.truncate_fully_and_start_at(start)
         partition.follower_high_watermark = start
         self._hosted.save_start(partition)

@@ -55,7 +55,7 @@ def refusal(strays: int, local: int, max_percent: int) -> str:
     if 100 * strays <= max_percent * local:
         return ""
     return (
-        f"{strays} of {local} local replicas are not assigned to this broker: too many to be true "
+        f"{strays} of {local} local replicas are not assigned to this broker: this is probably an error "
         f"(stray.max.fraction.percent={max_percent}); they are left alone"
     )
 

@@ -13,7 +13,7 @@ from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthe
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from kafkalite.security.listener import ListenerSecurity, Login
+    from kafkalite.security.listener import ListenerSecurity, SaslLogin
     from kafkalite.security.sasl import SaslServer
 
 #: What every peer hears whose proof does not hold, whatever is wrong with it.
@@ -34,7 +34,7 @@ class Admission:
         #: Whether it may say hello.
         self.is_enough = self.is_complete or security.is_optional
         #: What SASL has proved.
-        self.login: Login | None = None
+        self.login: SaslLogin | None = None
         #: When the session ends; None: it does not.
         self.ends_at: float | None = None
         self._peer = peer
@@ -42,7 +42,7 @@ class Admission:
         self._mechanism = ""
         self._exchange: SaslServer | None = None
 
-    def look_at_certificate(self, writer: asyncio.StreamWriter) -> None:
+    def authenticate_certificate(self, writer: asyncio.StreamWriter) -> None:
         """The principal of a mutual TLS connection. Raises ProtocolError if it cannot be one here."""
         if self.security.uses_sasl:
             return
@@ -72,8 +72,8 @@ class Admission:
         self.is_enough = False  # who has begun goes on to the end
         exchange = self._exchange
         if exchange is None or request.mechanism != self._mechanism:
-            self.security.refused(self._peer, "an authentication out of turn")
-            return SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "out of turn", "")
+            self.security.refused(self._peer, "an authentication at the wrong time")
+            return SaslAuthenticateResponse(int(ErrorCode.ILLEGAL_SASL_STATE), "at the wrong time", "")
         try:
             data = exchange.step(request.data.encode())
             if not exchange.is_complete:
@@ -96,7 +96,7 @@ class Admission:
         """Whether the session is over: only an authentication is taken then."""
         return self.ends_at is not None and now > self.ends_at
 
-    def tell_ended(self) -> str:
+    def log_session_ended(self) -> str:
         """The session is over and something else came: one line for the operator; what the peer hears."""
         self.security.refused(
             self._peer,

@@ -54,7 +54,7 @@ def encode_frame(correlation_id: int, message: Message, body: Sequence[Buffer] =
     for part in body:
         size += part.nbytes if isinstance(part, memoryview) else len(part)
     if size > 0xFFFFFFFF:
-        raise ValueError(f"a frame of {size} bytes cannot be told in 32 bits")
+        raise ValueError(f"a frame of {size} bytes does not fit into 32 bits")
     # Of an empty buffer at the end of a writelines() asyncio, since Python 3.12, never gets rid: its loop spins on it.
     return [_PREFIX.pack(size, len(header)) + header, *filter(len, body)]
 

@@ -104,9 +104,9 @@ class RpcServer:
 
     def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
         """One line about a connection; many similar ones from one host are suppressed."""
-        untold = self._repeats.told((event, reason, peer.rpartition(":")[0]))
-        if untold is not None:
-            _log.warning(event, peer=peer, **details, reason=reason, untold=untold)
+        suppressed = self._repeats.admit((event, reason, peer.rpartition(":")[0]))
+        if suppressed is not None:
+            _log.warning(event, peer=peer, **details, reason=reason, suppressed=suppressed)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)
@@ -151,7 +151,7 @@ class RpcServer:
         late = [c for c in self.connections.values() if c.held_by_frame_since(now - MEMORY_GRACE_S)]
         for connection in sorted(late, key=lambda c: c.incomplete_bytes, reverse=True):
             excess -= connection.incomplete_bytes
-            connection.shut("a frame came too slowly while memory was short", at_once=True)
+            connection.shut("a frame arrived too slowly while memory was short", at_once=True)
             if excess <= 0:
                 return
 

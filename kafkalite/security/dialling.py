@@ -52,13 +52,13 @@ class ClientSecurity:
                 raise ConfigError(f"{key}: no such setting of a client's security")
         protocol = settings.get("security.protocol", "PLAINTEXT").upper()
         if protocol not in PROTOCOLS:
-            raise ConfigError(f"security.protocol: {protocol!r} is none of {', '.join(PROTOCOLS)}")
+            raise ConfigError(f"security.protocol: {protocol!r} is not one of {', '.join(PROTOCOLS)}")
         identification = settings.get("ssl.endpoint.identification.algorithm", "https").lower()
         if identification not in ("https", ""):
             raise ConfigError("ssl.endpoint.identification.algorithm is https or empty")
         mechanism = settings.get("sasl.mechanism", "SCRAM-SHA-512").upper()
         if mechanism not in SASL_MECHANISMS:
-            raise ConfigError(f"sasl.mechanism: {mechanism!r} is none of {', '.join(SASL_MECHANISMS)}")
+            raise ConfigError(f"sasl.mechanism: {mechanism!r} is not one of {', '.join(SASL_MECHANISMS)}")
         jaas = {
             match[1]: re.sub(r"\\(.)", r"\1", match[2]) if match[2] is not None else match[3]
             for match in _JAAS.finditer(settings.get("sasl.jaas.config", ""))

@@ -40,7 +40,7 @@ class Entity:
     client_id: str | None = None
 
     def __post_init__(self) -> None:
-        assert self.user is not None or self.client_id is not None, "an entity of nobody"
+        assert self.user is not None or self.client_id is not None, "an entity needs a user or a client id"
 
 
 def parse_limit(key: str, text: str) -> float:
@@ -204,7 +204,7 @@ class Quotas:
         limit = self.limit(kind, user, client_id)
         return None if limit is None else max(1, int(limit * (self._windows - 1) * self._window_ms / 1000))
 
-    def note_throttled(self, kind: Kind, wait_ms: int) -> None:
+    def record_throttled(self, kind: Kind, wait_ms: int) -> None:
         """An answer told a client to wait."""
         self.throttled[kind] += 1
         self.throttled_ms[kind] += wait_ms

@@ -196,9 +196,9 @@ class ScramServer:
         proves = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
         answer = f"v={_to_text(_hmac(self._hash, credential.server_key, message))}"
         if nonce != self._nonce:
-            raise AuthenticationFailed("the nonce is of another exchange")
+            raise AuthenticationFailed("the nonce belongs to another exchange")
         if bound != self._binding:
-            raise AuthenticationFailed("another channel binding than announced")
+            raise AuthenticationFailed("a different channel binding than announced")
         if len(proof) != len(signature) or not proves or not self.is_known:
             raise AuthenticationFailed("wrong password" if self.is_known else "unknown user")
         self.is_complete = True
@@ -246,7 +246,7 @@ class ScramClient:
         except ValueError:
             ok = False
         if not ok:
-            raise AuthenticationFailed("the server does not know our password either: it is an impostor")
+            raise AuthenticationFailed("the server does not know the password: it is not genuine")
         self.is_complete = True
         return b""
 
@@ -295,5 +295,5 @@ def _escaped(name: str) -> str:
 def _unescaped(name: str) -> str:
     """RFC 5802's saslname. Raises AuthenticationFailed."""
     if re.search(r"=(?!2C|3D)", name):
-        raise AuthenticationFailed("a user name with a bare equals sign")
+        raise AuthenticationFailed("a user name with an unescaped equals sign")
     return name.replace("=2C", ",").replace("=3D", "=")

@@ -21,39 +21,39 @@ ADVICE = {
     "zookeeper.away": Advice(
         "reads go on, and so do writes if another replica follows the leader; until ZooKeeper answers no leader is elected, no "
         "ISR and no setting changes, requests of administrators wait until their time-out and then fail, and a broker that stops cannot start",
-        "check the ZooKeeper servers, and the network from the named brokers to them; restart no broker",
+        "check the ZooKeeper servers, and the network from the named brokers to them; do not restart a broker",
     ),
     "zookeeper.foreign": Advice(
-        "the brokers keep their data, go on leading their partitions, and do not register there",
+        "the brokers keep their data, continue to lead their partitions, and do not register there",
         "put the cluster's data back into ZooKeeper (docs/backup.md) or correct zookeeper.connect; do not restart a broker before that",
     ),
     "broker.unreachable": Advice(
-        "if it is really dead, its leaderships move within seconds and its replicas leave the ISRs",
-        "look at the process and at the network between here and there; start the broker again",
+        "if it is dead, its leaderships move within seconds and its replicas leave the ISRs",
+        "check the process, and the network between the two nodes; start the broker again",
     ),
     "disk.offline": Advice(
-        "its replicas leave their ISRs and are made anew on the node's other disks, if it has any with room",
+        "its replicas leave their ISRs and are recreated on the node's other disks, if any has room",
         "replace or repair the disk, then `admin disk online DIR`; no restart is needed. If `replica.last_copy` names a "
-        "partition on it, the disk has to come back with its data",
+        "partition on it, the disk must come back with its data",
     ),
     "replica.last_copy": Advice(
-        "nothing is removed: no other replica in sync has these records. If the disk is sound, the node checks the files "
+        "nothing is removed: no other in-sync replica has these records. If the disk is sound, the node checks the files "
         "from time to time, and the replica leads again when all of them are there",
         "do not remove its files and do not replace the disk. Make the files readable again, then `admin disk online DIR` "
         "(or a restart) opens them",
     ),
     "partition.offline": Advice(
-        "the controller waits for a member of the ISR, or an eligible replica, to come back; it then leads, and nothing is lost",
-        "bring back one of the brokers in the ISR or the ELR. If all of them are lost for good: `admin elect --unclean "
-        "TOPIC-P` gives the partition to the most complete replica, and loses the records that only they had",
+        "the controller waits until a member of the ISR, or an eligible replica, comes back; this replica then leads, and nothing is lost",
+        "bring back one of the brokers in the ISR or the ELR. If all of them are permanently lost: `admin elect --unclean "
+        "TOPIC-P` gives the partition to the most complete replica, and loses the records that only the lost brokers had",
     ),
     "replica.doubtful": Advice(
-        "the replica follows as soon as another one leads, and may lead again when it has caught up",
-        "bring back the named brokers. If they are lost for good: `admin elect --unclean TOPIC-P` lets the most "
-        "complete replica lead, and loses the records that only they had",
+        "the replica follows as soon as another replica leads, and may lead again when it has caught up",
+        "bring back the named brokers. If they are permanently lost: `admin elect --unclean TOPIC-P` lets the most "
+        "complete replica lead, and loses the records that only the lost brokers had",
     ),
     "partition.fenced": Advice(
-        "its leader takes no records until ZooKeeper answers, or until a replica fetches from it again; reading goes on",
+        "its leader accepts no records until ZooKeeper answers, or until a replica fetches from it again; reads continue",
         "check ZooKeeper first, then the brokers with the other replicas",
     ),
     "topic.vanished": Advice(
@@ -63,12 +63,12 @@ ADVICE = {
         "to delete the topic for good: `admin delete-topic --vanished TOPIC`",
     ),
     "partition.under_min_isr": Advice(
-        "acks=all is refused until enough replicas have caught up; reading goes on; replicas join as they catch up",
-        "bring back the brokers that are missing from the ISR, or move the replica elsewhere: `admin reassign`",
+        "acks=all is refused until enough replicas have caught up; reads continue; replicas join the ISR when they have caught up",
+        "bring back the brokers that are missing from the ISR, or move the replica to another broker: `admin reassign`",
     ),
     "replica.last_copy_damaged": Advice(
-        "it stays the leader and serves the sound records; those behind the damage cannot be read",
-        "do not remove its files: no other replica in sync has these records. Copy them, check the disk, and restore the "
+        "it stays the leader and serves the valid records; records after the damage cannot be read",
+        "do not remove its files: no other in-sync replica has these records. Copy them, check the disk, and restore the "
         "missing records from a backup or from their source",
     ),
     "replica.offline": Advice(
@@ -77,7 +77,7 @@ ADVICE = {
         "see `admin disk list`; if a disk is dead: replace it and run `admin disk online DIR`",
     ),
     "replica.damaged": Advice(
-        "the records behind the damage are not served from this replica; another one is in sync",
+        "this replica does not serve the records after the damage; another replica is in sync",
         "if it leads, let another replica lead (`admin elect`). Then, while `admin describe` shows another replica in the ISR: "
         "stop the node, move this partition's directory away, and start it: it copies everything from the leader",
     ),
@@ -88,38 +88,38 @@ ADVICE = {
         "`admin disk strays list`",
     ),
     "disk.strays": Advice(
-        "nothing: these directories are kept until their records are in sync elsewhere, or until an order removes them",
-        "see `admin disk strays list`; remove what is not needed with `admin disk strays remove`, and bring back missing "
+        "nothing: these directories are kept until their records are in sync elsewhere, or until they are removed on request",
+        "see `admin disk strays list`; remove directories that are not needed with `admin disk strays remove`, and bring back missing "
         "records with `admin disk strays restore`",
     ),
     "command.unanswered": Advice(
         "the controller repeats the command until it is answered or the broker's session ends",
-        "look at that broker: is the process stopped, its disk stuck, its network cut",
+        "check that broker: its process may be stopped, its disk may hang, its network may be down",
     ),
     "command.refused": Advice(
         "the controller repeats the command when the broker or the partition changes",
-        "look at that broker's log (replica.…) and disks; a restart of the broker asks for all its commands again",
+        "check that broker's log (replica.…) and disks; after a restart the controller sends all its commands again",
     ),
     "znode.malformed": Advice(
-        "the znode is left alone; what cannot be read or used of it is not done",
-        "somebody wrote it by hand: correct or remove it; it is read again within seconds",
+        "the znode is left alone; the parts that cannot be read or used have no effect",
+        "it was written from outside: correct or remove it; it is read again within seconds",
     ),
     "replica.strays_refused": Advice(
-        "nothing: these replicas are left on the disk, and not served",
+        "nothing: these replicas stay on the disk and are not served",
         "check that the node is in the right cluster and that its topics are not missing in ZooKeeper; if they are "
         "really to go, raise stray.max.fraction.percent and restart the node",
     ),
     "replica.kept": Advice(
-        "nothing: the directory is kept until an order removes it; its topic is not in ZooKeeper any more",
+        "nothing: the directory is kept until it is removed on request; its topic is not in ZooKeeper any more",
         "see `admin disk strays list`; if the records of that earlier topic are not needed: `admin disk strays remove`",
     ),
     "topic.deletion_waits": Advice(
-        "the topics are gone and their names are free; the broker removes its replicas when it returns",
-        "start the named broker; if it is gone for good, start an empty one with the same id, or remove the znodes below "
+        "the topics are deleted and their names are free; the broker removes its replicas when it returns",
+        "start the named broker; if it is permanently lost, start an empty one with the same id, or remove the znodes below "
         "/admin/deleted_topics",
     ),
     "topic.few_replicas": Advice(
-        "the topic stays as it was created, when there were fewer brokers; if those are lost, so is what groups and transactions have committed",
+        "the topic stays as it was created, when there were fewer brokers; if those brokers are lost, the commits of groups and transactions are lost, too",
         "`admin reassign plan --topic TOPIC --replicas 3 --brokers 1,2,3 -o plan.json`, then `admin reassign execute plan.json "
         "--allow-rf-change`; and set its min.insync.replicas to 2",
     ),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("pyspark_kafkalite")
 T = TypeVar("T")
 
-_DELETED = "Records were deleted (retention, or the topic was made anew) before they were read"
+_DELETED = "Records were deleted (retention, or the topic was created again) before they were read"
 
 #: Fetched of a partition to learn how large its records are.
 _SAMPLE_BYTES = 64 << 10
@@ -136,8 +136,8 @@ class Cluster:
         late = [tp for tp in wanted if found[tp] is None]
         if late and self.options.timestamp_strategy == "error":
             raise OptionError(
-                f"no record of {names(late)} is as late as the starting timestamp; "
-                "set startingOffsetsByTimestampStrategy to latest to begin at the end there"
+                f"{names(late)} has no record as late as the starting timestamp; "
+                "set startingOffsetsByTimestampStrategy to latest to start at the end"
             )
         ends = self.latest(late)
         return {tp: ends[tp] if (offset := found[tp]) is None else offset for tp in wanted}
@@ -173,14 +173,10 @@ class Cluster:
         if lost:
             self.report_loss(f"{option}: {'; '.join(lost[:10])}")
         if beyond:
-            open_too = (
-                "; what transactions hold that are open still is not counted"
-                if self.options.fetch.read_committed
-                else ""
-            )
+            open_too = "; records of open transactions are not counted" if self.options.fetch.read_committed else ""
             self.report_loss(
                 f"{option}: {'; '.join(beyond[:10])}",
-                f"Nothing was written there yet, or the topic was deleted and made anew{open_too}",
+                f"Nothing was written there yet, or the topic was deleted and created again{open_too}",
             )
         return resolved
 
@@ -188,7 +184,7 @@ class Cluster:
         """Fail or warn, as failOnDataLoss says."""
         if self.options.fetch.fail_on_data_loss:
             raise DataLoss(loss_message(what, why))
-        log.warning("%s: going on with what is there (failOnDataLoss=false)", what)
+        log.warning("%s: continuing with the remaining records (failOnDataLoss=false)", what)
 
     def ranges(self, narrowing: Narrowing) -> list[OffsetRange]:
         """What a batch query reads, one range per partition, after the query's filters."""
@@ -213,7 +209,7 @@ class Cluster:
 
 
 def loss_message(what: str, why: str = _DELETED) -> str:
-    return f"{what}. {why}. Set failOnDataLoss=false to go on with what is left"
+    return f"{what}. {why}. Set failOnDataLoss=false to continue with the remaining records"
 
 
 def _partitions(client: LogClient, subscription: Subscription) -> dict[TopicPartition, str]:

@@ -190,7 +190,7 @@ def _walk(data: Buffer, position: int, end: int, steps: int, starts: Longs, at: 
         found[n] = position
         position += length
         if position > end:
-            raise CorruptRecords("a record reaches beyond its batch")
+            raise CorruptRecords("a record exceeds its batch")
     starts[at : at + steps] = found
     return position
 
@@ -270,7 +270,7 @@ def _fields(chunk: _Chunk, array: npt.NDArray[np.uint8]) -> _Fields:
     value_size, value_start = varints.decode(array, np.minimum(key_end, len(array) - 1))
     value_end = value_start + np.maximum(value_size, 0)
     if (key_end >= limits).any() or (value_end >= limits).any():
-        raise CorruptRecords("a key or value reaches beyond its record")
+        raise CorruptRecords("a key or value exceeds its record")
     header_count, headers_start = varints.decode(array, value_end)
     if (header_count < 0).any():
         raise CorruptRecords("a record has a negative number of headers")
@@ -379,7 +379,7 @@ def _headers(fields: _Fields, array: npt.NDArray[np.uint8], buffer: pa.Buffer) -
         value_end[slot] = value_start[slot] + np.maximum(value_size, 0)
         value_null[slot] = value_size < 0
         if (value_end[slot] > len(array)).any():
-            raise CorruptRecords("a header reaches beyond the records")
+            raise CorruptRecords("a header exceeds the records")
         nth += 1
         more = fields.header_count[having] > nth
         position = value_end[slot][more]

@@ -39,7 +39,7 @@ _FENCED = frozenset(
 
 
 class CommitFailed(KafkaliteError):
-    """A batch was not committed: nothing of it is visible. The message says why and what to do."""
+    """A batch was not committed: none of it is visible. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +121,10 @@ def write_prepared(
         if isinstance(error, ApiError) and error.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT:
             hint = " (kafka.transaction.timeout.ms is more than the brokers' transaction.max.timeout.ms)"
         raise WriteFailed(
-            f"no transaction could be begun for {attempt.version}: {told(options.client, error)}{hint}"
+            f"no transaction could be started for {attempt.version}: {told(options.client, error)}{hint}"
         ) from error
     if member is None:
-        log.info("%s is decided already: nothing is written", attempt.version)
+        log.info("%s is already decided: nothing is written", attempt.version)
         for _ in rest:  # Spark's side of the pipe wants to be read to its end
             pass
         return TaskPrepared(0, 0, (), attempt.version)
@@ -155,17 +155,17 @@ def commit(client: LogClient, messages: Sequence[Any]) -> None:
         if error.code in _FENCED:
             hint = (
                 ". From its first row to the commit of the batch a task has kafka.transaction.timeout.ms; another query "
-                "with the same txnAppId or checkpoint takes its transactions away"
+                "with the same txnAppId or checkpoint aborts its transactions"
             )
-        raise CommitFailed(f"{version} was not committed, nothing of it is visible: {error}{hint}") from error
+        raise CommitFailed(f"{version} was not committed, and none of it is visible: {error}{hint}") from error
     except (KafkaliteError, OSError) as error:
         raise CommitFailed(
-            f"whether {version} is committed is not known: {error}. Running it again finds out"
+            f"it is unknown whether {version} is committed: {error}. Run it again to find out"
         ) from error
     if answer.was_decided:
-        log.info("%s was decided before: rolled forward", version)
+        log.info("%s was already decided: rolled forward", version)
     elif not answer.is_complete:
-        log.info("%s is committed; some partitions' readers will see it a little later", version)
+        log.info("%s is committed; readers of some partitions see it a little later", version)
 
 
 def abort(client: LogClient, messages: Sequence[Any]) -> None:
@@ -179,7 +179,7 @@ def abort(client: LogClient, messages: Sequence[Any]) -> None:
     try:
         client.abort_group(version, members, timeout_ms=_ABORT_TIMEOUT_MS)
     except (KafkaliteError, OSError) as error:
-        log.warning("%s: its transactions could not be aborted, their timeout will: %s", version, error)
+        log.warning("%s: its transactions could not be aborted; they end with their timeout: %s", version, error)
 
 
 def _prepared(messages: Sequence[Any]) -> tuple[GroupVersion | None, list[TransactionMember]]:

@@ -40,7 +40,7 @@ class RangeReader:
     def read(self, wanted: OffsetRange, columns: tuple[Column, ...]) -> Iterator[pa.RecordBatch]:
         """The rows of `wanted`, in order. Leaders may change meanwhile; the client follows them.
 
-        A fetch names the topic, not its id: one that was deleted and made anew answers in the place of the one that was
+        A fetch names the topic, not its id: one that was deleted and created again answers in the place of the one that was
         planned. With failOnDataLoss that is looked for after the last row, which proves all of them; without it before
         the first, for the range to be left out: a batch in a checkpoint must be over with at some time.
 
@@ -88,7 +88,7 @@ class RangeReader:
             if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
                 return self._resume(wanted, position, deadline)
             if error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:  # and for all of request.timeout.ms
-                return self._lost(wanted, position, wanted.end, "the topic is not there any more")
+                return self._lost(wanted, position, wanted.end, "the topic does not exist any more")
             self._wait(error, wanted, position, deadline)
         except (KafkaliteError, OSError) as error:
             self._wait(error, wanted, position, deadline)
@@ -146,7 +146,7 @@ class RangeReader:
                 continue
             others = [topic.topic_id for topic in found if topic.topic_id not in ("", wanted.topic_id)]
             if others:
-                why = f"the topic was deleted and made anew (its id was {wanted.topic_id}, now {others[0]})"
+                why = f"the topic was deleted and created again (its id was {wanted.topic_id}, now {others[0]})"
                 return self._lost(wanted, position, wanted.end, why)
             break
         return position
@@ -168,7 +168,7 @@ class RangeReader:
     def _check_patience(self, wanted: OffsetRange, position: int, deadline: float, why: str) -> None:
         if self.clock() >= deadline:
             raise ReadFailed(
-                f"{wanted.topic_partition}: nothing came at offset {position} (the range ends at {wanted.end}) for "
+                f"{wanted.topic_partition}: no record arrived at offset {position} (the range ends at {wanted.end}) for "
                 f"{self.options.poll_timeout_ms} ms; {why}. A leader may be down: kafkalite admin health tells. "
                 "kafkaConsumer.pollTimeoutMs sets the patience"
             )

@@ -174,7 +174,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         for name in ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp"):
             if given.text(name) is not None:
                 raise OptionError(
-                    f"{name} is for batch queries: a stream has no end (Trigger.AvailableNow stops at the latest)"
+                    f"{name} is only for batch queries: a stream has no end (Trigger.AvailableNow stops at the latest)"
                 )
         ending: OffsetSpec = Latest()
     else:
@@ -182,7 +182,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
         _check_batch(starting, ending)
         for name in (*_PER_TRIGGER, "maxTriggerDelay", GROUP_ID):
             if given.text(name) is not None:
-                given.warnings.append(f"{name} means something to streams only and is ignored")
+                given.warnings.append(f"{name} is only for streams and is ignored")
     strategy = (given.text("startingOffsetsByTimestampStrategy") or "error").lower()
     if strategy not in ("error", "latest"):
         raise OptionError(f"startingOffsetsByTimestampStrategy is error or latest, not {strategy!r}")
@@ -241,7 +241,7 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
     acks = given.client("acks") or "all"
     if acks not in ("all", "-1"):
         raise OptionError(
-            f"kafka.acks is {acks!r}: the sink writes with acks=all only, so that what Spark calls done is done"
+            f"kafka.acks is {acks!r}: the sink writes with acks=all only, because a task that Spark counts as done must be durable"
         )
     compression = (given.client("compression.type") or "none").lower()
     codecs = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -253,16 +253,16 @@ def write_options(options: Mapping[str, str], *, streaming: bool = False) -> Wri
     exactly_once = guarantee == "exactly-once"
     app_id, version = given.text("txnAppId"), given.number("txnVersion", least=0)
     if not exactly_once and (app_id is not None or version is not None):
-        raise OptionError("txnAppId and txnVersion are for deliveryGuarantee=exactly-once")
+        raise OptionError("txnAppId and txnVersion are only for deliveryGuarantee=exactly-once")
     if app_id is not None and not app_id.strip():
         raise OptionError("txnAppId is empty")
     if app_id is not None and len(app_id) > _NAME_CHARACTERS:
         raise OptionError(f"txnAppId has {len(app_id)} characters; the most is {_NAME_CHARACTERS}")
     if streaming and version is not None:
-        raise OptionError("txnVersion is for batch writes: a stream's versions are its batches")
+        raise OptionError("txnVersion is only for batch writes: a stream's versions are the numbers of its batches")
     if not streaming and (app_id is None) != (version is None):
         raise OptionError(
-            "txnAppId and txnVersion go together in a batch write: the version says which write of the name"
+            "a batch write needs both txnAppId and txnVersion: the version numbers the writes of that name"
         )
     topic = given.text("topic")
     if topic is not None and not topic.strip():

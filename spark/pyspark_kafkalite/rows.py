@@ -118,7 +118,7 @@ class Router:
             wrong = given & ((chosen < 0) | (chosen >= count))
             if wrong.any():
                 raise BadRow(
-                    f"a row wants partition {chosen[wrong][0]} of {topic}, which has partitions 0 to {count - 1}"
+                    f"a row has partition {chosen[wrong][0]} of {topic}, which has partitions 0 to {count - 1}"
                 )
         keyed, unkeyed = np.flatnonzero((chosen < 0) & has_key), np.flatnonzero((chosen < 0) & ~has_key)
         if len(keyed):

@@ -216,7 +216,7 @@ class _Counts:
                 raise WriteFailed(f"topic {topic}: {code.name}")
             self._sleep(pause_s)
         raise BadRow(
-            f"topic {topic} does not exist, and the cluster does not make it by itself: kafkalite admin create-topic {topic}"
+            f"topic {topic} does not exist, and the cluster does not create topics automatically: kafkalite admin create-topic {topic}"
         )
 
 

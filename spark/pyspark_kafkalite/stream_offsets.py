@@ -3,7 +3,7 @@
 In the checkpoint and in a query's progress a position is JSON of the shape that Spark's Kafka source has,
 `{"topic": {"0": 23, "1": 7}}`, plus one key that no topic can have, with what must survive a restart:
 
-    ids      the topics' ids: a topic that was deleted and made anew is another topic
+    ids      the topics' ids: a topic that was deleted and created again is another topic
     initial  this is where the query began, before its first batch. Spark does not keep it: it asks again when it
              replays the first batch, and then `latest` would be another place
     begins   where this batch begins in partitions whose begin its start position does not tell: all of them in the

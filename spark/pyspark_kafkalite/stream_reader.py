@@ -75,7 +75,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         if ReadMaxRows is None and (
             options.max_offsets_per_trigger or options.max_bytes_per_trigger or options.min_offsets_per_trigger
         ):
-            log.warning("limits per trigger need Spark 4.2: each batch takes all there is")
+            log.warning("limits per trigger need Spark 4.2: each batch takes all available records")
 
     # --- what Spark calls on the driver
 
@@ -172,11 +172,11 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             cluster.sleep(self._options.offset_retry_interval_ms / 1000)
         if changed.gone:
             cluster.report_loss(
-                f"{names(changed.gone)}: read by this query before, but not there any more, or not subscribed",
+                f"{names(changed.gone)}: this query has read them before, but they do not exist or are not subscribed any more",
                 "A topic was deleted, or the query's options were changed",
             )
         for topic in changed.made_anew:
-            cluster.report_loss(f"topic {topic} was deleted and made anew (its id was {position.ids[topic]})")
+            cluster.report_loss(f"topic {topic} was deleted and created again (its id was {position.ids[topic]})")
         return found, changed
 
     def _begins(self, cluster: Cluster, position: StreamOffset, changed: Changes) -> dict[TopicPartition, int]:
@@ -187,7 +187,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         first = cluster.earliest(changed.added)
         cut = [tp for tp in changed.added if first[tp] > 0 and tp.topic not in changed.made_anew]
         if cut and not position.initial:
-            cluster.report_loss(f"new partitions {names(cut)} do not begin at offset 0 any more")
+            cluster.report_loss(f"new partitions {names(cut)} do not start at offset 0 any more")
         return begins | first
 
     def _ends(self, cluster: Cluster, begins: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

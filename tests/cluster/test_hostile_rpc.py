@@ -259,7 +259,7 @@ async def test_half_frames_do_not_fill_the_memory_nor_hold_up_others(cluster: Pr
     await attack(cluster, flood)
     # The producer did not have to wait until they were cut for taking half a minute.
     told = await asyncio.to_thread(cluster.nodes[1].log_path.read_text)
-    assert "a frame came too slowly while memory was short" in told
+    assert "a frame arrived too slowly while memory was short" in told
     assert "a frame took too long" not in told
 
 

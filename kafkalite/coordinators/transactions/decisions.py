@@ -92,7 +92,7 @@ def expired(known: Iterable[Decision], limit_ms: int) -> list[Decision]:
 
 def _why(current: Transaction | None, member: TransactionMember, error: ApiError) -> str:
     if current is None:
-        return "the transaction is not known"
+        return "unknown transaction"
     if error.code is ErrorCode.PRODUCER_FENCED:
         return (
             f"the transaction was aborted (epoch {member.producer_epoch}, now {current.producer_epoch}): it took longer than "

@@ -94,7 +94,8 @@ class ConfigHandlers:
                 return self._cluster_entries(await self._services.broker_overrides(None), wanted, message)
             if broker_id != self._services.broker_id:
                 raise api_error(
-                    ErrorCode.INVALID_REQUEST, f"this is broker {self._services.broker_id}; ask the one you mean"
+                    ErrorCode.INVALID_REQUEST,
+                    f"this is broker {self._services.broker_id}; send the request to that broker",
                 )
             layers = await self._broker_layers()
             broker = self._services.config
@@ -145,7 +146,7 @@ class ConfigHandlers:
     def _broker(self, name: str) -> BrokerId | None:
         """None: all brokers. Raises ApiError."""
         if not (name == "" or (name.isascii() and name.isdigit())):
-            raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is no broker id")
+            raise api_error(ErrorCode.INVALID_REQUEST, f"{name!r} is not a broker id")
         return None if name == "" else BrokerId(int(name))
 
     def _listeners(self, wanted: set[str] | None) -> list[_Entry]:
@@ -313,7 +314,7 @@ def _increment(
                     members = [part for part in members if part not in named]
                 after[key] = ",".join(members)
             case _:
-                raise api_error(ErrorCode.INVALID_CONFIG, f"{entry.name} is no list, or the operation is unknown")
+                raise api_error(ErrorCode.INVALID_CONFIG, f"{entry.name} is not a list, or the operation is unknown")
     return after
 
 

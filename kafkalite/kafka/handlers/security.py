@@ -10,8 +10,8 @@ from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.protocol import wire
 from kafkalite.security.acl import (
+    AclEntry,
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
@@ -69,7 +69,7 @@ class SecurityHandlers:
                     each.resource_name,
                     known_or_unknown(PatternType, each.resource_pattern_type),
                 ),
-                Entry(
+                AclEntry(
                     each.principal,
                     each.host,
                     known_or_unknown(Operation, each.operation),
@@ -170,12 +170,12 @@ def _quota_entity(parts: Sequence[wire.AlterClientQuotasRequest.EntityData]) -> 
     found: dict[str, str] = {}
     for part in parts:
         if part.entity_type not in (_USER, _CLIENT_ID):
-            raise api_error(ErrorCode.INVALID_REQUEST, f"quotas of {part.entity_type!r}: none of user, client-id")
+            raise api_error(ErrorCode.INVALID_REQUEST, f"quotas of {part.entity_type!r}: not user or client-id")
         if part.entity_type in found or part.entity_name == "":
             raise api_error(ErrorCode.INVALID_REQUEST, f"{part.entity_type} twice, or empty")
         found[part.entity_type] = DEFAULT if part.entity_name is None else part.entity_name
     if not found:
-        raise api_error(ErrorCode.INVALID_REQUEST, "quotas of nobody")
+        raise api_error(ErrorCode.INVALID_REQUEST, "a quota needs a user or a client id")
     return Entity(found.get(_USER), found.get(_CLIENT_ID))
 
 
@@ -185,7 +185,7 @@ def _quota_filter(message: wire.DescribeClientQuotasRequest) -> Callable[[Entity
     for component in message.components:
         kind = component.entity_type
         if kind not in (_USER, _CLIENT_ID):
-            raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"quotas of {kind!r}: none of user, client-id")
+            raise api_error(ErrorCode.UNSUPPORTED_VERSION, f"quotas of {kind!r}: not user or client-id")
         if kind in wanted:
             raise api_error(ErrorCode.INVALID_REQUEST, f"{kind} twice")
         match component.match_type:

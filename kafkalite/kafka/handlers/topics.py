@@ -63,9 +63,9 @@ class TopicHandlers:
                         results[name] = TopicResult(
                             name, int(ErrorCode.REQUEST_TIMED_OUT), "created; its leaders are not known yet"
                         )
-        is_told = self._access.visible(request, _DESCRIBE_CONFIGS)
+        is_described = self._access.visible(request, _DESCRIBE_CONFIGS)
         return wire.CreateTopicsResponse(
-            topics=[_created(results[name], is_told=is_told(name)) for name in dict.fromkeys(times)]
+            topics=[_created(results[name], is_described=is_described(name)) for name in dict.fromkeys(times)]
         )
 
     def _have_leaders(self, topics: list[str]) -> bool:
@@ -116,7 +116,9 @@ class TopicHandlers:
                     continue
             elif topic.topic_id != ZERO_UUID:
                 answers.append(
-                    result_class(name, topic.topic_id, int(ErrorCode.INVALID_REQUEST), "name and id, one is enough")
+                    result_class(
+                        name, topic.topic_id, int(ErrorCode.INVALID_REQUEST), "give the name or the id, not both"
+                    )
                 )
                 continue
             names.append(name)
@@ -213,8 +215,8 @@ def _new_topic(topic: wire.CreateTopicsRequest.CreatableTopic) -> NewTopic:
     )
 
 
-def _created(result: TopicResult, *, is_told: bool) -> wire.CreateTopicsResponse.CreatableTopicResult:
-    if not is_told:
+def _created(result: TopicResult, *, is_described: bool) -> wire.CreateTopicsResponse.CreatableTopicResult:
+    if not is_described:
         # Kafka: how many partitions and replicas, and under which configuration, is for those who may describe that.
         return wire.CreateTopicsResponse.CreatableTopicResult(
             name=result.topic,

@@ -53,7 +53,7 @@ async def test_a_position_that_is_no_offset_is_refused() -> None:
         cluster.create("t")
         async with Consumer(client) as consumer:
             for position in (-1, 2**63):
-                with pytest.raises(ValueError, match=f"t-0: {position} is no offset"):
+                with pytest.raises(ValueError, match=f"t-0: {position} is not an offset"):
                     consumer.assign({T0: position})
 
 

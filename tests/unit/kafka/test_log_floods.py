@@ -37,7 +37,7 @@ async def test_groups_that_cannot_be_stored(broker: Broker, monkeypatch: pytest.
         later = repeats.INTERVAL_S + 1
         groups._store(partition, entry, StoreGroup(entry.group.generation, {}))
     told = [line for line in lines if line["event"] == "group.store_failed"]
-    assert [(line["error"], line["untold"]) for line in told] == [
+    assert [(line["error"], line["suppressed"]) for line in told] == [
         ("COORDINATOR_NOT_AVAILABLE", 0),
         ("COORDINATOR_NOT_AVAILABLE", 199),
     ]
@@ -80,7 +80,7 @@ async def test_transactions_that_cannot_be_completed(broker: Broker, monkeypatch
             while refused < 80:
                 await asyncio.sleep(0.001)
     told = [line for line in lines if line["event"] == "transaction.complete_delayed"]
-    assert [(line["error"], line["untold"]) for line in told] == [("NOT_COORDINATOR", 0)]
+    assert [(line["error"], line["suppressed"]) for line in told] == [("NOT_COORDINATOR", 0)]
 
 
 async def test_connections_that_are_refused(make_broker: Any) -> None:

@@ -286,5 +286,5 @@ async def test_requests_that_make_no_sense(group: Group) -> None:
             await group.broker.side.transaction_groups.end(request)
         assert refused.value.code is E.INVALID_REQUEST
     unknown = TransactionMember(transactional_id(group.group, "0"), ProducerId(1), 0)
-    with pytest.raises(ApiError, match="not known"):
+    with pytest.raises(ApiError, match="unknown"):
         await group.end(0, unknown)

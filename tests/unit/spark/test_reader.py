@@ -193,7 +193,7 @@ def test_a_topic_made_anew_is_told_apart(topic, records: int) -> None:
     topic.topic_ids["t"] = "another"
     for _ in range(records):
         topic.put("t", 0, (None, b"x"))
-    with pytest.raises(DataLoss, match=r"t-0: offsets \d+ to 10 .*made anew .*failOnDataLoss=false"):
+    with pytest.raises(DataLoss, match=r"t-0: offsets \d+ to 10 .*created again .*failOnDataLoss=false"):
         list(strict.read(work))
     assert list(lenient.read(work)) == []  # or a batch that is in a checkpoint could never be replayed
 
@@ -208,7 +208,7 @@ def test_a_topic_that_is_gone_when_it_is_to_be_read(topic) -> None:
 
     topic.before = before
     del topic.topic_ids["t"]
-    with pytest.raises(DataLoss, match=r"t-0: offsets 0 to 10 cannot be read, the topic is not there any more"):
+    with pytest.raises(DataLoss, match=r"t-0: offsets 0 to 10 cannot be read, the topic does not exist any more"):
         list(strict.read(work))
     assert list(lenient.read(work)) == []
 
@@ -263,7 +263,7 @@ def test_an_end_that_a_new_leader_does_not_know_yet_is_waited_for(topic) -> None
 def test_patience_ends_with_the_offset_and_the_reason(topic) -> None:
     log = topic.partitions[Tp("t", 0)]
     log.batches, log.log_end_offset = log.batches[:1], 3
-    with pytest.raises(ReadFailed, match=r"t-0: nothing came at offset 3 .*ends at 10.*pollTimeoutMs"):
+    with pytest.raises(ReadFailed, match=r"t-0: no record arrived at offset 3 .*ends at 10.*pollTimeoutMs"):
         list(range_reader(topic, poll_timeout_ms=1000).read(OffsetRange("t", 0, 0, 10), COLUMNS))
     with pytest.raises(ReadFailed, match="the log ends at 3"):
         list(range_reader(topic, poll_timeout_ms=1000).read(OffsetRange("t", 0, 5, 10), COLUMNS))

@@ -29,15 +29,15 @@ def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoc
             taken it into the ISR since: only a later one proves that it is out, as nobody gets in without fetching.
     """
     if state.isr == (broker_id,):
-        return "it is the only replica in sync: no other one has all its records"
+        return "it is the only in-sync replica: no other replica has all its records"
     if state.leader_epoch <= own_epoch or broker_id in state.isr or broker_id in state.elr:
-        return "the controller is asked to take it out of the ISR"
+        return "the controller is asked to remove it from the ISR"
     if state.leader == NO_LEADER:
         return "the partition has no leader to copy from"
     return ""
 
 
-class Restarting:
+class OfflineReplicas:
     """What was last commanded for each offline replica.
 
     Args:
@@ -53,7 +53,7 @@ class Restarting:
         self.commanded: dict[TopicPartition, PartitionState] = {}
         self.restarts = 0
 
-    def note(self, partition: Partition, state: PartitionState) -> None:
+    def on_command(self, partition: Partition, state: PartitionState) -> None:
         """A command came for an offline replica: it is carried out when that is possible."""
         key = partition.topic_partition
         known = self.commanded.get(key)
@@ -79,16 +79,16 @@ class Restarting:
         """For people: what an offline replica waits for."""
         state = self.commanded.get(partition.topic_partition)
         if state is None:
-            waits = "the controller is asked to take it out of the ISR"
+            waits = "the controller is asked to remove it from the ISR"
         else:
-            waits = self.refusal(partition, state) or "it is about to be made again"
+            waits = self.refusal(partition, state) or "it will be recreated"
         failed = self._logs.failed_log(partition.topic_partition)
         if failed is None:
             return waits
         waits += f"; its files are kept in {failed.path}"
-        if failed.needs_order:
-            return f"{waits}, and opened again by `admin disk online`: after a failed fsync or damage it is not trusted"
-        return f"{waits}, and checked again from time to time (the last time: {failed.reason})"
+        if failed.needs_operator:
+            return f"{waits}, and opened again by `admin disk online`: it is not trusted after a failed fsync or damage"
+        return f"{waits}, and checked again periodically (the last time: {failed.reason})"
 
     def is_last_copy(self, partition: Partition) -> bool:
         """Whether no other replica is in sync, or eligible, as far as this node knows."""
@@ -109,7 +109,7 @@ class Restarting:
         state = self.commanded.get(partition.topic_partition)
         complete = set() if state is None else {*state.isr, *state.elr}
         if state is None or (self._broker_id() in complete and len(complete) > 1):
-            return "the controller has yet to take the replica out of the ISR: try again in a moment"
+            return "the controller has not yet removed the replica from the ISR: retry soon"
         return ""
 
     def ask_again(self, partition: Partition) -> None:

@@ -21,7 +21,7 @@ from kafkalite.replica.metadata_cache import MetadataCache
 _MAX_WAIT_MS = 300_000
 
 
-class TopicOrders:
+class TopicRequests:
     """Gives the order (durable in ZooKeeper), then waits for the controller's work to be seen here."""
 
     def __init__(self, orders: TopicAdmin, metadata: MetadataCache) -> None:
@@ -47,7 +47,7 @@ class TopicOrders:
         )
 
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-        """REQUEST_TIMED_OUT: the deletion is ordered and goes on (a dead replica may have to return first)."""
+        """REQUEST_TIMED_OUT: the deletion was requested and continues (a dead replica may have to return first)."""
         began = asyncio.get_running_loop().time()
         response = await self._orders.delete_topics(request)
         ordered = [result.topic for result in response.topics if result.error == ErrorCode.NONE]
@@ -55,7 +55,7 @@ class TopicOrders:
             return response
         return DeleteTopicsResponse(
             tuple(
-                _late(result, "the deletion is ordered and goes on")
+                _late(result, "the deletion was requested and continues")
                 if result.error == ErrorCode.NONE and self._metadata.topic(result.topic) is not None
                 else result
                 for result in response.topics
