@@ -106,7 +106,7 @@ class BrokerConfig:
         18_000, "timeout of the ZooKeeper session; must be below replica.lag.time.max.ms", low=200
     )
     host: str = _key("127.0.0.1", "address that the listeners bind and advertise")
-    kafka_port: int = _key(9092, "port of the Kafka listener; 0: any free port, -1: no listener", low=-1, high=65535)
+    kafka_port: int = _key(9092, "port of the Kafka listener; 0: any free port", low=0, high=65535)
     rpc_port: int = _key(9192, "port of the RPC listener (msgpack); 0: any free port", low=0, high=65535)
     http_port: int = _key(
         9292, "port of metrics and status page; 0: any free port, -1: no listener", low=-1, high=65535

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import click
 
-from kafkalite.admin.planner import Goal, Plan, make_plan
+from kafkalite.admin.decisions.planner import Goal, Plan, make_plan
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.refusals import refuse
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
 
-from kafkalite.admin.placement import PlacementError, shifted
+from kafkalite.admin.decisions.placement import PlacementError, shifted
 from kafkalite.admin.reassignments import POLL_S, readable_topics
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, check_partition_count, patience
 from kafkalite.config import BrokerConfig

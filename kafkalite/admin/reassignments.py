@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from kafkalite.admin.topics import ATTEMPTS, TopicAdmin, patience
-from kafkalite.controller.reassignments import is_over
+from kafkalite.controller.decisions.reassignments import is_over
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     BadVersionError,

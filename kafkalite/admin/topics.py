@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from typing import TypeVar
 
-from kafkalite.admin import placement
+from kafkalite.admin.decisions import placement
 from kafkalite.config import BrokerConfig, topic_config
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (

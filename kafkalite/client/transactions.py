@@ -15,10 +15,10 @@ from kafkalite.extension.messages.transactions import (
     EndTxnGroupResponse,
     TransactionMember,
 )
+from kafkalite.extension.transaction_groups import group_of, transactional_id
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.transaction_groups import group_of, transactional_id
 
 M = TypeVar("M", bound=Message)
 

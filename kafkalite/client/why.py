@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.cluster_requests import of_kind
@@ -25,6 +25,8 @@ from kafkalite.model import BrokerId, TopicPartition, is_under_replicated
 from kafkalite.rpc.messages.base import Message
 from kafkalite.telemetry.advice import advice
 
+#: Asks every live node: a response or an error for each.
+EveryNode = Callable[[Message], Awaitable[Mapping[BrokerId, Message | KafkaliteError]]]
 #: Problems of brokers and disks that explain a partition's.
 _CAUSES = frozenset({"disk.offline", "disk.full", "command.unanswered"})
 #: Problems of brokers that concern every partition.
@@ -84,11 +86,26 @@ async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: floa
     metadata = next((p for p in found.partitions if p.partition == partition.partition), None) if found else None
     if metadata is None:
         raise api_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {partition}")
+    return await gather(
+        partition,
+        metadata,
+        lambda message: client.every_node(message, timeout_s=timeout_s),
+        lambda: frozenset(client.view.brokers),
+    )
+
+
+async def gather(
+    partition: TopicPartition,
+    metadata: PartitionMetadata,
+    every_node: EveryNode,
+    live: Callable[[], frozenset[BrokerId]],
+) -> Known:
+    """Ask every node about a partition that there is. `live`: the brokers, after that."""
     subjects = (str(partition), "", *(str(broker) for broker in metadata.replicas))
     unreachable: dict[BrokerId, str] = {}
 
     async def every(message: Message) -> dict[BrokerId, Message]:
-        answers = await client.every_node(message, timeout_s=timeout_s)
+        answers = await every_node(message)
         unreachable.update({node: str(each) for node, each in answers.items() if isinstance(each, KafkaliteError)})
         return {node: each for node, each in answers.items() if not isinstance(each, KafkaliteError)}
 
@@ -104,7 +121,7 @@ async def ask(client: AsyncClient, partition: TopicPartition, *, timeout_s: floa
     return Known(
         partition,
         metadata,
-        frozenset(client.view.brokers),
+        live(),
         replicas,
         {node: of_kind(each, HealthResponse).problems for node, each in health.items()},
         {node: of_kind(each, HistoryResponse).events for node, each in history.items()},

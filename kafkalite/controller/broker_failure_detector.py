@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Container, Mapping
 
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.events import BrokerCleared, BrokerSuspected, Event
+from kafkalite.controller.decisions.events import BrokerCleared, BrokerSuspected, Event
 from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, Outcome
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env

@@ -11,9 +11,15 @@ from collections.abc import Callable
 from dataclasses import field
 
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.effects import Command
-from kafkalite.controller.events import Event, InitialisationDue, ReplicasDoubtful, ReplicasFailed, ReplicasStopped
-from kafkalite.controller.queueing import enqueue
+from kafkalite.controller.decisions.effects import Command
+from kafkalite.controller.decisions.events import (
+    Event,
+    InitialisationDue,
+    ReplicasDoubtful,
+    ReplicasFailed,
+    ReplicasStopped,
+)
+from kafkalite.controller.decisions.queueing import enqueue
 from kafkalite.controller.stats import ControllerStats
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor

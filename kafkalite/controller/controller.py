@@ -9,15 +9,16 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.controller_election import ControllerElection, Won
-from kafkalite.controller.event_loop import Balance, ControllerEventLoop, Source
-from kafkalite.controller.events import Event
+from kafkalite.controller.decisions.events import Event
+from kafkalite.controller.decisions.problems import find_problems
+from kafkalite.controller.decisions.reassignments import limits_from
+from kafkalite.controller.decisions.state import ControllerState
+from kafkalite.controller.decisions.topic_changes import without_leader
+from kafkalite.controller.event_loop import Balance, ControllerEventLoop
 from kafkalite.controller.log_ends import LogEnds
-from kafkalite.controller.problems import find_problems
-from kafkalite.controller.reassignments import limits_from
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.sources import Source
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import Connectivity, DeposedError, Storage
-from kafkalite.controller.topic_changes import without_leader
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env

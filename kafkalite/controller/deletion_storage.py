@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kafkalite.controller.state import Leftover, Vanished
+from kafkalite.controller.decisions.state import Leftover, Vanished
 from kafkalite.controller.zk_access import MAX_OPS, ZkAccess
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import Create, Delete, NoNodeError, Op, SetData, Watch

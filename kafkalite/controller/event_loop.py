@@ -11,20 +11,19 @@ import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from enum import IntEnum
 from typing import assert_never
 
 from kafkalite.config import TopicConfig
 from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
-from kafkalite.controller.decide import decide
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions.decide import decide
+from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     CloseChannel,
     DropDeletionOrders,
     DropLeftover,
+    DropOrder,
     DropPartitionOrders,
-    DropPreferredElection,
     DropRestartRequests,
     DropVanished,
     Effect,
@@ -44,7 +43,7 @@ from kafkalite.controller.effects import (
     WriteStates,
     WriteTopics,
 )
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.events import (
     Advance,
     BalanceDue,
     BeginDraining,
@@ -62,9 +61,7 @@ from kafkalite.controller.events import (
     PartitionRemoved,
     PartitionsDrained,
     PreferredElection,
-    PreferredElectionRequested,
     Purpose,
-    ReassignmentRequested,
     Repair,
     Restart,
     StatesRead,
@@ -74,15 +71,15 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.isr_notices import IsrNotices
 from kafkalite.controller.log_ends import LogEnds
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.sources import ADMIN, Source
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
 from kafkalite.controller.storage import DeposedError, StatesFound, Storage
 from kafkalite.controller.topic_watches import TopicWatches
-from kafkalite.coordination import admin_znodes, paths
+from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
-from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
@@ -106,21 +103,6 @@ _CAUSES: dict[type[Purpose], str] = {
     Advance: "a step of a reassignment",
     BeginDraining: "the partition is being removed",
 }
-
-
-class Source(IntEnum):
-    """What can have changed, in the order in which it is read."""
-
-    BROKERS = 1
-    TOPICS = 2
-    DELETIONS = 3
-    RESTARTS = 4
-    PREFERRED_ELECTION = 5
-    PARTITION_ORDERS = 6
-    REASSIGNMENT = 7
-    MOVES = 8
-    TICK = 9
-    STATES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,13 +343,7 @@ class ControllerEventLoop:
         )
         if order_error is not None:
             await self._handle(DeletionsRequested(deletions, order_error))
-        for source in (
-            Source.RESTARTS,
-            Source.PREFERRED_ELECTION,
-            Source.PARTITION_ORDERS,
-            Source.REASSIGNMENT,
-            Source.MOVES,
-        ):
+        for source in (*(each for each, admin in ADMIN.items() if not admin.is_read_at_start), Source.MOVES):
             self.mark(source)
         self._topic_watches.follow(topics)
         self.ready = True
@@ -389,27 +365,6 @@ class ControllerEventLoop:
             case Source.TOPICS:
                 await self._read_topics(again=self._read_again)
                 self._read_again = False
-            case Source.DELETIONS:
-                # An order may name a topic that is newer than our list: unknown names are dropped from the order.
-                await self._read_topics(again=False)
-                await self._handle(
-                    DeletionsRequested(*await self._storage.read_deletions(self._watch(Source.DELETIONS)))
-                )
-            case Source.RESTARTS:
-                await self._handle(await self._storage.read_restarts(self._watch(Source.RESTARTS)))
-            case Source.PREFERRED_ELECTION:
-                await self._read_topics(again=False)
-                path = paths.PREFERRED_REPLICA_ELECTION
-                order = await self._storage.read_order(path, self._watch(Source.PREFERRED_ELECTION))
-                await self._handle(_preferred_election(order))
-            case Source.PARTITION_ORDERS:
-                await self._read_topics(again=False)
-                await self._handle(await self._storage.read_partition_orders(self._watch(Source.PARTITION_ORDERS)))
-            case Source.REASSIGNMENT:
-                await self._read_topics(again=False)
-                path = paths.REASSIGN_PARTITIONS
-                order = await self._storage.read_order(path, self._watch(Source.REASSIGNMENT))
-                await self._handle(_reassignment(order))
             case Source.MOVES:
                 names = {partition.topic for partition, _ in self.state.moves()}
                 minimum = {name: self._topic_config(name).min_insync_replicas for name in sorted(names)}
@@ -419,7 +374,10 @@ class ControllerEventLoop:
             case Source.STATES:
                 await self._handle(IsrsChanged(self._notices.next_to_check(self.state)))
             case _:
-                assert_never(source)
+                admin = ADMIN[source]
+                if admin.names_topics:
+                    await self._read_topics(again=False)
+                await self._handle(await admin.read(self._storage, self._watch(source)))
 
     async def _read_topics(self, *, again: bool) -> None:
         unreadable = {path.rpartition("/")[2] for path in self.state.malformed if path.startswith(paths.TOPICS + "/")}
@@ -543,8 +501,8 @@ class ControllerEventLoop:
                 await self._storage.drop_vanished(topic_id)
             case DropDeletionOrders(topics):
                 await self._storage.drop_deletion_orders(topics)
-            case DropPreferredElection(version):
-                await self._storage.drop_preferred_election(version)
+            case DropOrder(path, version):
+                await self._storage.drop_order(path, version)
             case DropRestartRequests(names):
                 await self._storage.drop_restarts(names)
             case ReplyShutdown(token, response):
@@ -577,25 +535,3 @@ class ControllerEventLoop:
             self._phases.written_ms = self._since(self._phases)
             self._phases.partitions += len(written)
         return StatesWritten(written, tuple(conflicts), effect.purpose, effect.chunk)
-
-
-def _preferred_election(order: tuple[bytes, int] | None) -> PreferredElectionRequested:
-    if order is None:
-        return PreferredElectionRequested((), -1)
-    data, version = order
-    try:
-        election = admin_znodes.decode_preferred_election(data)
-        return PreferredElectionRequested(election.partitions, version, unclean=election.unclean)
-    except ZnodeError as error:
-        return PreferredElectionRequested((), version, error.reason)
-
-
-def _reassignment(order: tuple[bytes, int] | None) -> ReassignmentRequested:
-    if order is None:
-        return ReassignmentRequested({})
-    try:
-        data = order[0]
-        targets, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
-        return ReassignmentRequested(targets, throttles, limits=admin_znodes.decode_order_limits(data), is_there=True)
-    except ZnodeError as error:
-        return ReassignmentRequested({}, malformed=error.reason)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.controller.storage import Storage
 from kafkalite.errors import ErrorCode
 from kafkalite.model import TopicPartition

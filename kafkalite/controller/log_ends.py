@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from kafkalite.controller.eligible import LogEnd
+from kafkalite.controller.decisions.eligible import LogEnd
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor

@@ -9,10 +9,10 @@ import asyncio
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from kafkalite.controller.decisions.elections import NOT_CREATED
+from kafkalite.controller.decisions.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
+from kafkalite.controller.decisions.state import Topic
 from kafkalite.controller.deletion_storage import REMOVE_ATTEMPTS, DeletionStorage
-from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
-from kafkalite.controller.state import Topic
 from kafkalite.controller.zk_access import MAX_OPS
 from kafkalite.controller.zk_access import Connectivity as Connectivity
 from kafkalite.controller.zk_access import DeposedError as DeposedError
@@ -315,12 +315,12 @@ class Storage(DeletionStorage):
 
     # --- orders ----------------------------------------------------------------------------------------------
 
-    async def drop_preferred_election(self, version: int) -> None:
+    async def drop_order(self, path: str, version: int) -> None:
         """Remove the order; one that was written anew meanwhile stays, its watch has fired."""
         for _ in range(REMOVE_ATTEMPTS):
-            if await self._fenced([Delete(paths.PREFERRED_REPLICA_ELECTION, version)]):
+            if await self._fenced([Delete(path, version)]):
                 return
-            stat = await self.read(lambda: self._zk.exists(paths.PREFERRED_REPLICA_ELECTION))
+            stat = await self.read(lambda: self._zk.exists(path))
             if stat is None or stat.version != version:
                 return
 

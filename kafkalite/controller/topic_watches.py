@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from kafkalite.controller.state import Topic
+from kafkalite.controller.decisions.state import Topic
 from kafkalite.controller.storage import Storage
 from kafkalite.coordination.coordinator import Watch
 

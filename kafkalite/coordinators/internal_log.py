@@ -19,7 +19,7 @@ from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.record.batch import BatchHeader, split_batches
 from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.record.reader import EndTransactionMarker, Record, end_transaction_marker_of, records_of
-from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.replica.requests import ProducedPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kafkalite.config import BrokerConfig
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId
-from kafkalite.rpc.messages.data import MetadataResponse
+from kafkalite.replica.requests import MetadataResponse
 
 #: Only the controller is known, before the first metadata.
 NO_BROKER = BrokerId(-1)

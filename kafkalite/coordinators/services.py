@@ -34,13 +34,13 @@ from kafkalite.extension.messages.topics import (
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Buffer, LeaderEpoch, Offset, ProducerId, TopicId, TopicPartition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     MetadataResponse,
 )
+from kafkalite.rpc.messages.base import Message
 from kafkalite.security.access import Access, Subject
 from kafkalite.security.acl import Binding, Filter
 from kafkalite.security.connection_limits import ConnectionLimits

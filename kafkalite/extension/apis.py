@@ -65,9 +65,9 @@ from kafkalite.extension.messages.watching import (
     StatusRequest,
     StatusResponse,
 )
+from kafkalite.extension.transaction_groups import transactional_id
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.transaction_groups import transactional_id
 from kafkalite.security.acl import Operation, ResourceType
 from kafkalite.security.requirements import FREE, Need, Row, Scope
 

@@ -24,7 +24,7 @@ from kafkalite.security.quotas import Kind
 from kafkalite.telemetry.counters import Requests, Timing
 
 if TYPE_CHECKING:
-    from kafkalite.node.node import Node
+    from kafkalite.http.host import Counted
 
 GAUGE, COUNTER, HISTOGRAM = "gauge", "counter", "histogram"
 
@@ -156,7 +156,7 @@ def histogram(name: str, rows: Iterable[tuple[tuple[str, ...], Timing]]) -> Metr
 class Exposition:
     """The response to a scrape of a node, including the process's own metrics, which are read from /proc."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Counted) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(NodeCollector(node))
         ProcessCollector(registry=self._registry)
@@ -170,7 +170,7 @@ class Exposition:
 class NodeCollector(Collector):  # type: ignore[misc]  # prometheus_client has no types
     """Reads the node's counts at each scrape."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Counted) -> None:
         self._node = node
 
     def collect(self) -> Iterator[Metric]:

@@ -8,11 +8,10 @@ that many watchers cost no more than one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from kafkalite.admin.reassignments import ReassignmentAdmin
-from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.moves import Tracker, part_of
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.env.seams import Clock
@@ -30,6 +29,7 @@ from kafkalite.extension.messages.watching import (
     StatusResponse,
     TopicStatus,
 )
+from kafkalite.http.peers import Peers
 from kafkalite.model import GROUP_TOPIC, NO_LEADER, TRANSACTION_TOPIC, BrokerId, TopicPartition, is_under_replicated
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.rpc.messages.control import PartitionState
@@ -62,10 +62,10 @@ class Overview:
     """Answers StatusRequest.
 
     Args:
-        peers: a client of this cluster; made when first needed.
+        peers: all nodes, this one included.
     """
 
-    def __init__(self, host: Host, clock: Clock, peers: Callable[[], AsyncClient]) -> None:
+    def __init__(self, host: Host, clock: Clock, peers: Peers) -> None:
         self._host = host
         self._clock = clock
         self._peers = peers
@@ -149,14 +149,8 @@ class Overview:
 
     async def _gather_brokers(self) -> None:
         cache = self._host.metadata
-        health: dict[BrokerId, object] = {}
-        disks: dict[BrokerId, object] = {}
-        try:
-            client = self._peers()
-            health |= await client.every_node(HealthRequest(), timeout_s=_PATIENCE_S)
-            disks |= await client.every_node(DescribeDisksRequest(), timeout_s=_PATIENCE_S)
-        except KafkaliteError:
-            pass  # not even this node answers: what the cache says is still shown, each broker without an answer
+        health = await self._peers.every_node(HealthRequest(), timeout_s=_PATIENCE_S)
+        disks = await self._peers.every_node(DescribeDisksRequest(), timeout_s=_PATIENCE_S)
         found: dict[BrokerId, BrokerStatus] = {}
         for broker in cache.brokers():
             node = broker.broker_id
@@ -212,10 +206,7 @@ class Overview:
             node: DescribeReplicasRequest(tuple(sorted({topic for topic, _ in partitions})), tuple(partitions))
             for node, partitions in sorted(wanted.items())
         }
-        try:
-            answers = await self._peers().ask_nodes(questions, timeout_s=_PATIENCE_S)
-        except KafkaliteError:  # this node has no listener of its own
-            return {}
+        answers = await self._peers.ask_nodes(questions, timeout_s=_PATIENCE_S)
         return {node: each for node, each in answers.items() if isinstance(each, DescribeReplicasResponse)}
 
     # --- moves -----------------------------------------------------------------------------------------------

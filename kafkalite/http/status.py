@@ -18,18 +18,21 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.cluster_status import status_value
-from kafkalite.client.why import ask, diagnose
-from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
+from kafkalite.client.results import PartitionMetadata
+from kafkalite.client.why import diagnose, gather
+from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.watching import StatusRequest
 from kafkalite.http.authentication import Asked
 from kafkalite.http.page import Page
 from kafkalite.http.server import Handler
-from kafkalite.model import TopicPartition
+from kafkalite.model import NO_LEADER, TopicPartition
+from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
 
 if TYPE_CHECKING:
+    from kafkalite.http.host import Host
     from kafkalite.http.metrics import Exposition
-    from kafkalite.node.node import Node
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 #: One node's patience when it is asked why.
@@ -39,7 +42,7 @@ _WHY_S = 3.0
 class StatusPages:
     """What the HTTP listener serves."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Host) -> None:
         self._node = node
         self._exposition: Exposition | None = None
 
@@ -91,12 +94,34 @@ class StatusPages:
 
     async def _why(self, asked: Asked) -> Page:
         partition = TopicPartition(asked.query.get("topic", ""), int(asked.query.get("partition", "")))
-        try:
-            known = await ask(self._node.peer_client(), partition, timeout_s=_WHY_S)
-        except KafkaliteError as error:
-            missing = isinstance(error, ApiError) and error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return Page(f"{error}\n".encode(), status=404 if missing else 503)
+        cache, peers = self._node.metadata, self._node.peers
+        states = cache.topic(partition.topic)
+        state = (states or {}).get(partition.partition)
+        if state is None:
+            text = f"there is no partition {partition}" if states else f"there is no topic {partition.topic!r}"
+            return Page(f"{text}\n".encode(), status=404)
+        known = await gather(
+            partition,
+            _metadata(state, cache),
+            lambda message: peers.every_node(message, timeout_s=_WHY_S),
+            lambda: frozenset(broker.broker_id for broker in cache.brokers()),
+        )
         return _json({**dataclasses.asdict(diagnose(known)), "at_ms": self._node.env.clock.wall_ms()})
+
+
+def _metadata(state: PartitionState, cache: MetadataCache) -> PartitionMetadata:
+    """As a client would be told: a leader that is not alive is none."""
+    return PartitionMetadata(
+        state.partition,
+        int(ErrorCode.NONE),
+        state.leader if cache.broker(state.leader) is not None else NO_LEADER,
+        state.leader_epoch,
+        state.replicas,
+        state.isr,
+        state.elr,
+        state.last_known_elr,
+        state.adding_replicas,
+    )
 
 
 @cache

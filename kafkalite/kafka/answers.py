@@ -9,10 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from kafkalite.kafka.connection import KafkaConnection
+from typing import Protocol, TypeVar
 
 #: Smaller answers are not counted: a connection has but a few of them.
 COUNTED_BYTES = 16 * 1024
@@ -21,6 +18,18 @@ _PART = 16
 _LEAST_BYTES = 64 * 1024
 #: While others wait, a connection may leave an answer unread for so long (seconds).
 UNREAD_GRACE_S = 10.0
+
+
+class Unread(Protocol):
+    """A connection with responses that the client has not read: since when (seconds; 0: there are none), and their bytes."""
+
+    unread_since: float
+
+    @property
+    def unread_bytes(self) -> int: ...
+
+
+_C = TypeVar("_C", bound=Unread)
 
 
 class AnswerMemory:
@@ -76,12 +85,12 @@ class AnswerMemory:
         self._was_full = False
         return True
 
-    def to_be_closed(self, connections: Iterable[KafkaConnection], now: float) -> list[KafkaConnection]:
+    def to_be_closed(self, connections: Iterable[_C], now: float) -> list[_C]:
         """While others wait: who has left answers unread for too long, until half of the memory would be free."""
         if not self._waiting or self.bytes < self._limit:
             return []
         late = [each for each in connections if each.unread_since and now - each.unread_since > UNREAD_GRACE_S]
-        doomed: list[KafkaConnection] = []
+        doomed: list[_C] = []
         left = self.bytes
         for connection in sorted(late, key=lambda each: each.unread_since):
             if left <= self._limit // 2:

@@ -12,10 +12,10 @@ from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ErrorCode, LogClosed, StorageError, api_error
 from kafkalite.log.failures import Blame, blame
-from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error, partition_of
+from kafkalite.log.log_dir import STRAY_SUFFIX, FailedLog, LogDir, dir_error, partition_of
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
-from kafkalite.log.reopening import FailedLog, Reopening
+from kafkalite.log.reopening import Reopening
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.log.strays import Stray, look_into
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition

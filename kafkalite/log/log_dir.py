@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkalite.env.seams import Disk
 from kafkalite.errors import StartupRefused, StorageError
+from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log import checkpoints
 from kafkalite.log.doubts import Doubts
 from kafkalite.log.failures import FailureBudget
@@ -18,7 +19,8 @@ from kafkalite.model import TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.log.reopening import FailedLog
+    from kafkalite.config import TopicConfig
+    from kafkalite.log.partition_log import PartitionLog
 
 _log = get_logger(__name__)
 T = TypeVar("T")
@@ -45,6 +47,37 @@ def dir_error(log_dir: LogDir, what: str, error: Exception) -> StorageError:
     failure = StorageError(f"{log_dir.path}: {what} failed: {error}", directory=log_dir.path, path=log_dir.path)
     failure.__cause__ = error
     return failure
+
+
+@dataclass(slots=True, eq=False)
+class FailedLog:
+    """A log that is out of service, in a directory that is online. Its files are where they were."""
+
+    topic_partition: TopicPartition
+    path: str
+    config: TopicConfig
+    #: The log; None if it could not be opened at the start.
+    log: PartitionLog | None
+    #: Why it is out of service, or why the last check failed.
+    reason: str
+    is_shortage: bool
+    #: Monotonic seconds.
+    next_look: float
+    looks: int = 0
+    #: A check is under way: no other code may touch its directory.
+    is_looked_at: bool = False
+    #: Whether a check has ended since it failed.
+    is_judged: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.log is None else self.log.size_bytes
+
+    @property
+    def needs_order(self) -> bool:
+        """Only a restart or an operator opens it again."""
+        log = self.log
+        return log is not None and (log.damaged_at is not None or log.sync_failed)
 
 
 class LogDir:

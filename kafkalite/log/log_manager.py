@@ -25,7 +25,7 @@ from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.housekeeping import Housekeeping
 from kafkalite.log.judge import Judge
 from kafkalite.log.loader import no_log
-from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error
+from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, FailedLog, LogDir, dir_error
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.opening import Opening
@@ -33,7 +33,7 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.placing import Placing
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
-from kafkalite.log.reopening import FailedLog, Reopening
+from kafkalite.log.reopening import Reopening
 from kafkalite.log.room import has_room
 from kafkalite.log.strays import Stray
 from kafkalite.model import Offset, TopicId, TopicPartition

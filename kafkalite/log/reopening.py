@@ -17,12 +17,11 @@ from collections.abc import Callable, Mapping
 from kafkalite.config import TopicConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ApiError, StorageError
-from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.doubts import lacks_bytes
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log
-from kafkalite.log.log_dir import LogDir
+from kafkalite.log.log_dir import FailedLog, LogDir
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
 from kafkalite.log.segment import Segment
@@ -41,37 +40,6 @@ _SHORTAGE_PAUSE_MAX_S = 30.0
 _HOUR_S = 3600.0
 #: Handles of a log while it is being opened.
 _HANDLES = 8
-
-
-@dataclass(slots=True, eq=False)
-class FailedLog:
-    """A log that is out of service, in a directory that is online. Its files are where they were."""
-
-    topic_partition: TopicPartition
-    path: str
-    config: TopicConfig
-    #: The log; None if it could not be opened at the start.
-    log: PartitionLog | None
-    #: Why it is out of service, or why the last check failed.
-    reason: str
-    is_shortage: bool
-    #: Monotonic seconds.
-    next_look: float
-    looks: int = 0
-    #: A check is under way: no other code may touch its directory.
-    is_looked_at: bool = False
-    #: Whether a check has ended since it failed.
-    is_judged: bool = False
-
-    @property
-    def size_bytes(self) -> int:
-        return 0 if self.log is None else self.log.size_bytes
-
-    @property
-    def needs_order(self) -> bool:
-        """Only a restart or an operator opens it again."""
-        log = self.log
-        return log is not None and (log.damaged_at is not None or log.sync_failed)
 
 
 class NotSound(Exception):

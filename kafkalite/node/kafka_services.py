@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
@@ -44,15 +44,54 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse, MetadataResponse
 
 if TYPE_CHECKING:
-    from kafkalite.node.node import Node
+    from kafkalite.admin.acls import AclManager
+    from kafkalite.admin.log_dirs import LogDirAdmin
+    from kafkalite.admin.partitions import PartitionAdmin
+    from kafkalite.admin.reassignments import ReassignmentAdmin
+    from kafkalite.admin.topic_waits import TopicOrders
+    from kafkalite.coordination.session import SessionKeeper
+    from kafkalite.coordination.topic_configs import TopicConfigs
+    from kafkalite.coordinators.producer_ids import ProducerIds
+    from kafkalite.env import Env
+    from kafkalite.env.supervisor import Supervisor
+    from kafkalite.log.log_manager import LogManager
+    from kafkalite.node.zookeeper_health import ZooKeeperHealth
+    from kafkalite.security.node_security import NodeSecurity
 
 #: A coordinator compares what is led with what is loaded at least so often, whatever it was told.
 _LEADERSHIP_POLL_S = 0.2
 _METADATA_POLL_S = 0.5
+
+
+class Host(Protocol):
+    """The parts of the node that the Kafka listener's requests reach."""
+
+    config: BrokerConfig
+    static_config: BrokerConfig
+    env: Env
+    supervisor: Supervisor
+    security: NodeSecurity | None
+    rights: AclManager
+    session: SessionKeeper
+    zookeeper: ZooKeeperHealth
+    configs: TopicConfigs
+    metadata: MetadataCache
+    logs: LogManager
+    replicas: ReplicaManager
+    disks: LogDirAdmin
+    orders: TopicOrders
+    partition_admin: PartitionAdmin
+    reassignment_admin: ReassignmentAdmin
+    producer_ids: ProducerIds
+    extension: Mapping[type[Message], Callable[[Any], Awaitable[Message]]]
+    broker_id: BrokerId
+    cluster_id: str
+
+    def effective_topic_config(self, topic: str, overrides: Mapping[str, str]) -> TopicConfig: ...
 
 
 class NodePartitions:
@@ -185,7 +224,7 @@ class NodePartitions:
 class NodeServices:
     """See the module."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Host) -> None:
         self._node = node
         self._answers = MetadataAnswers(node.metadata)
         self.clock = node.env.clock

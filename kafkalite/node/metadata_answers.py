@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_LEADER, NO_TOPIC_ID
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.control import PartitionState
-from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 
 class MetadataAnswers:

@@ -22,8 +22,6 @@ from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.admin.reassignments import ReassignmentAdmin
 from kafkalite.admin.topic_waits import TopicOrders
 from kafkalite.admin.topics import TopicAdmin
-from kafkalite.admin.users import UserAdmin
-from kafkalite.client.async_client import AsyncClient
 from kafkalite.config import (
     BrokerConfig,
     TopicConfig,
@@ -49,6 +47,7 @@ from kafkalite.errors import CannotListen, ErrorCode, KafkaliteError, StorageErr
 from kafkalite.extension.messages.watching import HealthProblem, HistoryEvent
 from kafkalite.http.authentication import HttpAuthenticator
 from kafkalite.http.overview import Overview
+from kafkalite.http.peers import Peers
 from kafkalite.http.server import HttpServer
 from kafkalite.http.status import StatusPages
 from kafkalite.kafka.broker_apis import KafkaSide
@@ -63,10 +62,10 @@ from kafkalite.model import (
     ProducerId,
     TopicPartition,
 )
-from kafkalite.node.api import Api
 from kafkalite.node.extension_handlers import NodeExtension
 from kafkalite.node.history_file import HistoryFile
 from kafkalite.node.kafka_services import NodeServices
+from kafkalite.node.rpc_requests import RpcRequests
 from kafkalite.node.zookeeper_health import ZooKeeperHealth
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
@@ -122,7 +121,6 @@ class Node:
         self._stop = asyncio.Event()
         self._fatal: BaseException | None = None
         self._link_connection: RpcConnection | None = None
-        self._peers: AsyncClient | None = None
         self._dead_sessions: frozenset[int] = frozenset()
         #: Path of settings -> which of them cannot be used. For `admin health`.
         self._unusable: dict[str, str] = {}
@@ -237,10 +235,10 @@ class Node:
         self.orders = TopicOrders(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
-        self.config_orders = ConfigAdmin(self.zookeeper.ordering, self.effective_topic_config)
-        self.user_orders = UserAdmin(self.zookeeper.ordering)
+        self.config_orders = ConfigAdmin(self.zookeeper.ordering)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
-        self.overview = Overview(self, env.clock, self.peer_client)
+        self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, lambda: self.hello("status"))
+        self.overview = Overview(self, env.clock, self.peers)
 
     def _build_listeners(self) -> None:
         env = self.env
@@ -250,7 +248,7 @@ class Node:
             supervisor=self.supervisor,
             config=self.config,
             identity=lambda: Identity(self.cluster_id, self.broker_id, self.broker_epoch),
-            handlers=Api(self).handlers(),
+            handlers=RpcRequests(self).handlers(),
             security=self.security.rpc if self.security is not None else None,
             per_ip=self.rights.connection_limits(),
             monotonic=env.clock.monotonic,
@@ -264,7 +262,7 @@ class Node:
             replicas=self.replicas,
             metadata=self.metadata,
             groups=self.kafka.groups,
-            hello=lambda: HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="draining"),
+            hello=lambda: self.hello("draining"),
         )
         http = self.security.http if self.security is not None else None
         self.http = HttpServer(
@@ -313,22 +311,9 @@ class Node:
         ]
         return sorted(events, key=lambda event: event.at_ms)
 
-    def peer_client(self) -> AsyncClient:
-        """A client of this very cluster, for what only the other nodes know; made when first needed. Raises ApiError."""
-        if self._peers is None:
-            own = self.endpoints.get("kafka")
-            if own is None:
-                raise api_error(ErrorCode.BROKER_NOT_AVAILABLE, "this node has no Kafka listener (kafka.port)")
-            self._peers = AsyncClient(
-                [self._told(own)],
-                network=self.env.network,
-                clock=self.env.clock,
-                rng=self.env.random,
-                client_id=f"node-{self.broker_id}",
-                dialling=self.security.to_kafka if self.security is not None else None,
-                entropy=self.env.entropy,
-            )
-        return self._peers
+    def hello(self, purpose: str) -> HelloRequest:
+        """What this node says of itself on a connection to another one."""
+        return HelloRequest(self.cluster_id, self.broker_id, self.broker_epoch, client_id=purpose)
 
     async def allocate_producer_id(self) -> ProducerId:
         """A producer id that nobody has. Raises CoordinatorError."""
@@ -466,8 +451,6 @@ class Node:
             await coordinator.close()
 
     def _incumbent_watch(self) -> ControllerFailureDetector:
-        # A client's hello: this node's own epoch changes with its sessions, and is not what is asked about.
-        hello = HelloRequest(self.cluster_id, BrokerId(-1), NO_BROKER_EPOCH, client_id="controller-watch")
         return ControllerFailureDetector(
             config=self.config,
             env=self.peer_env,
@@ -477,7 +460,7 @@ class Node:
             metadata=self.metadata,
             seen=lambda: self.controller.controller_id,
             broker_id=self.broker_id,
-            hello=hello,
+            hello=self.hello("controller-watch"),
         )
 
     def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
@@ -514,8 +497,7 @@ class Node:
         await self._step("kafka", self.kafka.close())
         await self._step("replicas", self.replicas.stop())
         await self._step("http", self.http.close())
-        if self._peers is not None:
-            await self._step("peers", self._peers.close())
+        await self._step("peers", self.peers.close())
         await self._step("rpc", self.rpc.close())
         if self._link_connection is not None:
             await self._step("link", self._link_connection.close())
@@ -614,7 +596,7 @@ class Node:
             self._link_connection = connection = await RpcConnection.open(
                 self.peer_env.network,
                 endpoint,
-                HelloRequest(self.cluster_id, self.broker_id, self.broker_epoch, client_id="controller-link"),
+                self.hello("controller-link"),
                 supervisor=self.supervisor,
                 max_frame_bytes=self.config.rpc_max_frame_bytes,
                 timeout_s=timeout_s,

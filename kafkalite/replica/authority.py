@@ -6,7 +6,7 @@ a replica that has learned of the election no longer fetches from the old leader
 
 from __future__ import annotations
 
-from kafkalite.replica.leader import PartitionLeader
+from kafkalite.replica.decisions.leader import PartitionLeader
 from kafkalite.replica.partition import Partition
 
 

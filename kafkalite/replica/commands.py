@@ -26,11 +26,12 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.replica import doubts, strays
+from kafkalite.replica import doubts
+from kafkalite.replica.decisions import strays
+from kafkalite.replica.decisions.leader import new_leader
 from kafkalite.replica.doubts import Doubts
 from kafkalite.replica.fetcher import Fetchers
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.leader import new_leader
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.restarting import Restarting

@@ -21,7 +21,7 @@ from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import MAX_WAITING, missing
 from kafkalite.replica.purgatory import DelayedFetch, FetchDone, ResponseLimit
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     AbortedTransaction,
     FetchedPartition,
     FetchPartition,

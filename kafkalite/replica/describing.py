@@ -20,8 +20,8 @@ from kafkalite.model import (
 )
 from kafkalite.replica import doubts
 from kafkalite.replica.commands import Commands
+from kafkalite.replica.decisions.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition

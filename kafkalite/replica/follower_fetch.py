@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from kafkalite.errors import ApiError, ErrorCode, StorageError, error_code
 from kafkalite.model import NO_LEADER_EPOCH, Offset
-from kafkalite.replica.follower import (
+from kafkalite.replica.decisions.follower import (
     Divergence,
     follower_high_watermark,
     high_watermark_after_truncation,

@@ -16,8 +16,8 @@ from kafkalite.log.failures import Blame, blame
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica import authority
+from kafkalite.replica.decisions.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.fetch_session import FetchSession
-from kafkalite.replica.leader import low_watermark, next_high_watermark, on_append, on_flushed, on_idle_fetch
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.purgatory import DeadlineWheel
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition

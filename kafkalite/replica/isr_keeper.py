@@ -9,11 +9,11 @@ from kafkalite.coordination.coordinator import SessionState
 from kafkalite.coordination.session import SessionKeeper
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId
-from kafkalite.replica import isr as rules
+from kafkalite.replica.decisions import isr as rules
+from kafkalite.replica.decisions.isr import Verdict
+from kafkalite.replica.decisions.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.isr import Verdict
 from kafkalite.replica.isr_writer import IsrWriter, Settled, Task
-from kafkalite.replica.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.rpc.messages.control import IsrChange

@@ -22,7 +22,7 @@ from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_partition_state, encode_partition_state
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
-from kafkalite.replica.isr import Proposal, Verdict, judge, still_joining
+from kafkalite.replica.decisions.isr import Proposal, Verdict, judge, still_joining
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

@@ -21,7 +21,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.replica.leader import PartitionLeader
+from kafkalite.replica.decisions.leader import PartitionLeader
 from kafkalite.replica.purgatory import DelayedFetch, ProduceWaiter
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from kafkalite.model import NO_OFFSET, Buffer, Offset, TopicPartition
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.purgatory import DelayedProduce, ProduceDone, ProduceWaiter
-from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.replica.requests import ProducedPartition
 
 #: Operations that may wait at once; beyond it acks=all is refused before anything is appended.
 MAX_WAITING = 100_000

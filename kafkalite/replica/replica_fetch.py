@@ -12,10 +12,10 @@ from collections.abc import Callable
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.model import NO_BROKER_EPOCH, NO_OFFSET, NO_TOPIC_ID, BrokerId, Buffer, TopicPartition
 from kafkalite.replica.damage import give_up_damaged
+from kafkalite.replica.decisions.follower import Divergence, OutOfRange, find_divergence
+from kafkalite.replica.decisions.leader import on_follower_fetch
 from kafkalite.replica.fetch_session import FetchSession, ReplicaFetchDone, SessionEntry
-from kafkalite.replica.follower import Divergence, OutOfRange, find_divergence
 from kafkalite.replica.hosted import HostedPartitions
-from kafkalite.replica.leader import on_follower_fetch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import missing

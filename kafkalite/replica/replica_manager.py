@@ -18,9 +18,10 @@ from kafkalite.extension.messages.topics import DescribeReplicasResponse
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.log.validation import Origin
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, Buffer, ControllerEpoch, Offset, TopicPartition
-from kafkalite.replica import authority, strays
+from kafkalite.replica import authority
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.consumer_fetch import ConsumerFetchHandler
+from kafkalite.replica.decisions import strays
 from kafkalite.replica.describing import Describing
 from kafkalite.replica.doubts import Doubts
 from kafkalite.replica.fetch_session import ReplicaFetchDone
@@ -36,6 +37,7 @@ from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import ProduceHandler
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_fetch import ReplicaFetchHandler
+from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.replica.restarting import Restarting
 from kafkalite.replica.startup import own_topics, read_cluster
 from kafkalite.rpc.messages.control import (
@@ -47,7 +49,6 @@ from kafkalite.rpc.messages.control import (
     UpdateMetadataRequest,
     UpdateMetadataResponse,
 )
-from kafkalite.rpc.messages.data import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
 from kafkalite.rpc.messages.replication import (
     LogEnd,
     LogEndsRequest,
@@ -261,7 +262,7 @@ class ReplicaManager:
         return self._commands.needs_judging
 
     async def judge_logs(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:
-        """Set aside logs that do not belong to this node any more (kafkalite.replica.strays): a disk is back, or a complete list did
+        """Set aside logs that do not belong to this node any more (kafkalite.replica.decisions.strays): a disk is back, or a complete list did
         not name them (`is_guarded`: then not too many at once).
 
         False: look again. Raises the Coordinator's errors.
@@ -376,7 +377,7 @@ class ReplicaManager:
         self._isr_keeper.look_now()
 
     def is_elsewhere(self, stray: Stray) -> bool:
-        """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.strays)."""
+        """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.decisions.strays)."""
         topic, number = stray.topic_partition
         key = stray.topic_partition
         if self.metadata.topic(topic) is None and stray.topic_id != NO_TOPIC_ID:

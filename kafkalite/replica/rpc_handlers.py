@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
 
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.model import Buffer, TopicPartition
-from kafkalite.replica.purgatory import ProduceDone
+from kafkalite.model import Buffer
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.rpc.handling import Handler, Reply, Request
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
-from kafkalite.rpc.messages.data import (
-    FetchedPartition,
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ProducedPartition,
-    ProduceRequest,
-    ProduceResponse,
-)
 from kafkalite.rpc.messages.replication import (
     LogEndsRequest,
     ReplicaFetchRequest,
@@ -30,23 +19,7 @@ from kafkalite.rpc.messages.replication import (
 )
 
 
-class Produce(Protocol):
-    """Appends what was sent with the transactional id of a ProduceRequest."""
-
-    def __call__(
-        self,
-        transactional_id: str,
-        acks: int,
-        timeout_ms: int,
-        partitions: Sequence[tuple[TopicPartition, Buffer]],
-        done: ProduceDone,
-        *,
-        adds: bool,
-        knows_abortable: bool,
-    ) -> None: ...
-
-
-def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produce]) -> Mapping[type[Message], Handler]:
+def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
     """By class of request."""
 
     async def answer(outcome: Awaitable[Message]) -> Reply:
@@ -66,37 +39,6 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
         only_nodes(request)
         assert isinstance(request.message, UpdateMetadataRequest)
         return Reply(manager.update_metadata(request.message))
-
-    def produce(request: Request) -> Reply | Awaitable[Reply] | None:
-        message = request.message
-        assert isinstance(message, ProduceRequest)
-        parts: list[tuple[TopicPartition, Buffer]] = []
-        position = 0
-        for part in message.partitions:
-            end = position + part.records_size
-            parts.append((TopicPartition(part.topic, part.partition), request.body[position:end]))
-            position = end
-        reply, done = _promise()
-
-        def produced(results: tuple[ProducedPartition, ...]) -> None:
-            done(Reply(ProduceResponse(results)))
-
-        if message.transactional_id is None:
-            manager.produce(message.acks, message.timeout_ms, parts, produced)
-        else:
-            order = (message.transactional_id, message.acks, message.timeout_ms, parts, produced)
-            produce_in_transaction()(*order, adds=False, knows_abortable=False)
-        return None if message.acks == 0 else reply()
-
-    def fetch(request: Request) -> Reply | Awaitable[Reply]:
-        assert isinstance(request.message, FetchRequest)
-        reply, done = _promise()
-
-        def fetched(partitions: tuple[FetchedPartition, ...], body: list[Buffer]) -> None:
-            done(Reply(FetchResponse(partitions), body))
-
-        manager.fetch(request.message, fetched)
-        return reply()
 
     def replica_fetch(request: Request) -> Reply | Awaitable[Reply]:
         only_nodes(request)
@@ -123,20 +65,13 @@ def handlers(manager: ReplicaManager, produce_in_transaction: Callable[[], Produ
         assert isinstance(request.message, LogEndsRequest)
         return Reply(manager.log_ends(request.message))
 
-    def list_offsets(request: Request) -> Reply:
-        assert isinstance(request.message, ListOffsetsRequest)
-        return Reply(manager.list_offsets(request.message))
-
     return {
         LeaderAndIsrRequest: leader_and_isr,
         StopReplicaRequest: stop_replica,
         UpdateMetadataRequest: update_metadata,
-        ProduceRequest: produce,
-        FetchRequest: fetch,
         ReplicaFetchRequest: replica_fetch,
         ReplicaFetchWake: replica_fetch_wake,
         LogEndsRequest: log_ends,
-        ListOffsetsRequest: list_offsets,
     }
 
 

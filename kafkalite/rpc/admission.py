@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, ErrorCode, PrincipalChanged, ProtocolError
-from kafkalite.model import BrokerId
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame
 from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -112,6 +111,6 @@ class Admission:
         login = self.login
         return login is not None and login.principal.name == user and not self.security.holds(login)
 
-    def admits(self, node_id: BrokerId) -> bool:
-        """Whether this peer may say hello in this name."""
-        return node_id < 0 or self.security.may_be_node(self.principal)
+    def admits(self) -> bool:
+        """Whether this peer may say hello: as a node."""
+        return self.security.may_be_node(self.principal)

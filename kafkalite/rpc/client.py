@@ -21,7 +21,6 @@ from kafkalite.rpc.answers import (
     judge_hello,
 )
 from kafkalite.rpc.framing import (
-    CLIENT_HEADER_BYTES,
     NODE_HEADER_BYTES,
     PREFIX_BYTES,
     Frame,
@@ -108,10 +107,7 @@ class RpcConnection:
                     reader, writer, login = await network.log_in(endpoint.host, endpoint.port)
                 else:
                     reader, writer = await network.dial(endpoint.host, endpoint.port)
-                limit = NODE_HEADER_BYTES if hello.node_id >= 0 else CLIENT_HEADER_BYTES
-                connection = RpcConnection(
-                    reader, writer, endpoint, max_frame_bytes=max_frame_bytes, max_header_bytes=limit
-                )
+                connection = RpcConnection(reader, writer, endpoint, max_frame_bytes=max_frame_bytes)
                 connection._task = supervisor.spawn(f"rpc.client[{endpoint}]", connection._read(), Policy.ISOLATED)
                 connection.peer = judge_hello((await connection.send_nowait(hello))[0])
                 if login is not None:
@@ -127,8 +123,7 @@ class RpcConnection:
         except OSError as error:
             raise RpcNotSent(f"{endpoint}: {error}") from None
         except RpcDisconnected as error:
-            hint = "" if hello.node_id >= 0 else " (no RPC listener, or one that wants a login: see --client-config)"
-            raise RpcNotSent(f"{error}{hint}") from None
+            raise RpcNotSent(str(error)) from None
         finally:
             if connection is not None:
                 connection.abort("hello failed")
@@ -222,7 +217,7 @@ class RpcConnection:
         except (OverflowError, UnicodeEncodeError) as error:
             raise _Unsendable(f"{type(message).__name__}: {error}") from None
         if (size := len(buffers[0]) - PREFIX_BYTES) > self._max_header_bytes:
-            text = f"{type(message).__name__} has {size} bytes, nodes accept {self._max_header_bytes} of a client"
+            text = f"{type(message).__name__} has {size} bytes, nodes accept {self._max_header_bytes}"
             raise _Unsendable(text)
         if not self._unsent:
             # What one wake-up sends goes out in one system call.

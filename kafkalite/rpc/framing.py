@@ -27,9 +27,7 @@ PREFIX_BYTES = _PREFIX.size
 
 #: A stranger (no hello yet) may send no larger frame than this.
 HELLO_FRAME_BYTES = 16 * 1024
-#: msgpack may unpack to some sixty times its size, so what a client may send as a header is small
-#: beside a frame; nodes send each other whole clusters' states.
-CLIENT_HEADER_BYTES = 1024 * 1024
+#: Nodes send each other whole clusters' states.
 NODE_HEADER_BYTES = 64 * 1024 * 1024
 
 _MAX_ID = 2**63 - 1

@@ -12,7 +12,7 @@ from kafkalite.security.principal import ANONYMOUS, Principal
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Who is at the other end. `node_id` -1 is a client."""
+    """The node at the other end."""
 
     node_id: BrokerId
     broker_epoch: BrokerEpoch
@@ -35,20 +35,12 @@ class Request:
     peer: Peer
 
 
-#: A reply with this message is no answer; it can still mute the connection.
-SILENCE = Message()
-
-
 @dataclass(slots=True)
 class Reply:
-    """One answer. The buffers of `body` must not change until they are written.
-
-    `throttle_ms`: nothing more is read from the connection for so long after it.
-    """
+    """One answer. The buffers of `body` must not change until they are written."""
 
     message: Message
     body: Sequence[Buffer] = ()
-    throttle_ms: int = 0
 
 
 #: Called in arrival order; None is no answer. A future may be cancelled when its connection is gone (check

@@ -16,7 +16,6 @@ from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
     from kafkalite.rpc.answers import Answer
-    from kafkalite.rpc.authenticated import SaslExchange
 
 _log = get_logger(__name__)
 
@@ -24,6 +23,19 @@ _log = get_logger(__name__)
 RENEWED_AFTER = (0.6, 0.8)
 #: A login without an answer for so long is given up, and the connection with it.
 LOGIN_TIMEOUT_S = 30.0
+
+
+class Exchange(Protocol):
+    """The client's side of a login, without I/O. `lifetime_s`: when it is complete, how long the session lasts; 0: for ever."""
+
+    lifetime_s: float
+
+    @property
+    def request(self) -> Message | None:
+        """What to send next; None: it is complete."""
+
+    def answered(self, answer: Message) -> None:
+        """Takes the response. Raises ApiError, ProtocolError."""
 
 
 class Login:
@@ -36,7 +48,7 @@ class Login:
         share: from 0 to 1, drawn for this connection.
     """
 
-    def __init__(self, begin: Callable[[], SaslExchange], began: float, lifetime_s: float, share: float) -> None:
+    def __init__(self, begin: Callable[[], Exchange], began: float, lifetime_s: float, share: float) -> None:
         self.begin = begin
         self._began = began
         self._lifetime_s = lifetime_s

@@ -15,17 +15,15 @@ from kafkalite.model import NO_BROKER_EPOCH, BrokerId, Buffer
 from kafkalite.rpc.admission import Admission
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import (
-    CLIENT_HEADER_BYTES,
     HELLO_FRAME_BYTES,
     NODE_HEADER_BYTES,
     Frame,
     FrameReader,
     encode_frame,
 )
-from kafkalite.rpc.handling import SILENCE, Peer, Reply, Request
+from kafkalite.rpc.handling import Peer, Reply, Request
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind
 from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest, HelloResponse, SaslAuthenticateRequest
-from kafkalite.rpc.messages.data import FetchRequest, ProduceRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
 from kafkalite.security.principal import ANONYMOUS
 from kafkalite.telemetry.logs import get_logger
@@ -50,7 +48,8 @@ STALL_TIMEOUT_S = 30.0
 SWEEP_INTERVAL_S = 1.0
 #: What was asked before a session ended has so long to be answered; then the connection is closed all the same.
 LAST_WORDS_S = 1.0
-_FETCHES = (FetchRequest, ReplicaFetchRequest)
+#: How nodes before 0.1.0 named the connections on which they said no id.
+_OLDER_NODES = frozenset({"controller-watch", "draining"})
 
 
 @dataclass(slots=True)
@@ -91,8 +90,6 @@ class ServerConnection:
         self._flush_due = False
         #: Set whenever a request is answered: a reader that waits for room looks again.
         self._progress: asyncio.Future[None] | None = None
-        #: Nothing is read or begun before this moment: a quota is exceeded.
-        self._muted_until = 0.0
         self._charged = 0
         self._incomplete = 0
         now = self._loop.time()
@@ -109,8 +106,6 @@ class ServerConnection:
             if self._admission is not None:
                 self._admission.look_at_certificate(self._writer)
             while not self._closed and not self._ending:
-                if self._muted_until:
-                    await self._stay_mute()
                 memory = self.server.memory
                 if not memory.has_room:
                     await memory.wait_for_room(self, in_frame=self._incomplete > 0)
@@ -157,9 +152,7 @@ class ServerConnection:
                 if admission.has_ended(self._last_active):
                     self._refuse_ended(admission, frame, cls)
                     continue
-            is_fetch = cls in _FETCHES
-            if self._muted_until:
-                await self._stay_mute()
+            is_fetch = cls is ReplicaFetchRequest
             if self._peer_is_slow() or self._is_full(is_fetch=is_fetch):  # else no coroutine for each request
                 await self._wait_until_may_dispatch(is_fetch=is_fetch)
                 if self._closed or self._ending:
@@ -170,16 +163,6 @@ class ServerConnection:
                 self._flush()
                 await asyncio.sleep(0)
         self._flush()
-
-    async def _stay_mute(self) -> None:
-        """What is answered goes out; what is asked waits."""
-        self._flush()
-        while not self._closed and (left := self._muted_until - self._loop.time()) > 0:
-            self._frame_since = None  # it is we who are slow
-            await asyncio.sleep(min(left, SWEEP_INTERVAL_S))
-            self._last_active = self._loop.time()
-        self._muted_until = 0.0
-        self._note_incomplete()
 
     async def _wait_until_may_dispatch(self, *, is_fetch: bool) -> None:
         while not self._closed:
@@ -240,7 +223,7 @@ class ServerConnection:
     def _refuse_ended(self, admission: Admission, frame: Frame, cls: type[Message] | None) -> None:
         """Something else than an authentication, and the session is over."""
         reply: Reply | None = Reply(ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), admission.tell_ended()))
-        if cls in (ProduceRequest, ReplicaFetchWake) and _is_one_way(from_fields(cls, frame.fields)):
+        if cls is ReplicaFetchWake:
             reply = None
         self._slots.append(_Slot(frame.correlation_id, frame.size, is_fetch=False, done=True, reply=reply))
         self._end_soon("the session has ended", quietly=True)
@@ -277,7 +260,7 @@ class ServerConnection:
         assert isinstance(hello, HelloRequest)
         own = self.server.identity()
         error, message = _judge(hello, own)
-        if not error and admission is not None and not admission.admits(hello.node_id):
+        if not error and admission is not None and not admission.admits():
             error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{admission.principal} is not a node"
         answer = HelloResponse(
             int(error),
@@ -295,7 +278,7 @@ class ServerConnection:
         principal = ANONYMOUS if admission is None else admission.principal
         self.peer = Peer(hello.node_id, hello.broker_epoch, hello.client_id[:256], self.peer.address, principal)
         self._frames.max_frame_bytes = self.server.config.rpc_max_frame_bytes
-        self._frames.max_header_bytes = NODE_HEADER_BYTES if hello.node_id >= 0 else CLIENT_HEADER_BYTES
+        self._frames.max_header_bytes = NODE_HEADER_BYTES
         self.greeted = True
         self._frame_since = None
         self._note_incomplete()
@@ -380,11 +363,7 @@ class ServerConnection:
             released += slot.size
             self._fetches -= slot.is_fetch
             if slot.reply is not None:
-                if slot.reply.message is not SILENCE:
-                    buffers += encode_frame(slot.correlation_id, slot.reply.message, slot.reply.body)
-                if slot.reply.throttle_ms:
-                    until = self._loop.time() + slot.reply.throttle_ms / 1000
-                    self._muted_until = max(self._muted_until, until)
+                buffers += encode_frame(slot.correlation_id, slot.reply.message, slot.reply.body)
         if released:
             self._uncharge(released)
             self._last_active = self._loop.time()
@@ -478,7 +457,7 @@ async def _late(reply: Reply, delay_s: float) -> Reply:
 
 
 def _is_one_way(message: Message) -> bool:
-    return isinstance(message, ReplicaFetchWake) or (isinstance(message, ProduceRequest) and message.acks == 0)
+    return isinstance(message, ReplicaFetchWake)
 
 
 def _refusal(error: ApiError) -> Reply:
@@ -490,8 +469,11 @@ def _judge(hello: HelloRequest, own: Identity) -> tuple[ErrorCode, str]:
     if hello.max_version < MIN_PROTOCOL_VERSION or hello.min_version > PROTOCOL_VERSION:
         spoken = f"{MIN_PROTOCOL_VERSION}..{PROTOCOL_VERSION}"
         return ErrorCode.UNSUPPORTED_VERSION, f"versions {hello.min_version}..{hello.max_version}, here {spoken}"
+    if hello.node_id < 0 and hello.client_id not in _OLDER_NODES:
+        text = "this listener (rpc.port) is for nodes only; clients connect to the Kafka listener (kafka.port)"
+        return ErrorCode.CLUSTER_AUTHORIZATION_FAILED, text
     if not own.cluster_id:
         return ErrorCode.BROKER_NOT_AVAILABLE, "starting"
-    if hello.cluster_id != own.cluster_id and (hello.cluster_id or hello.node_id >= 0):
+    if hello.cluster_id != own.cluster_id:
         return ErrorCode.INCONSISTENT_CLUSTER_ID, f"cluster {hello.cluster_id!r}, here {own.cluster_id!r}"
     return ErrorCode.NONE, ""

@@ -1,4 +1,4 @@
-"""What each request needs: one table for the Kafka APIs, one for the RPC kinds, one for pages. Pure.
+"""What each request needs: one table for the Kafka APIs, one for RPC, one for pages. Pure. (Extension: its own table.)
 
 A request without a row is refused when the cluster is secure, and fails a test before that. Source: Kafka 3.9's
 KafkaApis; for RPC messages without a counterpart in Kafka, the operation of the API that does the nearest thing.
@@ -123,46 +123,28 @@ KAFKA: Mapping[str, Row] = {
     "Extension": FREE,
 }
 
-#: RPC request -> what it needs; those of the extension API have their rows in `kafkalite.extension.apis`.
+#: RPC request -> what it needs: nodes alone speak RPC.
 RPC: Mapping[str, Row] = {
-    "LeaderAndIsrRequest": _NODES_ONLY,
-    "LogEndsRequest": _NODES_ONLY,
-    "StopReplicaRequest": _NODES_ONLY,
-    "UpdateMetadataRequest": _NODES_ONLY,
-    "IsrChangedRequest": _NODES_ONLY,
-    "ControlledShutdownRequest": _NODES_ONLY,
-    "ReplicaFetchRequest": _NODES_ONLY,
-    "ReplicaFetchWake": _NODES_ONLY,
     "HeartbeatRequest": FREE,
-    "ProduceRequest": (Need(_TRANSACTION, _WRITE), Need(_TOPIC, _WRITE, _EACH)),
-    "FetchRequest": (Need(_TOPIC, _READ, _EACH),),
-    "ListOffsetsRequest": (Need(_TOPIC, _DESCRIBE, _EACH),),
-    "MetadataRequest": (Need(_TOPIC, _DESCRIBE, _EACH), Need(_TOPIC, _CREATE, _EACH, or_cluster=_CREATE)),
-    "InitProducerIdRequest": (Need(_TRANSACTION, _WRITE), _IDEMPOTENT),
-    "FindCoordinatorRequest": (Need(_TRANSACTION, _DESCRIBE), Need(_GROUP, _DESCRIBE)),
-    "AddPartitionsToTxnRequest": (Need(_TRANSACTION, _WRITE), Need(_TOPIC, _WRITE)),
-    "DescribeTransactionRequest": (Need(_TRANSACTION, _DESCRIBE), Need(_TOPIC, _DESCRIBE, _HIDE)),
-    "CommittedOffsetsRequest": _NODES_ONLY,
-    "ListGroupsRequest": (Need(_GROUP, _DESCRIBE, _HIDE, or_cluster=_DESCRIBE),),
-    # As with OffsetFetch: offsets for topics that may not be described are left out.
-    "DescribeGroupRequest": (Need(_GROUP, _DESCRIBE), Need(_TOPIC, _DESCRIBE, _HIDE)),
-    "DeleteGroupRequest": (Need(_GROUP, _DELETE),),
-    # The second is OffsetDelete's, if any are to be forgotten.
-    "CommitOffsetsRequest": (*_READ_GROUP, Need(_GROUP, _DELETE), Need(_TOPIC, _READ, _EACH)),
-    "JoinGroupRequest": _READ_GROUP,
-    "SyncGroupRequest": _READ_GROUP,
-    "GroupHeartbeatRequest": _READ_GROUP,
-    "AddPartitionsRequest": (Need(_TOPIC, _ALTER, _EACH),),
-    "ElectLeadersRequest": _ALTER_CLUSTER,
-    "DescribeConfigsRequest": (Need(_TOPIC, _DESCRIBE_CONFIGS), Need(_CLUSTER, _DESCRIBE_CONFIGS)),
-    "AlterConfigsRequest": (Need(_TOPIC, _ALTER_CONFIGS), Need(_CLUSTER, _ALTER_CONFIGS)),
-    "DescribeAclsRequest": _DESCRIBE_CLUSTER,
-    "AlterAclsRequest": _ALTER_CLUSTER,
-    "SaslAuthenticateRequest": FREE,
-    "DescribeUsersRequest": _DESCRIBE_CLUSTER,
-    "AlterUserRequest": _ALTER_CLUSTER,
-    "DescribeQuotasRequest": (Need(_CLUSTER, _DESCRIBE_CONFIGS),),
-    "AlterQuotasRequest": (Need(_CLUSTER, _ALTER_CONFIGS),),
+    **dict.fromkeys(
+        (
+            "LeaderAndIsrRequest",
+            "LogEndsRequest",
+            "StopReplicaRequest",
+            "UpdateMetadataRequest",
+            "IsrChangedRequest",
+            "ControlledShutdownRequest",
+            "ReplicaFetchRequest",
+            "ReplicaFetchWake",
+            "CommittedOffsetsRequest",
+            # Of all nodes, for the status page of one.
+            "DescribeDisksRequest",
+            "DescribeReplicasRequest",
+            "HealthRequest",
+            "HistoryRequest",
+        ),
+        _NODES_ONLY,
+    ),
 }
 
 #: Page of the HTTP listener -> what it needs: as its counterparts on RPC, for all of them show names of topics. Probes of

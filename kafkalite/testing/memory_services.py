@@ -54,9 +54,7 @@ from kafkalite.model import (
 from kafkalite.record.batch import BatchHeader, assign_in_place, split_batches, verify_crc
 from kafkalite.record.reader import end_transaction_marker_of, records_of
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     AbortedTransaction,
     FetchedPartition,
     FetchPartition,
@@ -70,6 +68,8 @@ from kafkalite.rpc.messages.data import (
     ProducedPartition,
     TopicMetadata,
 )
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.control import Broker
 
 if TYPE_CHECKING:
     from kafkalite.security.listener import ListenerSecurity

@@ -28,7 +28,7 @@ from kafkalite.lazy_dataclass import dataclass
 
 #: Module -> the fast tests of its rules.
 MODULES: dict[str, tuple[str, ...]] = {
-    "kafkalite.controller.elections": (
+    "kafkalite.controller.decisions.elections": (
         "tests/property/test_controller_elections.py",
         "tests/datadriven/test_controller.py",
     ),
@@ -41,13 +41,13 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/property/log/test_twins.py",
     ),
     "kafkalite.log.retention": ("tests/property/log/test_twins.py", "tests/unit/log/test_partition_log.py"),
-    "kafkalite.replica.follower": ("tests/unit/replica/test_isr.py", "tests/unit/replica/test_scenarios.py"),
-    "kafkalite.replica.isr": (
+    "kafkalite.replica.decisions.follower": ("tests/unit/replica/test_isr.py", "tests/unit/replica/test_scenarios.py"),
+    "kafkalite.replica.decisions.isr": (
         "tests/unit/replica/test_isr.py",
         "tests/property/test_high_watermark.py",
         "tests/unit/replica/test_scenarios.py",
     ),
-    "kafkalite.replica.leader": (
+    "kafkalite.replica.decisions.leader": (
         "tests/unit/replica/test_isr.py",
         "tests/property/test_high_watermark.py",
         "tests/unit/replica/test_scenarios.py",

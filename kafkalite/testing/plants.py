@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.controller import controller as controller_module
-from kafkalite.controller import eligible, partition_changes, storage
+from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
+from kafkalite.controller.decisions import eligible, partition_changes
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
@@ -23,9 +24,10 @@ from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.verification import NO_GUARD
 from kafkalite.model import BrokerId, Offset
-from kafkalite.replica import doubts, hosted, leader
-from kafkalite.replica import isr as isr_rules
+from kafkalite.replica import doubts, hosted
 from kafkalite.replica.commands import Commands
+from kafkalite.replica.decisions import isr as isr_rules
+from kafkalite.replica.decisions import leader
 from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState

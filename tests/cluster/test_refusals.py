@@ -139,7 +139,7 @@ def test_the_directory_of_another_cluster_is_refused(cluster: ProcessCluster, tm
         ("num.partitions=many", "num.partitions: 'many' is not an integer"),
         ("auto.create.topics.enable=perhaps", "auto.create.topics.enable: 'perhaps' is not true or false"),
         ("min.insync.replicas=0", "min.insync.replicas: 0 is not at least 1"),
-        ("cleanup.policy=shred", "cleanup.policy: 'shred' is none of"),
+        ("cleanup.policy=shred", "cleanup.policy: 'shred' is not one of"),
         ("zookeeper.session.timeout.ms=30000", "zookeeper.session.timeout.ms (30000) must be below replica.lag.time"),
         ("replica.lag.time.max.ms=18000", "zookeeper.session.timeout.ms (18000) must be below replica.lag.time.max.ms"),
         ("rpc.port=70000", "rpc.port: 70000 is not within 0..65535"),

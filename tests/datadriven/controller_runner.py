@@ -41,14 +41,14 @@ import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 
-from kafkalite.controller.decide import decide
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions.decide import decide
+from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     CloseChannel,
     DropDeletionOrders,
     DropLeftover,
+    DropOrder,
     DropPartitionOrders,
-    DropPreferredElection,
     DropRestartRequests,
     DropVanished,
     Effect,
@@ -68,9 +68,9 @@ from kafkalite.controller.effects import (
     WriteStates,
     WriteTopics,
 )
-from kafkalite.controller.elections import NOT_CREATED
-from kafkalite.controller.eligible import LogEnd
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.elections import NOT_CREATED
+from kafkalite.controller.decisions.eligible import LogEnd
+from kafkalite.controller.decisions.events import (
     UNLIMITED,
     BrokerCleared,
     BrokersChanged,
@@ -102,7 +102,8 @@ from kafkalite.controller.events import (
     TopicsChanged,
     TopicsWritten,
 )
-from kafkalite.controller.state import ControllerState, Leftover, Topic, Vanished
+from kafkalite.controller.decisions.state import ControllerState, Leftover, Topic, Vanished
+from kafkalite.coordination import paths
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import (
     NO_LEADER,
@@ -338,7 +339,8 @@ class Script:
                 self.vanished = {name: each for name, each in self.vanished.items() if each.topic_id != topic_id}
             case DropDeletionOrders(topics):
                 say(f"drop-deletions {' '.join(topics)}")
-            case DropPreferredElection(version):
+            case DropOrder(path, version):
+                assert path == paths.PREFERRED_REPLICA_ELECTION
                 say(f"drop-preferred version={version}")
             case DropRestartRequests(names):
                 say(f"drop-restarts {' '.join(names)}")

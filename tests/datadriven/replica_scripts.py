@@ -14,9 +14,9 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.replica import isr as isr_rules
-from kafkalite.replica import strays
-from kafkalite.replica.follower import (
+from kafkalite.replica.decisions import isr as isr_rules
+from kafkalite.replica.decisions import strays
+from kafkalite.replica.decisions.follower import (
     Divergence,
     OutOfRange,
     find_divergence,
@@ -24,7 +24,7 @@ from kafkalite.replica.follower import (
     high_watermark_after_truncation,
     truncation_offset,
 )
-from kafkalite.replica.leader import (
+from kafkalite.replica.decisions.leader import (
     PartitionLeader,
     new_leader,
     next_high_watermark,

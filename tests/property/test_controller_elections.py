@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.controller import elections, eligible
+from kafkalite.controller.decisions import elections, eligible
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch
 
 EPOCH = ControllerEpoch(9)

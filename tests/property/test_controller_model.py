@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kafkalite.controller.effects import Effect, ReadStates, Send, WriteStates
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.effects import Effect, ReadStates, Send, WriteStates
+from kafkalite.controller.decisions.events import (
     BrokerCleared,
     BrokersChanged,
     BrokerSuspected,
@@ -24,7 +24,7 @@ from kafkalite.controller.events import (
     Ticked,
     TopicsChanged,
 )
-from kafkalite.controller.state import ControllerState, Topic
+from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, TopicPartition
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from tests.datadriven.controller_runner import Script, _broker, _topic

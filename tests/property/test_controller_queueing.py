@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.controller.effects import Command
-from kafkalite.controller.queueing import enqueue
+from kafkalite.controller.decisions.effects import Command
+from kafkalite.controller.decisions.queueing import enqueue
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderEpoch, PartitionEpoch, TopicId
 from kafkalite.rpc.messages.control import (
     LeaderAndIsrRequest,

@@ -12,13 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.controller.effects import Effect, Send, WriteStates
-from kafkalite.controller.eligible import members
-from kafkalite.controller.events import BrokersChanged, ClusterRead, Event, IsrsChanged, ReplicasDoubtful, Ticked
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.effects import Effect, Send, WriteStates
+from kafkalite.controller.decisions.eligible import members
+from kafkalite.controller.decisions.events import (
+    BrokersChanged,
+    ClusterRead,
+    Event,
+    IsrsChanged,
+    ReplicasDoubtful,
+    Ticked,
+)
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, Offset, PartitionEpoch, TopicPartition
-from kafkalite.replica import isr as rules
-from kafkalite.replica.leader import PartitionLeader
+from kafkalite.replica.decisions import isr as rules
+from kafkalite.replica.decisions.leader import PartitionLeader
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest
 from tests.datadriven.controller_runner import Script, _broker, _topic
 

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, Offset, PartitionEpoch
-from kafkalite.replica import isr as rules
-from kafkalite.replica.follower import Divergence, OutOfRange, find_divergence, truncation_offset
-from kafkalite.replica.leader import (
+from kafkalite.replica.decisions import isr as rules
+from kafkalite.replica.decisions.follower import Divergence, OutOfRange, find_divergence, truncation_offset
+from kafkalite.replica.decisions.leader import (
     PartitionLeader,
     new_leader,
     next_high_watermark,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkalite.controller.effects import Effect, Send, WriteTopics
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.effects import Effect, Send, WriteTopics
+from kafkalite.controller.decisions.events import (
     UNLIMITED,
     BrokersChanged,
     Event,
@@ -22,7 +22,7 @@ from kafkalite.controller.events import (
     ReassignmentRequested,
     Ticked,
 )
-from kafkalite.controller.reassignments import is_over
+from kafkalite.controller.decisions.reassignments import is_over
 from kafkalite.coordination.admin_znodes import PartitionRemoval
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest

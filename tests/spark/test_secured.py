@@ -56,8 +56,8 @@ def test_both_ways_with_passwords_that_nobody_sees(spark, given, tmp_path: Path,
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"kafka.sasl.password": "wrong-hush-9"}, "authentication failed"),
-        ({"kafka.security.protocol": "SASL_TLS"}, "'SASL_TLS' is none of PLAINTEXT"),
+        ({"kafka.sasl.password": "wrong-hush-9"}, "SASL_AUTHENTICATION_FAILED: Authentication failed"),
+        ({"kafka.security.protocol": "SASL_TLS"}, "'SASL_TLS' is not one of PLAINTEXT"),
         ({"kafka.ssl.truststore.location": "/nowhere.pem"}, "/nowhere.pem"),
         ({"kafka.security.protocol": "PLAINTEXT"}, "cannot be reached.*security.protocol must be"),
     ],
@@ -77,3 +77,21 @@ def test_rights_are_told_apart_from_topics_that_are_not_there(spark, cluster, gi
         spark.read.format("kafkalite").options(**given, subscribe="t").load().count()
     with pytest.raises(Exception, match="topic t: TOPIC_AUTHORIZATION_FAILED"):
         spark.sql("select 'v' value").write.format("kafkalite").options(**given, topic="t").mode("append").save()
+
+
+def test_exactly_once_needs_no_more_rights_than_are_documented(spark, cluster, given) -> None:
+    admin = cluster.client_config("admin")
+    cluster.command("admin", "users", "set", "bob", client_config=admin, stdin=PASSWORDS["bob"])
+    for where in (("--topic", "t"), ("--transactional-id", "txn-group:bobs:", "--pattern", "prefixed")):
+        for operation in ("write", "describe"):
+            who = ("--operation", operation, "--allow-principal", "User:bob")
+            cluster.command("admin", "acls", "add", *where, *who, client_config=admin)
+    given |= {"kafka.sasl.username": "bob", "kafka.sasl.password": PASSWORDS["bob"], "topic": "t"}
+    once = given | {"deliveryGuarantee": "exactly-once", "txnVersion": "1"}
+    rows = spark.sql("select 'once' value").write.format("kafkalite").mode("append")
+    rows.options(**once, txnAppId="bobs").save()
+    with pytest.raises(Exception, match="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"):
+        rows.options(**once, txnAppId="others").save()
+    admins = given | {"kafka.sasl.username": "admin", "kafka.sasl.password": PASSWORDS["admin"]}
+    read = spark.read.format("kafkalite").options(**admins, subscribe="t").load()
+    assert read.where("cast(value as string) = 'once'").count() == 1

@@ -21,13 +21,13 @@ from kafkalite.coordinators.transactions.producer_ids import ProducerIds
 from kafkalite.coordinators.transactions.state import Transaction, TransactionState
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
+from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_PRODUCER_ID, TRANSACTION_TOPIC, LeaderEpoch, Offset, ProducerId, TopicPartition
 from kafkalite.protocol.codec import WireError
 from kafkalite.record.batch import BatchHeader
 from kafkalite.record.reader import EndTransactionMarker, Record
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.transaction_groups import coordinator_key
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 

@@ -1,4 +1,4 @@
-"""The decision over a group of transactions (`kafkalite.rpc.transaction_groups`): who may make it, what follows. Pure.
+"""The decision over a group of transactions (`kafkalite.extension.transaction_groups`): who may make it, what follows. Pure.
 
 A decision names its owner (a query) and a version (its batch). It goes into `__transaction_state` in one record batch
 with the prepared commit of every transaction that it names, so there is no moment at which one is decided and another

@@ -14,8 +14,8 @@ from kafkalite.coordinators.transactions.state import Transaction, TransactionSt
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
+from kafkalite.extension.transaction_groups import group_of
 from kafkalite.model import TRANSACTION_TOPIC, ProducerId
-from kafkalite.rpc.transaction_groups import group_of
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
 

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
+from kafkalite.replica.requests import MetadataResponse
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import MetadataResponse
 
 #: A partition that is missing from the metadata for this long was deleted: its marker is dropped.
 GONE_AFTER_S = 10.0

@@ -20,8 +20,8 @@ from kafkalite.model import GROUP_TOPIC, BrokerId, ProducerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.protocol.codec import WireError
 from kafkalite.record.builder import end_transaction_marker
+from kafkalite.replica.requests import ProducedPartition
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import ProducedPartition
 
 _VERSION = 1
 #: Carries the transaction's version (KIP-1228); only for nodes that know it.

@@ -21,12 +21,12 @@ from kafkalite.coordinators.transactions.coordinator import TransactionCoordinat
 from kafkalite.coordinators.transactions.questions import Answers, Asker, CoordinatorChannels
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, is_retriable
+from kafkalite.extension.transaction_groups import coordinator_key
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import NO_OFFSET, TRANSACTION_TOPIC, BrokerId, Buffer, TopicPartition
 from kafkalite.replica.purgatory import ProduceDone
+from kafkalite.replica.requests import ProducedPartition
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import ProducedPartition
-from kafkalite.rpc.transaction_groups import coordinator_key
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)

@@ -87,7 +87,6 @@ class DiskMoveOrder:
     throttle: int = 0
 
 
-@kind(84)
 @dataclass(frozen=True, slots=True)
 class MoveReplicasRequest(Message):
     """Move replicas of THIS node to other log directories of it (`admin disk move`, Kafka's AlterReplicaLogDirs)."""
@@ -103,7 +102,6 @@ class DiskMoveResult:
     message: str = ""
 
 
-@kind(85)
 @dataclass(frozen=True, slots=True)
 class MoveReplicasResponse(Message):
     """One result for each order, in their order. No error: the move is under way, or the replica is there."""
@@ -111,7 +109,6 @@ class MoveReplicasResponse(Message):
     results: tuple[DiskMoveResult, ...]
 
 
-@kind(82)
 @dataclass(frozen=True, slots=True)
 class DiskOnlineRequest(Message):
     """Take a log directory of THIS node into service again, after a swap or a repair (`admin disk online`)."""
@@ -119,7 +116,6 @@ class DiskOnlineRequest(Message):
     path: str
 
 
-@kind(83)
 @dataclass(frozen=True, slots=True)
 class DiskOnlineResponse(Message):
     """`logs`: how many partitions were found in it."""
@@ -129,7 +125,6 @@ class DiskOnlineResponse(Message):
     logs: int = 0
 
 
-@kind(88)
 @dataclass(frozen=True, slots=True)
 class StrayOrderRequest(Message):
     """An order about a directory that THIS node has set aside (`admin disk strays`).
@@ -141,7 +136,6 @@ class StrayOrderRequest(Message):
     action: str
 
 
-@kind(89)
 @dataclass(frozen=True, slots=True)
 class StrayOrderResponse(Message):
     error: int

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import Offset, ProducerId
-from kafkalite.rpc.messages.base import Message, kind
+from kafkalite.rpc.messages.base import Message
 
 
-@kind(190)
 @dataclass(frozen=True, slots=True)
 class ListTransactionsRequest(Message):
     """The transactional ids that THIS node coordinates; empty filters: all."""
@@ -23,7 +22,6 @@ class ListedTransaction:
     state: str
 
 
-@kind(191)
 @dataclass(frozen=True, slots=True)
 class ListTransactionsResponse(Message):
     """`coordinated`: the partitions of __transaction_state whose transactional ids are all known here now.
@@ -38,31 +36,6 @@ class ListTransactionsResponse(Message):
     is_partial: bool = False
 
 
-@kind(192)
-@dataclass(frozen=True, slots=True)
-class DescribeTransactionRequest(Message):
-    """One transactional id, for the node that coordinates it."""
-
-    transactional_id: str
-
-
-@kind(193)
-@dataclass(frozen=True, slots=True)
-class DescribeTransactionResponse(Message):
-    """`started_ms`: wall time; -1: no transaction is open. Partitions that the asking user may not see are left out."""
-
-    error: int
-    message: str = ""
-    transactional_id: str = ""
-    state: str = ""
-    producer_id: ProducerId = ProducerId(-1)
-    producer_epoch: int = -1
-    timeout_ms: int = -1
-    started_ms: int = -1
-    partitions: tuple[tuple[str, int], ...] = ()
-
-
-@kind(194)
 @dataclass(frozen=True, slots=True)
 class OpenTransactionsRequest(Message):
     """The transactions that are open on partitions that THIS node leads; of these (topic, number), or of all."""
@@ -88,7 +61,6 @@ class PartitionTransaction:
     open_ms: int
 
 
-@kind(195)
 @dataclass(frozen=True, slots=True)
 class OpenTransactionsResponse(Message):
     """By partition and first offset."""
@@ -98,7 +70,6 @@ class OpenTransactionsResponse(Message):
     transactions: tuple[PartitionTransaction, ...] = ()
 
 
-@kind(196)
 @dataclass(frozen=True, slots=True)
 class AbortTransactionRequest(Message):
     """Write an abort marker for one producer into one partition that THIS node leads, without asking its coordinator."""
@@ -110,7 +81,6 @@ class AbortTransactionRequest(Message):
     coordinator_epoch: int
 
 
-@kind(197)
 @dataclass(frozen=True, slots=True)
 class AbortTransactionResponse(Message):
     error: int

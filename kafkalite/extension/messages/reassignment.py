@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId
-from kafkalite.rpc.messages.base import Message, kind
+from kafkalite.rpc.messages.base import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,6 @@ class PartitionResult:
     message: str = ""
 
 
-@kind(54)
 @dataclass(frozen=True, slots=True)
 class AlterReassignmentsRequest(Message):
     """Order, replace or call off reassignments.
@@ -44,7 +43,6 @@ class AlterReassignmentsRequest(Message):
     limits: tuple[int, int, int] = (0, 0, 0)
 
 
-@kind(55)
 @dataclass(frozen=True, slots=True)
 class AlterReassignmentsResponse(Message):
     error: int
@@ -52,7 +50,6 @@ class AlterReassignmentsResponse(Message):
     partitions: tuple[PartitionResult, ...] = ()
 
 
-@kind(56)
 @dataclass(frozen=True, slots=True)
 class ListReassignmentsRequest(Message):
     """(topic, partition) pairs; None: all."""
@@ -80,7 +77,6 @@ class Reassignment:
     throttle: int = 0
 
 
-@kind(57)
 @dataclass(frozen=True, slots=True)
 class ListReassignmentsResponse(Message):
     """The whole plan; entries with a `step` or `dropping` are the current batch."""
@@ -90,9 +86,8 @@ class ListReassignmentsResponse(Message):
     reassignments: tuple[Reassignment, ...] = ()
 
 
-@kind(58)
 @dataclass(frozen=True, slots=True)
-class ElectLeadersRequest(Message):
+class ElectLeadersRequest:
     """Preferred leaders, or with `unclean` whoever is alive where nobody in sync is. None: all partitions that need it."""
 
     partitions: tuple[tuple[str, int], ...] | None
@@ -100,9 +95,8 @@ class ElectLeadersRequest(Message):
     timeout_ms: int = 30_000
 
 
-@kind(59)
 @dataclass(frozen=True, slots=True)
-class ElectLeadersResponse(Message):
+class ElectLeadersResponse:
     """With all partitions asked for, those that needed no election are left out."""
 
     error: int

@@ -19,7 +19,6 @@ class NewTopic:
     configs: dict[str, str] | None = None
 
 
-@kind(40)
 @dataclass(frozen=True, slots=True)
 class CreateTopicsRequest(Message):
     """Any node takes it, validates it and writes the znodes; the controller reacts to its watch."""
@@ -39,13 +38,11 @@ class TopicResult:
     replication_factor: int = -1
 
 
-@kind(41)
 @dataclass(frozen=True, slots=True)
 class CreateTopicsResponse(Message):
     topics: tuple[TopicResult, ...]
 
 
-@kind(42)
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsRequest(Message):
     """`vanished`: also topics that have vanished from ZooKeeper and of which brokers keep replicas (`topic.vanished`)."""
@@ -55,7 +52,6 @@ class DeleteTopicsRequest(Message):
     vanished: bool = False
 
 
-@kind(43)
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsResponse(Message):
     topics: tuple[TopicResult, ...]
@@ -128,9 +124,8 @@ class NewPartitions:
     assignment: tuple[tuple[BrokerId, ...], ...] = ()
 
 
-@kind(50)
 @dataclass(frozen=True, slots=True)
-class AddPartitionsRequest(Message):
+class AddPartitionsRequest:
     """Add partitions to topics; safe to repeat, because `count` is what there is to be in the end."""
 
     topics: tuple[NewPartitions, ...]
@@ -138,13 +133,11 @@ class AddPartitionsRequest(Message):
     validate_only: bool = False
 
 
-@kind(51)
 @dataclass(frozen=True, slots=True)
-class AddPartitionsResponse(Message):
+class AddPartitionsResponse:
     topics: tuple[TopicResult, ...]
 
 
-@kind(52)
 @dataclass(frozen=True, slots=True)
 class RemovePartitionsRequest(Message):
     """Remove the last partitions of a topic until `count` remain; with `drain` only when nothing is left in them."""
@@ -155,7 +148,6 @@ class RemovePartitionsRequest(Message):
     timeout_ms: int = 30_000
 
 
-@kind(53)
 @dataclass(frozen=True, slots=True)
 class RemovePartitionsResponse(Message):
     """`is_done` False: the order stands and goes on (records to drain, a dead replica to return)."""

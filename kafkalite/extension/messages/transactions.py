@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import ProducerId
-from kafkalite.rpc.messages.base import Message, kind
+from kafkalite.rpc.messages.base import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,6 @@ class BeginTxnGroupResponse(Message):
     is_decided: bool = False
 
 
-@kind(74)
 @dataclass(frozen=True, slots=True)
 class EndTxnGroupRequest(Message):
     """Decide a version of a group: commit exactly `members`, all or none, and abort what else the group has open.
@@ -58,7 +57,6 @@ class EndTxnGroupRequest(Message):
     wait_ms: int = 0
 
 
-@kind(75)
 @dataclass(frozen=True, slots=True)
 class EndTxnGroupResponse(Message):
     """`was_decided`: by an earlier request. `is_complete`: every partition has its end-of-transaction marker."""

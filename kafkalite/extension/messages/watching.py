@@ -9,13 +9,11 @@ from kafkalite.rpc.messages.base import Message, kind
 from kafkalite.rpc.messages.control import Broker
 
 
-@kind(46)
 @dataclass(frozen=True, slots=True)
 class DescribeClusterRequest(Message):
     pass
 
 
-@kind(47)
 @dataclass(frozen=True, slots=True)
 class DescribeClusterResponse(Message):
     cluster_id: str
@@ -85,7 +83,6 @@ class HistoryResponse(Message):
     events: tuple[HistoryEvent, ...]
 
 
-@kind(122)
 @dataclass(frozen=True, slots=True)
 class StatusRequest(Message):
     """The whole cluster as any node can tell it, one page of partitions at a time (status page, `kafkalite top`).
@@ -165,7 +162,6 @@ class MoveStatus:
     throttle: int = 0
 
 
-@kind(123)
 @dataclass(frozen=True, slots=True)
 class StatusResponse(Message):
     """`partitions_matched` of `partitions_total` fit the question; `partitions` are those of the page."""

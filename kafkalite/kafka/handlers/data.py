@@ -16,7 +16,7 @@ from kafkalite.kafka.connection import Request
 from kafkalite.model import EARLIEST_TIMESTAMP, INTERNAL_TOPICS, Buffer, Offset, TopicPartition
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import encode
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     FetchedPartition,
     FetchPartition,
     FetchRequest,

@@ -1,4 +1,4 @@
-"""What nodes and native clients say to each other (with `kafkalite.extension.messages`).
+"""What nodes say to each other (some of it is in `kafkalite.extension.messages`).
 
 Each message is a frozen dataclass, packed by msgpack as an array of its fields in order (nested ones
 likewise). Evolution is append-only: a new field goes to the end and has a default; a reader fills fields
@@ -12,27 +12,19 @@ Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.
 """
 
 from kafkalite.rpc.messages import (
-    configs,
     connection,
     control,
-    data,
     groups,
     replication,
-    security,
-    transactions,
 )
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind, response_kind
 
 #: The modules that hold messages; all of them register theirs when the package is imported.
 AREAS = (
-    "configs",
     "connection",
     "control",
-    "data",
     "groups",
     "replication",
-    "security",
-    "transactions",
 )
 
 __all__ = [
@@ -41,13 +33,9 @@ __all__ = [
     "PROTOCOL_VERSION",
     "Message",
     "by_kind",
-    "configs",
     "connection",
     "control",
-    "data",
     "groups",
     "replication",
     "response_kind",
-    "security",
-    "transactions",
 ]

@@ -21,7 +21,7 @@ class ErrorResponse(Message):
 @kind(2)
 @dataclass(frozen=True, slots=True)
 class HelloRequest(Message):
-    """The first frame on a connection. `node_id` -1 is a client; a client may leave `cluster_id` empty."""
+    """The first frame on a connection. Only nodes are taken (`node_id` from 0; `client_id` says what the connection is for)."""
 
     cluster_id: str
     node_id: BrokerId

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.admin.placement import PlacementError, alternate_racks, mod, shifted
+from kafkalite.admin.decisions.placement import PlacementError, alternate_racks, mod, shifted
 from kafkalite.model import BrokerId
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "placement.json").read_text())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.admin.planner import Goal, make_plan
+from kafkalite.admin.decisions.planner import Goal, make_plan
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import BrokerId, TopicPartition
 

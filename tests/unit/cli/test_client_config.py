@@ -15,7 +15,7 @@ from kafkalite_cli.main import run
         ("x = ", "Invalid"),
         ("'sasl.password' = 5", "sasl.password is not text"),
         ("'sasl.passwort' = 'hush'", "sasl.passwort: no such setting"),
-        ("[security]\nprotocol = 'TLS'", "security.protocol: 'TLS' is none of"),
+        ("[security]\nprotocol = 'TLS'", "security.protocol: 'TLS' is not one of"),
         ("[security]\nprotocol = 'SASL_SSL'\n[sasl]\nusername = 'a'", "sasl.password is missing"),
         ("[security]\nprotocol = 'SSL'\n[ssl.truststore]\nlocation = '/nowhere'", "/nowhere"),
     ],

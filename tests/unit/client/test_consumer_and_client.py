@@ -14,8 +14,8 @@ from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import LATEST_TIMESTAMP, Offset, ProducerId, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
+from kafkalite.replica.requests import AbortedTransaction
 from kafkalite.rpc.client import RpcError
-from kafkalite.rpc.messages.data import AbortedTransaction
 from tests.fake_cluster import FakeCluster
 
 E = ErrorCode

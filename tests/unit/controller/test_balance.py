@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.controller.balance import on_balance_due
-from kafkalite.controller.effects import ReadStates
-from kafkalite.controller.events import BalanceDue, PreferredElection
-from kafkalite.controller.state import ControllerState, Topic
+from kafkalite.controller.decisions.balance import on_balance_due
+from kafkalite.controller.decisions.effects import ReadStates
+from kafkalite.controller.decisions.events import BalanceDue, PreferredElection
+from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.coordination.znodes import Move
 from kafkalite.model import (
     BrokerEpoch,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkalite.controller import event_loop
-from kafkalite.controller.effects import (
+from kafkalite.controller.decisions.effects import (
     AskLogEnds,
     Effect,
     Post,
@@ -17,7 +17,7 @@ from kafkalite.controller.effects import (
     WriteStates,
     WriteTopics,
 )
-from kafkalite.controller.events import (
+from kafkalite.controller.decisions.events import (
     BrokersChanged,
     Event,
     PartitionRemoved,
@@ -26,7 +26,7 @@ from kafkalite.controller.events import (
     TopicRemoved,
     TopicsWritten,
 )
-from kafkalite.controller.state import ControllerState
+from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.coordination import admin_znodes, paths
 from kafkalite.coordination.coordinator import Create
 from kafkalite.model import BrokerId, TopicPartition

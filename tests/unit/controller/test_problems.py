@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.controller.problems import find_problems
-from kafkalite.controller.state import ControllerState, Topic
+from kafkalite.controller.decisions.problems import find_problems
+from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.model import GROUP_TOPIC, BrokerEpoch, BrokerId, BrokerInfo, ControllerEpoch, Endpoint, TopicId
 
 WANTED = {GROUP_TOPIC: 3}

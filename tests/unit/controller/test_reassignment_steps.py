@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkalite.controller.events import Advance, Limits
-from kafkalite.controller.reassignment_steps import next_step
-from kafkalite.controller.reassignments import advance_on
-from kafkalite.controller.state import ControllerState, Topic
+from kafkalite.controller.decisions.events import Advance, Limits
+from kafkalite.controller.decisions.reassignment_steps import next_step
+from kafkalite.controller.decisions.reassignments import advance_on
+from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.coordination.znodes import Move
 from kafkalite.model import (
     BrokerEpoch,

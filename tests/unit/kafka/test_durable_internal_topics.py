@@ -15,8 +15,8 @@ from kafkalite.coordinators.internal_topics import broker_count, internal_topic
 from kafkalite.errors import ErrorCode
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerId, TopicId, TopicPartition
 from kafkalite.protocol import wire
+from kafkalite.replica.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.control import Broker
-from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 
 from .conftest import Client, batch, produce

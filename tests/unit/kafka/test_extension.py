@@ -24,10 +24,10 @@ from kafkalite.extension.messages.topics import (
 )
 from kafkalite.extension.messages.transactions import BeginTxnGroupRequest, EndTxnGroupRequest, TransactionMember
 from kafkalite.extension.messages.watching import HealthRequest, HealthResponse
+from kafkalite.extension.transaction_groups import transactional_id
 from kafkalite.protocol import wire
 from kafkalite.rpc.codec import pack, unpack_as
 from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.transaction_groups import transactional_id
 from kafkalite.security.acl import CLUSTER_NAME, Operation, ResourceType
 from kafkalite.security.quotas import Entity, Kind
 from tests.datadriven.test_rpc_messages import sample

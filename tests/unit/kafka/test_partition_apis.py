@@ -21,7 +21,7 @@ from kafkalite.extension.messages.reassignment import (
 from kafkalite.kafka.handlers.cluster import topic_page
 from kafkalite.model import BrokerId, LeaderEpoch, TopicId, TopicPartition
 from kafkalite.protocol import codec, wire
-from kafkalite.rpc.messages.data import PartitionMetadata, TopicMetadata
+from kafkalite.replica.requests import PartitionMetadata, TopicMetadata
 
 from .conftest import Broker, batch, produce
 

@@ -11,8 +11,8 @@ from kafkalite.coordinators.transactions.marker_targets import marker_targets
 from kafkalite.errors import ErrorCode
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.protocol import wire
+from kafkalite.replica.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.control import Broker as BrokerAddress
-from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 from .conftest import Broker
 from .test_coordinators import Producer

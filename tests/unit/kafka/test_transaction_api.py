@@ -1,26 +1,21 @@
-"""Transactions over the RPC listener: the blocking client against the handlers, with coordinators that move."""
+"""Groups of transactions as the blocking client asks for them on the Kafka listener, with coordinators that move."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
 
 from kafkalite.client.blocking import BlockingClientConfig
 from kafkalite.client.transactions import GroupVersion, TransactionalClient
-from kafkalite.env.real import RealNetwork
 from kafkalite.errors import ApiError, ErrorCode
-from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
-from kafkalite.model import BrokerEpoch, BrokerId, TopicPartition
-from kafkalite.node.transaction_api import TransactionApi
-from kafkalite.rpc.handling import Reply, Request
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.control import Broker as BrokerEntry
-from kafkalite.rpc.messages.data import InitProducerIdRequest, MetadataRequest, MetadataResponse
-from kafkalite.rpc.messages.transactions import FindCoordinatorRequest
-from kafkalite.rpc.server import Identity, RpcServer
+from kafkalite.extension.messages.transactions import EndTxnGroupResponse, TransactionMember
+from kafkalite.model import TopicPartition
+from kafkalite.protocol import wire
+from kafkalite.rpc.codec import pack
 
 from .conftest import Broker
 
@@ -30,55 +25,31 @@ T0 = TopicPartition("t", 0)
 QUERY = GroupVersion("g", "q", 0)
 
 
-class Metadata:
-    """The part of a MetadataCache that the handlers use."""
-
-    def partition(self, key: TopicPartition) -> object | None:
-        return key if key == T0 else None
-
-
 class Listener:
-    """An RPC listener before a node's Kafka side. `refuse`: answers to give before the handlers are asked again."""
+    """A broker's listener that notes what it is asked. `refuse`: answers to EndTxnGroup before it is asked again."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
         self.refuse: list[ErrorCode] = []
-        self.asked: list[type[Message]] = []
-        self.api = TransactionApi(lambda: broker.side, Metadata())  # type: ignore[arg-type]
-        handlers: dict[type[Message], Any] = {
-            kind: self._noted(handler) for kind, handler in self.api.handlers().items()
-        }
-        handlers[InitProducerIdRequest] = self._noted(lambda request: self.api.init_producer(request.message))
-        handlers[MetadataRequest] = self._metadata
-        self.server = RpcServer(
-            network=RealNetwork(broker.fatal.append),
-            supervisor=broker.supervisor,
-            config=broker.services.config,
-            identity=lambda: Identity("c", BrokerId(1), BrokerEpoch(1)),
-            handlers=handlers,
-        )
+        self.asked: list[str] = []
+        apis = broker.side.listener.apis
+        for key, api in list(apis.items()):
+            apis[key] = replace(api, handler=self._noted(api.name, api.handler))
 
-    def _noted(self, handler: Any) -> Any:
-        async def handle(request: Request) -> Reply:
-            self.asked.append(type(request.message))
-            if self.refuse and isinstance(request.message, EndTxnGroupRequest):
-                return Reply(EndTxnGroupResponse(self.refuse.pop()))
-            answer: Reply = await handler(request)
-            return answer
+    def _noted(self, name: str, handler: Any) -> Any:
+        def handle(request: Any, message: Any) -> Any:
+            kind = message.kind if name == "Extension" else name
+            self.asked.append(kind)
+            if self.refuse and kind == "EndTxnGroupRequest":
+                return wire.ExtensionResponse(body=pack(EndTxnGroupResponse(self.refuse.pop())))
+            return handler(request, message)
 
         return handle
 
-    def _metadata(self, request: Request) -> Reply:
-        broker = BrokerEntry(BrokerId(1), BrokerEpoch(1), "127.0.0.1", 1, "127.0.0.1", self.port)
-        return Reply(MetadataResponse("c", BrokerId(1), (broker,), ()))
-
-    async def start(self) -> Listener:
-        self.port = (await self.server.start("127.0.0.1", 0)).port
-        return self
-
     async def ask(self, work: Callable[[TransactionalClient], T]) -> T:
         def run() -> T:
-            config = BlockingClientConfig(f"127.0.0.1:{self.port}", delivery_timeout_ms=10_000)
+            host, port = self.broker.services.kafka_endpoint
+            config = BlockingClientConfig(f"{host}:{port}", delivery_timeout_ms=10_000)
             with TransactionalClient(config) as client:
                 return work(client)
 
@@ -86,11 +57,9 @@ class Listener:
 
 
 @pytest.fixture
-async def listener(broker: Broker) -> AsyncIterator[Listener]:
+async def listener(broker: Broker) -> Listener:
     await broker.create("t")
-    made = await Listener(broker).start()
-    yield made
-    await made.server.close()
+    return Listener(broker)
 
 
 def prepare(client: TransactionalClient, member: str = "0-0") -> TransactionMember:
@@ -112,14 +81,14 @@ async def test_begin_add_commit_and_then_it_is_decided(listener: Listener) -> No
     assert (first.was_decided, first.is_complete) == (False, True)
     assert (again.was_decided, again.is_complete) == (True, True)
     assert late is None
-    assert listener.asked.count(FindCoordinatorRequest) <= 3  # one that counts, others while the topic was made
+    assert listener.asked.count("FindCoordinator") <= 3  # one that counts, others while the topic was made
 
 
 @pytest.mark.parametrize("code", [E.NOT_COORDINATOR, E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_LOAD_IN_PROGRESS])
 async def test_what_passes_is_asked_again_of_whoever_coordinates_by_then(listener: Listener, code: ErrorCode) -> None:
     listener.refuse = [code, code]
     assert not (await listener.ask(lambda client: client.commit_group(QUERY, [prepare(client)]))).was_decided
-    assert listener.asked.count(EndTxnGroupRequest) == 3
+    assert listener.asked.count("EndTxnGroupRequest") == 3
 
 
 @pytest.mark.checklist("F27")
@@ -141,10 +110,3 @@ async def test_refusals_reach_the_caller_with_their_reason(listener: Listener) -
     with pytest.raises(ApiError) as told:
         await listener.ask(aborted)
     assert told.value.code is E.PRODUCER_FENCED
-
-
-async def test_without_a_kafka_listener_it_says_so(listener: Listener) -> None:
-    listener.broker.side.is_coordinating = False
-    with pytest.raises(ApiError, match=r"kafka\.port") as told:
-        await listener.ask(prepare)
-    assert told.value.code is E.UNSUPPORTED_VERSION

@@ -10,9 +10,9 @@ import pytest
 from kafkalite.coordinators.transactions import decisions
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import EndTxnGroupRequest, EndTxnGroupResponse, TransactionMember
+from kafkalite.extension.transaction_groups import coordinator_key, group_of, transactional_id
 from kafkalite.model import TRANSACTION_TOPIC, ProducerId, TopicPartition
 from kafkalite.record.reader import read_records
-from kafkalite.rpc.transaction_groups import coordinator_key, group_of, transactional_id
 
 from .conftest import Broker, batch
 from .test_coordinators import move
@@ -286,5 +286,5 @@ async def test_requests_that_make_no_sense(group: Group) -> None:
             await group.broker.side.transaction_groups.end(request)
         assert refused.value.code is E.INVALID_REQUEST
     unknown = TransactionMember(transactional_id(group.group, "0"), ProducerId(1), 0)
-    with pytest.raises(ApiError, match="not known"):
+    with pytest.raises(ApiError, match="unknown"):
         await group.end(0, unknown)

@@ -15,9 +15,9 @@ import pytest
 from kafkalite.coordinators.transactions import coordinator, groups
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.transactions import TransactionMember
+from kafkalite.extension.transaction_groups import transactional_id
 from kafkalite.model import TRANSACTION_TOPIC
-from kafkalite.rpc.messages.data import ProducedPartition
-from kafkalite.rpc.transaction_groups import transactional_id
+from kafkalite.replica.requests import ProducedPartition
 
 from .conftest import Broker
 from .test_coordinators import move

@@ -15,8 +15,8 @@ from kafkalite.errors import ErrorCode
 from kafkalite.kafka.handlers.cluster import finalized_features
 from kafkalite.model import GROUP_TOPIC, TRANSACTION_TOPIC, BrokerEpoch, BrokerId, LeaderEpoch, TopicPartition
 from kafkalite.protocol import wire
+from kafkalite.replica.requests import MetadataResponse, PartitionMetadata, TopicMetadata
 from kafkalite.rpc.messages.control import Broker as LiveBroker
-from kafkalite.rpc.messages.data import MetadataResponse, PartitionMetadata, TopicMetadata
 
 from .conftest import Broker, Client, batch, produce
 from .test_coordinators import GROUPS, Producer, coordinator, visible

@@ -38,6 +38,7 @@ from kafkalite.model import (
 from kafkalite.record.builder import build_batch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.replica.requests import FetchedPartition, FetchPartition, FetchRequest, ProducedPartition
 from kafkalite.replica.rpc_handlers import Produce, handlers
 from kafkalite.rpc.messages.control import (
     Broker,
@@ -49,7 +50,6 @@ from kafkalite.rpc.messages.control import (
     StopReplicaRequest,
     StopReplicaResponse,
 )
-from kafkalite.rpc.messages.data import FetchedPartition, FetchPartition, FetchRequest, ProducedPartition
 from kafkalite.rpc.server import Identity, RpcServer
 from kafkalite.testing.sim_zookeeper import SimZooKeeper
 

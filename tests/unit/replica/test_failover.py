@@ -19,8 +19,8 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.record.builder import build_batch
+from kafkalite.replica.requests import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.rpc.messages.control import UpdateMetadataRequest
-from kafkalite.rpc.messages.data import ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from tests.unit.replica.conftest import CLUSTER_ID, TOPIC_ID
 

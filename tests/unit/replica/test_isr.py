@@ -297,7 +297,7 @@ async def test_a_storage_error_takes_the_replica_offline_and_nobody_else(make_cl
 
 def test_states_that_the_writer_would_write_keep_the_controller_epoch():
     from kafkalite.coordination.znodes import decode_partition_state
-    from kafkalite.replica.isr import Proposal
+    from kafkalite.replica.decisions.isr import Proposal
     from kafkalite.replica.isr_writer import Task, _operation
 
     proposal = Proposal(BrokerId(1), LeaderEpoch(4), PartitionEpoch(9), (BrokerId(1), BrokerId(3)))

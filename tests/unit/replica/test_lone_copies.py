@@ -16,8 +16,8 @@ from kafkalite.model import (
     PartitionEpoch,
     TopicPartition,
 )
+from kafkalite.replica.decisions.strays import is_elsewhere
 from kafkalite.replica.restarting import Restarting
-from kafkalite.replica.strays import is_elsewhere
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
 from tests.unit.replica.conftest import TOPIC_ID

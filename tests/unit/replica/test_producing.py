@@ -10,7 +10,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.model import TopicPartition
 from kafkalite.record.builder import build_batch
 from kafkalite.replica import produce as producing
-from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.replica.requests import ProducedPartition
 
 PARTITIONS = [TopicPartition("t", number) for number in range(7)]
 

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.replica.purgatory import DeadlineWheel, DelayedFetch, DelayedProduce, ProduceWaiter, Waiting
-from kafkalite.rpc.messages.data import ProducedPartition
+from kafkalite.replica.requests import ProducedPartition
 
 
 class Probe(Waiting):

@@ -7,7 +7,7 @@ import asyncio
 from kafkalite.model import LeaderEpoch, Offset, TopicPartition
 from kafkalite.record.builder import RecordBatchBuilder, end_transaction_marker
 from kafkalite.record.compression import Codec
-from kafkalite.rpc.messages.data import FetchedPartition, FetchPartition, FetchRequest
+from kafkalite.replica.requests import FetchedPartition, FetchPartition, FetchRequest
 
 TP = TopicPartition("t", 0)
 

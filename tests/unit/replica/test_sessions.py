@@ -4,7 +4,7 @@ import pytest
 
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
-from kafkalite.rpc.messages.data import FetchPartition, FetchRequest, ListOffsetsPartition, ListOffsetsRequest
+from kafkalite.replica.requests import FetchPartition, FetchRequest, ListOffsetsPartition, ListOffsetsRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchPartition, ReplicaFetchRequest, ReplicaFetchWake
 
 TPS = [TopicPartition("t", p) for p in range(5)]

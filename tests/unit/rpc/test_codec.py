@@ -10,9 +10,9 @@ import pytest
 from kafkalite.errors import ProtocolError
 from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
 from kafkalite.model import BrokerEpoch, BrokerId
+from kafkalite.replica.requests import InitProducerIdRequest, MetadataRequest
 from kafkalite.rpc.codec import pack, unpack
 from kafkalite.rpc.messages.base import by_kind, response_kind
-from kafkalite.rpc.messages.data import InitProducerIdRequest, MetadataRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
 
 

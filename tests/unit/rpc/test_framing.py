@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from kafkalite.errors import ProtocolError
 from kafkalite.frames import ROOM_BYTES
+from kafkalite.replica.requests import MetadataRequest, ProducePartition, ProduceRequest
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
-from kafkalite.rpc.messages.data import MetadataRequest, ProducePartition, ProduceRequest
 
 
 def reader() -> FrameReader:

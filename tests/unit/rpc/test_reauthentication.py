@@ -14,6 +14,7 @@ from kafkalite.client.blocking_connection import BlockingConnection
 from kafkalite.env.seams import Network
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.model import Endpoint
+from kafkalite.replica.requests import ProduceRequest
 from kafkalite.rpc.answers import RpcDisconnected, RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork, SaslExchange
 from kafkalite.rpc.client import RpcConnection
@@ -28,7 +29,6 @@ from kafkalite.rpc.messages.connection import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
 )
-from kafkalite.rpc.messages.data import ProduceRequest
 from kafkalite.rpc.server import RpcServer
 from kafkalite.security.dialling import ClientSecurity, Dialling
 from kafkalite.security.sasl import ClientCredentials

@@ -12,13 +12,7 @@ import pytest
 from kafkalite.errors import ApiError, ErrorCode, api_error
 from kafkalite.extension.messages.watching import DescribeClusterRequest, HealthProblem, HealthRequest, HealthResponse
 from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, Offset
-from kafkalite.rpc import server_connection
-from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
-from kafkalite.rpc.framing import FrameReader, encode_frame
-from kafkalite.rpc.handling import Reply, Request
-from kafkalite.rpc.messages.base import Message
-from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest
-from kafkalite.rpc.messages.data import (
+from kafkalite.replica.requests import (
     FetchRequest,
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -28,6 +22,12 @@ from kafkalite.rpc.messages.data import (
     ProduceRequest,
     ProduceResponse,
 )
+from kafkalite.rpc import server_connection
+from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
+from kafkalite.rpc.framing import FrameReader, encode_frame
+from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchWake
 from kafkalite.rpc.server import Identity
 

@@ -9,9 +9,9 @@ from kafkalite.kafka.apis import OFFERED
 from kafkalite.kafka.guard import _checks
 from kafkalite.node import rpc_guard
 from kafkalite.protocol import wire
+from kafkalite.replica.requests import MetadataRequest
 from kafkalite.rpc.messages.base import by_kind
 from kafkalite.rpc.messages.connection import HelloRequest
-from kafkalite.rpc.messages.data import MetadataRequest
 from kafkalite.security.acl import OPERATIONS, ResourceType
 from kafkalite.security.requirements import HTTP, KAFKA, REFUSALS, RPC, Need, Scope
 

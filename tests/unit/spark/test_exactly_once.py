@@ -208,7 +208,7 @@ def test_after_a_lost_answer_an_abort_and_a_repetition_change_nothing(log, task)
     writer = streaming(log)
     message = writer.write(rows("a"))
     log.lose_answer = True
-    with pytest.raises(CommitFailed, match="not known"):
+    with pytest.raises(CommitFailed, match="unknown"):
         writer.commit([message], 0)
     log.lose_answer = False
     writer.abort([message, None], 0)
@@ -223,7 +223,7 @@ def test_a_transaction_that_was_taken_away_fails_the_batch_and_says_why(log, tas
     writer = streaming(log)
     first = writer.write(rows("a"))
     second = streaming(log).write(rows("a"))  # another driver on the same checkpoint
-    with pytest.raises(CommitFailed, match=r"nothing of it is visible.*transaction\.timeout\.ms"):
+    with pytest.raises(CommitFailed, match=r"none of it is visible.*transaction\.timeout\.ms"):
         writer.commit([first], 0)
     writer.abort([first], 0)
     writer.commit([second], 0)
@@ -295,11 +295,11 @@ def test_a_batch_write_under_a_name_and_a_version_happens_once(log, task) -> Non
     ("options", "is_stream", "says"),
     [
         ({"deliveryGuarantee": "twice"}, True, "at-least-once or exactly-once"),
-        ({"txnAppId": "a"}, True, "are for deliveryGuarantee=exactly-once"),
+        ({"txnAppId": "a"}, True, "are only for deliveryGuarantee=exactly-once"),
         ({"deliveryGuarantee": "exactly-once", "txnAppId": " "}, True, "txnAppId is empty"),
         ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, True, "for batch writes"),
-        ({"deliveryGuarantee": "exactly-once", "txnAppId": "a"}, False, "go together"),
-        ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, False, "go together"),
+        ({"deliveryGuarantee": "exactly-once", "txnAppId": "a"}, False, "needs both"),
+        ({"deliveryGuarantee": "exactly-once", "txnVersion": "1"}, False, "needs both"),
     ],
 )
 def test_options_that_do_not_go_together(options: dict[str, str], is_stream: bool, says: str) -> None:

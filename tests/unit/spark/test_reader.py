@@ -193,7 +193,7 @@ def test_a_topic_made_anew_is_told_apart(topic, records: int) -> None:
     topic.topic_ids["t"] = "another"
     for _ in range(records):
         topic.put("t", 0, (None, b"x"))
-    with pytest.raises(DataLoss, match=r"t-0: offsets \d+ to 10 .*made anew .*failOnDataLoss=false"):
+    with pytest.raises(DataLoss, match=r"t-0: offsets \d+ to 10 .*deleted and created again .*failOnDataLoss=false"):
         list(strict.read(work))
     assert list(lenient.read(work)) == []  # or a batch that is in a checkpoint could never be replayed
 

@@ -185,7 +185,7 @@ def test_new_partitions_that_lost_their_beginning(topic) -> None:
     topic.partitions[Tp("t", 2)] = type(topic.partitions[Tp("t", 0)])()
     grow(topic, 2, 3)
     topic.partitions[Tp("t", 2)].log_start_offset = 2
-    with pytest.raises(DataLoss, match="t-2 do not begin at offset 0"):
+    with pytest.raises(DataLoss, match="t-2 do not start at offset 0"):
         query.batch()
     assert lenient.batch() == [(2, 2)]
 

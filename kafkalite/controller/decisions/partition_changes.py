@@ -1,0 +1,378 @@
+"""From the state znodes as they are to the states that should be, and to the commands that tell of them. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from kafkalite.controller.decisions import elections, restarts, vanished
+from kafkalite.controller.decisions.commands import announce_brokers, announce_changes, initialise, pause_replicas
+from kafkalite.controller.decisions.effects import (
+    AskLogEnds,
+    Decision,
+    DropOrder,
+    DropRestartRequests,
+    Effect,
+    LookAtMoves,
+    Note,
+    ReadStates,
+    ReplyShutdown,
+    Resign,
+    WriteStates,
+)
+from kafkalite.controller.decisions.eligible import Known, carried, members, without_doubtful
+from kafkalite.controller.decisions.events import (
+    Advance,
+    BeginDraining,
+    ControlledShutdown,
+    ControllerElected,
+    IsrsChanged,
+    PreferredElection,
+    PreferredElectionRequested,
+    Purpose,
+    Repair,
+    ReplicasDoubtful,
+    Restart,
+    StatesRead,
+    StatesWritten,
+)
+from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.reassignments import advance_on
+from kafkalite.controller.decisions.state import ControllerState
+from kafkalite.coordination import paths
+from kafkalite.errors import ErrorCode
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, Replicas, TopicPartition
+from kafkalite.rpc.messages.control import ControlledShutdownResponse, PartitionError
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a partition's state should be; None: as it is.
+
+    ask: these replicas are asked for their log ends first. `accepts_loss`: the leader may lack committed records.
+    """
+
+    state: LeaderAndIsr | None = None
+    ask: tuple[BrokerId, ...] = ()
+    accepts_loss: bool = False
+
+
+def on_replicas_doubtful(state: ControllerState, event: ReplicasDoubtful) -> Decision:
+    """A broker refuses to lead these: it knows that its logs may lack committed records, and the controller did not."""
+    if not state.has_broker(event.broker_id, event.broker_epoch):
+        return state, []
+    doubts = {partition: marks for partition, marks in state.doubts.items() if state.replicas(partition)}
+    concerned: list[TopicPartition] = []
+    for partition in event.partitions:
+        known = state.partitions.get(partition)
+        if known is not None and state.replicas(partition) is not None:
+            doubts[partition] = {**doubts.get(partition, {}), event.broker_id: known.leader_epoch}
+            concerned.append(partition)
+    state = dataclasses.replace(state, doubts=doubts)
+    return state, [ReadStates(tuple(sorted(concerned)), Repair())] if concerned else []
+
+
+def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
+    """Read again what leaders say they have changed; `Repair` because the notice may cross a broker's death."""
+    known = tuple(partition for partition in event.partitions if state.replicas(partition) is not None)
+    return state, [ReadStates(known, Repair())] if known else []
+
+
+def on_preferred_election(state: ControllerState, event: PreferredElectionRequested) -> Decision:
+    """An order to give leadership back to the first replicas."""
+    state, effects = note_malformed(state, paths.PREFERRED_REPLICA_ELECTION, event.malformed)
+    if event.malformed is not None or event.version < 0:
+        return state, effects
+    known = tuple(sorted(partition for partition in set(event.partitions) if state.replicas(partition) is not None))
+    effects += [
+        Note("election.skipped", str(partition), "no such partition")
+        for partition in sorted(set(event.partitions) - set(known))
+    ]
+    if not known:
+        return state, [*effects, DropOrder(paths.PREFERRED_REPLICA_ELECTION, event.version)]
+    return state, [*effects, ReadStates(known, PreferredElection(event.version, event.unclean))]
+
+
+def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
+    """Decide about each partition on the grounds of its znode as just read (controller design A.3)."""
+    for partition in event.states:
+        found = event.states[partition]
+        if found is not None and found.controller_epoch > state.epoch:
+            return state, [Resign(f"{partition} was written by controller epoch {found.controller_epoch}")]
+    state, effects = _note_states(state, event)
+    state = restarts.forget_recovered(state, event)
+    adopted: dict[TopicPartition, LeaderAndIsr] = {}
+    writes: dict[TopicPartition, LeaderAndIsr] = {}
+    asking: dict[TopicPartition, tuple[BrokerId, ...]] = {}
+    accepted = dict(state.accepted_loss)
+    unclean = 0
+    for partition in sorted(event.states):
+        replicas = state.replicas(partition)
+        if replicas is None:
+            continue  # removed, or being deleted, since the read was decided
+        found = event.states[partition]
+        if found is None:
+            known = vanished.last_known(state, partition)
+            if known is None:
+                choice = _Wanted(elections.first_state(replicas, state.live(partition), state.epoch))
+            else:
+                effects.append(
+                    Note("state.vanished", str(partition), f"written again: ISR {list(known.isr)}", is_error=True)
+                )
+                minimum = event.min_insync.get(partition.topic, 1)
+                choice = _Wanted(vanished.again(state, partition, known, min_insync=minimum))
+        else:
+            choice = _wanted(state, partition, replicas, found, event)
+            if choice.ask:
+                asking[partition] = choice.ask
+                continue
+            adopted[partition] = found
+            unclean += choice.accepts_loss
+        wanted = choice.state
+        if wanted is not None:
+            writes[partition] = wanted
+            accepted.pop(partition, None)
+            if choice.accepts_loss:
+                accepted[partition] = wanted.leader_epoch
+        elif found is not None and isinstance(event.purpose, PreferredElection):
+            effects += _skipped(replicas, found, partition)
+    # What is about to be changed is told once, when the change is durable.
+    changes = {
+        partition: (state.partitions.get(partition), found)
+        for partition, found in adopted.items()
+        if partition not in writes and state.partitions.get(partition) != found
+    }
+    state = dataclasses.replace(
+        state,
+        partitions={**state.partitions, **{partition: now for partition, (_, now) in changes.items()}},
+        accepted_loss=accepted,
+    )
+    # A term begins with INIT commands, which tell everything at once.
+    telling = not isinstance(event.purpose, ControllerElected)
+    commands = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
+    effects += commands
+    if isinstance(event.purpose, Advance):
+        settled = {partition: found for partition, found in adopted.items() if partition not in writes}
+        effects += advance_on(state, event.purpose, settled)
+    elif any(_is_moving(state, partition) for partition in adopted):
+        effects.append(LookAtMoves())
+    if asking:
+        # The purpose is fulfilled when these are decided, too; nothing else waits for their answers.
+        if writes:
+            effects.append(WriteStates(writes, Repair(), event.chunk, unclean))
+        return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk)]
+    if writes:
+        return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
+    return state, effects + _finished(state, event.purpose, told=bool(commands))
+
+
+def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
+    topic = state.topics.get(partition.topic)
+    return topic is not None and partition.partition in topic.moves
+
+
+def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
+    """Keep the list of malformed state znodes in line with what was read."""
+    effects: list[Effect] = []
+    if not state.malformed and not event.malformed:
+        return state, effects
+    for partition in [*event.states, *sorted(event.malformed)]:
+        state, notes = note_malformed(state, paths.partition_state(partition), event.malformed.get(partition))
+        effects += notes
+    return state, effects
+
+
+def _wanted(
+    state: ControllerState, partition: TopicPartition, replicas: Replicas, found: LeaderAndIsr, event: StatesRead
+) -> _Wanted:
+    modified = event.modified.get(partition)
+    restarted = {
+        id_
+        for id_, broker in state.registered()
+        if (modified is not None and broker.broker_epoch > modified)
+        or (isinstance(event.purpose, Repair) and id_ in event.purpose.bounced)
+    }
+    doubtful = {id_ for id_ in members(found) if _doubts(state, id_, partition, found, restarted)}
+    known = Known(
+        min_insync=event.min_insync.get(partition.topic, 1),
+        keeps_elr={id_ for id_, broker in state.registered() if broker.keeps_elr},
+        log_ends=None if event.log_ends is None else event.log_ends.get(partition, {}),
+    )
+    # Older code does not report what it may have lost when it comes back, and makes a log on a dead disk again, empty.
+    doubtful |= {id_ for id_ in found.elr if id_ in state.brokers and id_ not in known.keeps_elr}
+    silent = {id_ for id_ in restarted if id_ not in known.keeps_elr}
+    gone = doubtful | silent | state.offline_replicas.get(partition, frozenset())
+    choice = _chosen(state, partition, replicas, found, event, restarted, doubtful, known)
+    if choice.state is None:
+        return choice
+    return dataclasses.replace(choice, state=carried(found, choice.state, replicas, known, gone))
+
+
+def _chosen(
+    state: ControllerState,
+    partition: TopicPartition,
+    replicas: Replicas,
+    found: LeaderAndIsr,
+    event: StatesRead,
+    restarted: set[BrokerId],
+    doubtful: set[BrokerId],
+    known: Known,
+) -> _Wanted:
+    """Leader and ISR; the ELR follows from them."""
+    live, leaving = state.live(partition), state.shutting_down
+    unclean = partition.topic in event.unclean_topics or _is_unclean(event.purpose)
+    kept = without_doubtful(found, doubtful)
+    if kept is found and doubtful:  # no replica is left that surely has every committed record
+        candidates = tuple(id_ for id_ in elections.known_members(replicas, found) if id_ in live)
+        if known.log_ends is None and len(candidates) > 1:
+            return _Wanted(ask=candidates)
+        if candidates:
+            return _Wanted(
+                elections.after_loss(replicas, found, live, leaving, state.epoch, known.log_ends), accepts_loss=True
+            )
+    if kept is not found:
+        dropped = set(members(found)) - set(members(kept))
+        restarted = restarted - dropped
+        if not _is_unclean(event.purpose):
+            lost = {id_ for id_ in dropped if not unclean or _lacks(state, id_, partition)}
+            live = [id_ for id_ in live if id_ not in lost]
+    silent = _silent_members(state, partition, kept, live)
+    if silent:
+        # Nobody is elected: not who may not be there, and nobody without what they have. A silent leader stays.
+        unclean = False
+        live = silent if kept.leader in silent else ()
+        restarted = set(silent) if kept.leader in restarted else set()
+    eligible = replicas if unclean else ()
+    alive = tuple(id_ for id_ in eligible if id_ in live)
+    if len(alive) > 1 and known.log_ends is None and not any(id_ in live for id_ in members(kept)):
+        return _Wanted(ask=alive)
+    repaired = elections.repair(
+        replicas,
+        kept,
+        live,
+        leaving,
+        state.epoch,
+        restarted=restarted,
+        unclean=unclean,
+        log_ends=known.log_ends,
+    )
+    if repaired is None and kept is not found:
+        repaired = elections.with_epoch(found, kept.leader, kept.isr, state.epoch)
+    if repaired is not None:
+        lossy = repaired.leader != NO_LEADER and repaired.leader not in members(kept)
+        return _Wanted(repaired, accepts_loss=lossy)
+    if silent:
+        live = [id_ for id_ in live if id_ == found.leader]
+    return _Wanted(_as_ordered(state, partition, replicas, found, event, live))
+
+
+def _as_ordered(
+    state: ControllerState,
+    partition: TopicPartition,
+    replicas: Replicas,
+    found: LeaderAndIsr,
+    event: StatesRead,
+    live: Collection[BrokerId],
+) -> LeaderAndIsr | None:
+    """What the purpose asks of a state that needs no repair."""
+    match event.purpose:
+        case Restart():
+            return restarts.restarted(state, partition, found, event.purpose)
+        case PreferredElection(_, unclean) if not unclean:
+            return elections.preferred(replicas, found, live, state.epoch)
+        case ControlledShutdown(broker_id):
+            if len(replicas) > 1 and broker_id in found.isr:
+                return elections.shut_down(replicas, found, live, state.shutting_down, state.epoch)
+        case BeginDraining() if found.leader in live:
+            return elections.with_epoch(found, found.leader, found.isr, state.epoch)
+    return None
+
+
+def _doubts(
+    state: ControllerState,
+    broker_id: BrokerId,
+    partition: TopicPartition,
+    found: LeaderAndIsr,
+    restarted: Collection[BrokerId],
+) -> bool:
+    """Whether a live broker may lack committed records that it had when it became a member: its registration says so, if that
+    is newer than the state; or it has refused to lead in this epoch because of that."""
+    broker = state.brokers.get(broker_id)
+    if broker is None:
+        return False
+    if broker_id in restarted and broker.doubts(partition):
+        return True
+    return state.doubts.get(partition, {}).get(broker_id, -1) >= found.leader_epoch
+
+
+def _lacks(state: ControllerState, broker_id: BrokerId, partition: TopicPartition) -> bool:
+    broker = state.brokers.get(broker_id)
+    return broker is not None and broker.lacks(partition)
+
+
+def _silent_members(
+    state: ControllerState, partition: TopicPartition, kept: LeaderAndIsr, live: Collection[BrokerId]
+) -> frozenset[BrokerId]:
+    """Where nobody in sync or eligible is heard of, those who are registered and silent: only the end of their sessions takes
+    from them what nobody else has."""
+    if not state.suspects or any(id_ in live for id_ in members(kept)):
+        return frozenset()
+    offline = state.offline_replicas.get(partition, frozenset())
+    return frozenset(id_ for id_ in members(kept) if id_ in state.suspects and id_ not in offline)
+
+
+def _is_unclean(purpose: Purpose) -> bool:
+    return isinstance(purpose, PreferredElection) and purpose.unclean
+
+
+def _skipped(replicas: Replicas, found: LeaderAndIsr, partition: TopicPartition) -> list[Effect]:
+    if found.leader == replicas[0]:
+        return []
+    return [Note("election.skipped", str(partition), f"preferred leader {replicas[0]} is not in sync")]
+
+
+def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
+    """What is durable now is told; what could not be written is read and decided again (controller design A.3.3)."""
+    changes: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]] = {
+        partition: (state.partitions.get(partition), now) for partition, now in event.written.items()
+    }
+    state = dataclasses.replace(state, partitions={**state.partitions, **event.written})
+    telling = not isinstance(event.purpose, ControllerElected)
+    effects = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
+    if any(_is_moving(state, partition) for partition in event.written):
+        effects.append(LookAtMoves())
+    if event.conflicts:
+        # Halving makes sure of progress: in the end each partition has a transaction of its own (invariant F31).
+        return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
+    return state, effects + _finished(state, event.purpose, told=bool(changes))
+
+
+def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[Effect]:
+    """What is due when all partitions of an undertaking are settled. `told`: metadata went out just now."""
+    match purpose:
+        case Repair(announce, _):
+            return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
+        case Restart(_, requests):
+            return [DropRestartRequests(requests)] if requests else []
+        case ControllerElected():
+            return initialise(state, state.brokers.keys(), "controller.failover")
+        case Advance() | BeginDraining():
+            return []
+        case PreferredElection(version, _):
+            return [DropOrder(paths.PREFERRED_REPLICA_ELECTION, version)] if version >= 0 else []
+        case ControlledShutdown(broker_id, _, token):
+            paused = pause_replicas(state, broker_id, "ControlledShutdown") if broker_id in state.brokers else []
+            response = ControlledShutdownResponse(ErrorCode.NONE, still_led(state, broker_id, state.partitions))
+            return [*paused, ReplyShutdown(token, response)]
+
+
+def still_led(
+    state: ControllerState, broker_id: BrokerId, partitions: Mapping[TopicPartition, LeaderAndIsr]
+) -> tuple[PartitionError, ...]:
+    """The partitions that a leaving broker leads though they have other replicas."""
+    return tuple(
+        PartitionError(partition.topic, partition.partition, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
+        for partition in sorted(partitions)
+        if partitions[partition].leader == broker_id and len(state.replicas(partition) or ()) > 1
+    )

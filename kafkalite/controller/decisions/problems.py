@@ -1,0 +1,66 @@
+"""What an operator should know of the cluster, from the controller's state. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafkalite.controller.decisions.state import ControllerState
+from kafkalite.model import BrokerId
+
+#: (what: a stable word, subject, detail for people)
+Problem = tuple[str, str, str]
+
+#: Partitions without a leader that are named one by one; the rest is a number.
+MAX_NAMED = 100
+
+
+def find_problems(
+    state: ControllerState, malformed_brokers: Mapping[str, str], wanted_replicas: Mapping[str, int]
+) -> list[Problem]:
+    """Partitions without a leader, znodes that cannot be used, deletions that wait for dead brokers, internal topics that were
+    created when there were fewer brokers.
+
+    Args:
+        wanted_replicas: internal topic -> how many replicas the configuration asks for.
+    """
+    problems = [
+        ("znode.malformed", path, f"{path}: {reason}; left alone")
+        for path, reason in sorted({**state.malformed, **malformed_brokers}.items())
+    ]
+    offline = []
+    for partition, replicas in state.assigned():
+        known = state.partitions.get(partition)
+        if known is None:
+            offline.append((str(partition), f"{partition} has no state yet; none of {list(replicas)} is alive"))
+        elif known.leader not in state.brokers:
+            detail = f"{partition} has no leader; only {[*known.isr, *known.elr]} may lead it"
+            if known.last_known_elr:
+                detail += f"; {list(known.last_known_elr)} came back, but may lack committed records"
+            offline.append((str(partition), detail))
+    problems += [("partition.offline", subject, detail) for subject, detail in offline[:MAX_NAMED]]
+    if len(offline) > MAX_NAMED:
+        problems.append(("partition.offline", "", f"{len(offline) - MAX_NAMED} more partitions have no leader"))
+    for name in sorted(state.deletions):
+        dead = sorted({broker for _, broker in state.deletions[name].waiting if broker not in state.brokers})
+        if dead:
+            problems.append(("topic.deletion_waits", name, f"deletion of {name} waits for brokers {dead} to return"))
+    left: dict[BrokerId, int] = {}
+    for leftover in state.leftovers.values():
+        for broker in {broker for _, broker in leftover.waiting if broker not in state.brokers}:
+            left[broker] = left.get(broker, 0) + 1
+    for broker in sorted(left):
+        detail = (
+            f"broker {broker} still has replicas of {left[broker]} deleted topics; they are removed when it returns"
+        )
+        problems.append(("topic.deletion_waits", f"broker-{broker}", detail))
+    for name, wanted in sorted(wanted_replicas.items()):
+        topic = state.topics.get(name)
+        if topic is None or topic.moves or name in state.deletions:
+            continue
+        fewest = min(map(len, topic.assignment.values()), default=wanted)
+        if fewest < min(wanted, len(state.brokers)):
+            detail = (
+                f"{name} has {fewest} replicas; {wanted} are configured, and {len(state.brokers)} brokers are alive"
+            )
+            problems.append(("topic.few_replicas", name, detail))
+    return problems

@@ -1,0 +1,380 @@
+"""Reassignment of partitions in small steps (KIP-435 as repaired by invariants C12 to C16). Pure.
+
+A move is ordered in /admin/reassign_partitions (or KIP-455's maps), then kept per partition in the topic's znode, each
+change of it in one transaction with the partition's state. One step has these phases, all of them durable:
+
+    start   AR := TR united with CR, new leader epoch: the new replicas begin to copy. Where a member of the final
+            replicas is in sync already and the leader is none of them, leadership moves right here.
+    finish  when the final members of TR are in sync: AR := TR, ISR cut down to it, new leader epoch, the leader one
+            of the final members. Who leads an older epoch cannot take an old replica back (invariant F20).
+    drop    the replicas that left have removed their files; only then the next step begins.
+
+The inputs are always the target and what is in ZooKeeper, so that the next controller goes on wherever this one
+stopped. A new order for a partition replaces its target; a cancel makes the target what there was before the first.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from kafkalite.config import LEADER_MOVEMENTS, LIMIT_PREFIXES, PARTITIONS, REPLICAS, parse_limit
+from kafkalite.controller.decisions import elections
+from kafkalite.controller.decisions.effects import Decision, Effect, LookAtMoves, ReadStates, SettleOrder, WriteTopics
+from kafkalite.controller.decisions.eligible import Known, carried
+from kafkalite.controller.decisions.events import (
+    UNLIMITED,
+    Advance,
+    Limits,
+    MovesDue,
+    ReassignmentRequested,
+    TopicChange,
+)
+from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.reassignment_steps import next_step
+from kafkalite.controller.decisions.state import ControllerState, Topic
+from kafkalite.coordination import paths
+from kafkalite.coordination.admin_znodes import OrderLimits
+from kafkalite.coordination.znodes import Move
+from kafkalite.lazy_dataclass import dataclass
+from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
+
+#: Partitions of one topic in one transaction: its operations and bytes are bounded (invariant F31).
+MAX_PER_TOPIC = 200
+
+
+@dataclass(slots=True)
+class _Budget:
+    """What may still be started: partitions, and of these leader movements."""
+
+    partitions: int
+    leader_movements: int
+
+    def take(self, *, moves_leader: bool) -> bool:
+        if self.partitions <= 0 or (moves_leader and self.leader_movements <= 0):
+            return False
+        self.partitions -= 1
+        self.leader_movements -= moves_leader
+        return True
+
+
+def on_reassignment_requested(state: ControllerState, event: ReassignmentRequested) -> Decision:
+    """What /admin/reassign_partitions holds now. Entries that name nothing are taken out; the rest is taken up."""
+    state, effects = note_malformed(state, paths.REASSIGN_PARTITIONS, event.malformed)
+    if event.malformed is not None:
+        return state, effects
+    throttles = {partition: event.throttles.get(partition, 0) for partition in event.targets}
+    state = dataclasses.replace(state, order=event.targets, throttles=throttles, order_limits=event.limits)
+    if event.targets:
+        return state, [*effects, LookAtMoves()]
+    return state, [*effects, SettleOrder({})] if event.is_there else effects
+
+
+def on_moves_due(state: ControllerState, event: MovesDue) -> Decision:
+    """Take up what is ordered, take finished entries out of the order, and let moves go on within the limits."""
+    changes = _take_up(state)
+    if changes:
+        return state, [WriteTopics(changes)]
+    effects: list[Effect] = []
+    done = {partition: target for partition, target in state.order.items() if _is_settled(state, partition)}
+    if done:
+        order = {partition: target for partition, target in state.order.items() if partition not in done}
+        state = dataclasses.replace(state, order=order)
+        effects.append(SettleOrder(done))
+    advance = Advance(_stricter(event.limits, _limits_of_order(state.order_limits)), event.min_insync)
+    known = {partition: state.partitions[partition] for partition, _ in state.moves() if partition in state.partitions}
+    chosen = [partition for change in _advance(state, advance, known) for partition in change.partitions]
+    if chosen:
+        effects.append(ReadStates(tuple(sorted(chosen)), advance))
+    return state, effects
+
+
+def advance_on(state: ControllerState, advance: Advance, found: Mapping[TopicPartition, LeaderAndIsr]) -> list[Effect]:
+    """The next phase of the moves whose states were read just now."""
+    changes = _advance(state, advance, found)
+    return [WriteTopics(changes)] if changes else []
+
+
+# --- orders ------------------------------------------------------------------------------------------------------
+
+
+def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
+    """Orders that the topics' znodes do not know yet."""
+    topics: dict[str, Topic] = {}
+    touched: dict[str, list[TopicPartition]] = {}
+    for partition in sorted(state.order):
+        known = state.topics.get(partition.topic)
+        if known is None or partition.topic in state.deletions or partition in state.removals:
+            continue
+        topic = topics.get(partition.topic, known)
+        number = partition.partition
+        replicas = topic.assignment.get(number)
+        if replicas is None or len(touched.get(partition.topic, ())) >= MAX_PER_TOPIC:
+            continue
+        wanted = _wanted_move(
+            replicas, topic.moves.get(number), state.order[partition], state.throttles.get(partition, 0)
+        )
+        if wanted == topic.moves.get(number):
+            continue
+        topics[partition.topic] = topic.with_partition(number, replicas, wanted)
+        touched.setdefault(partition.topic, []).append(partition)
+    return tuple(TopicChange(name, topics[name], tuple(touched[name])) for name in sorted(topics))
+
+
+def _wanted_move(replicas: Replicas, move: Move | None, ordered: Replicas, throttle: int) -> Move | None:
+    """The move after an order; `ordered` empty: call it off."""
+    if move is None:
+        return None if not ordered or ordered == replicas else Move(ordered, replicas, throttle=throttle)
+    target = ordered or move.origin
+    if target == move.target and is_over(replicas, move):
+        return move
+    if target == move.target:
+        return dataclasses.replace(move, throttle=throttle) if ordered else move
+    origin = replicas if move.target == replicas and not move.step else move.origin
+    if target == replicas:
+        return Move(target, target, dropping=move.dropping) if move.dropping else None
+    return Move(target, origin, dropping=move.dropping, throttle=throttle)
+
+
+def _is_settled(state: ControllerState, partition: TopicPartition) -> bool:
+    """Whether an entry of the order asks for nothing any more, or names nothing."""
+    if paths.topic(partition.topic) in state.malformed:
+        return False
+    topic = state.topics.get(partition.topic)
+    if topic is None or partition.topic in state.deletions or partition in state.removals:
+        return True
+    if partition.partition not in topic.assignment:
+        return True
+    ordered, replicas = state.order[partition], topic.assignment[partition.partition]
+    move = topic.moves.get(partition.partition)
+    if move is not None and (not is_over(replicas, move) or any(each in state.brokers for each in move.dropping)):
+        return False
+    return ordered in ((), replicas)
+
+
+def is_over(replicas: Replicas, move: Move) -> bool:
+    """Whether nothing of a move is left but files on brokers that were dead at its end."""
+    return not move.step and move.target == move.origin == replicas
+
+
+# --- steps -------------------------------------------------------------------------------------------------------
+
+
+def _advance(
+    state: ControllerState, advance: Advance, found: Mapping[TopicPartition, LeaderAndIsr]
+) -> tuple[TopicChange, ...]:
+    """What can be done for these partitions now; those that are under way first, then by how far they are."""
+    moves = dict(state.moves())
+    under_way = {
+        partition
+        for partition, move in moves.items()
+        if move.step or any(b in state.brokers and (partition, b) not in state.dropped for b in move.dropping)
+    }
+    limits = advance.limits
+    budget = _Budget(
+        limits.partitions - len(under_way),
+        limits.leader_movements - sum(moves[partition].moves_leader for partition in under_way),
+    )
+
+    def urgency(partition: TopicPartition) -> tuple[bool, bool, TopicPartition]:
+        is_begun = state.topics[partition.topic].assignment[partition.partition] != moves[partition].origin
+        return partition not in under_way, not is_begun, partition
+
+    topics: dict[str, Topic] = {}
+    states: dict[str, dict[TopicPartition, LeaderAndIsr]] = {}
+    touched: dict[str, list[TopicPartition]] = {}
+    for partition in sorted((p for p in found if p in moves), key=urgency):
+        name, number = partition
+        topic = topics.get(name, state.topics[name])
+        if len(touched.get(name, ())) >= MAX_PER_TOPIC:
+            continue
+        outcome = _Partition(state, partition, topic.assignment[number], moves[partition], found[partition]).next(
+            advance, budget
+        )
+        if outcome is None:
+            continue
+        replicas, move, changed = outcome
+        topics[name] = topic.with_partition(number, replicas, move)
+        touched.setdefault(name, []).append(partition)
+        if changed is not None:
+            states.setdefault(name, {})[partition] = changed
+    return tuple(TopicChange(name, topics[name], tuple(touched[name]), states.get(name, {})) for name in sorted(topics))
+
+
+Outcome = tuple[Replicas, Move | None, LeaderAndIsr | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Partition:
+    """One partition's move and all that its next phase depends on."""
+
+    state: ControllerState
+    partition: TopicPartition
+    replicas: Replicas
+    move: Move
+    found: LeaderAndIsr
+
+    @property
+    def live(self) -> Collection[BrokerId]:
+        return self.state.brokers.keys()
+
+    @property
+    def in_sync(self) -> list[BrokerId]:
+        return [replica for replica in self.found.isr if replica in self.live]
+
+    def next(self, advance: Advance, budget: _Budget) -> Outcome | None:
+        """(AR, move, state or None if it stays); None while there is nothing to do but wait."""
+        move = self.move
+        if self.found.leader not in self.live:
+            return None  # offline; KIP-435 waits while the ISR is empty
+        left = tuple(each for each in move.dropping if (self.partition, each) not in self.state.dropped)
+        if any(broker in self.live for broker in left):
+            return None
+        # What is on dead brokers is remembered until they return, and keeps nobody waiting.
+        if not move.step and self.replicas == move.target:
+            rest = Move(move.target, move.target, dropping=left) if left else None
+            return None if rest == move else (self.replicas, rest, None)
+        if move.step:
+            return self._finish(advance) if self._may_finish(advance) else None
+        return self._start(advance, budget)
+
+    def _start(self, advance: Advance, budget: _Budget) -> Outcome | None:
+        move = self.move
+        if not any(replica in self.live for replica in move.target):
+            return None
+        minimum = min(advance.min_insync.get(self.partition.topic, 1), len(move.target))
+        step = next_step(
+            move.target,
+            self.replicas,
+            self.found.isr,
+            self.live,
+            max_replicas=advance.limits.replicas,
+            min_insync_replicas=minimum,
+            most_replicas=max(len(move.origin), len(move.target)) + advance.limits.replicas,
+        )
+        if step == self.replicas:
+            return None
+        moves_leader = self.found.leader not in move.target and any(replica in move.target for replica in step)
+        if not budget.take(moves_leader=moves_leader):
+            return None
+        grown = (*step, *(replica for replica in self.replicas if replica not in step))
+        leader = self._leader_among(grown)
+        changed = self._carried(
+            elections.with_epoch(self.found, leader, self.found.isr, self.state.epoch), grown, advance
+        )
+        left = tuple(each for each in self._undropped() if each not in grown)
+        return grown, dataclasses.replace(move, step=step, dropping=left, moves_leader=moves_leader), changed
+
+    def _undropped(self) -> list[BrokerId]:
+        return [each for each in self.move.dropping if (self.partition, each) not in self.state.dropped]
+
+    def _leader_among(self, replicas: Collection[BrokerId]) -> BrokerId:
+        """The present leader if it is a final replica; else the first final one that can lead; else the present one,
+        or where that has to go, the first that can."""
+        if self.found.leader in self.move.target and self.found.leader in replicas:
+            return self.found.leader
+        able = [each for each in self.in_sync if each in replicas]
+        final = [each for each in self.move.target if each in able]
+        staying = [each for each in final if each not in self.state.shutting_down]
+        if staying or final:
+            return (staying or final)[0]
+        return self.found.leader if self.found.leader in replicas else able[0]
+
+    def _may_finish(self, advance: Advance) -> bool:
+        """Whether the replicas that stay have all that is committed, on enough of them."""
+        step, target = self.move.step, self.move.target
+        in_sync = self.in_sync
+        staying = [replica for replica in in_sync if replica in step]
+        minimum = max(1, min(advance.min_insync.get(self.partition.topic, 1), len(in_sync), len(target)))
+        leaving = [replica for replica in self.replicas if replica not in step]
+        if len(staying) < (minimum if leaving else 1):
+            return False
+        missing = [replica for replica in step if replica in target and replica not in in_sync]
+        if not missing or not leaving:
+            return not missing
+        lost = self.state.offline_replicas.get(self.partition, frozenset())
+        if target == self.move.origin and not any(each in self.live and each not in lost for each in missing):
+            # Rolled back: what was there before has to do, as it did before. Who can come back is waited for: a step may
+            # have taken it out, and without it there would be fewer than ever.
+            return True
+        # Replicas that were there before the move and are not in sync keep nobody from going who is not either.
+        return all(each in self.move.origin for each in missing) and not any(each in in_sync for each in leaving)
+
+    def _carried(self, changed: LeaderAndIsr, replicas: Replicas, advance: Advance) -> LeaderAndIsr:
+        """With the ELR: a step may take eligible replicas away, or raise the number of replicas that min.insync needs."""
+        known = Known(
+            min_insync=advance.min_insync.get(self.partition.topic, 1),
+            keeps_elr={id_ for id_, broker in self.state.registered() if broker.keeps_elr},
+        )
+        gone = self.state.offline_replicas.get(self.partition, frozenset())
+        return carried(self.found, changed, replicas, known, gone)
+
+    def _finish(self, advance: Advance) -> Outcome:
+        step = self.move.step
+        isr = [replica for replica in self.found.isr if replica in step]
+        leader = self._leader_among(step)
+        changed = self._carried(elections.with_epoch(self.found, leader, isr, self.state.epoch), step, advance)
+        gone = [each for each in self.replicas if each not in step]
+        dropping = tuple(dict.fromkeys([*self._undropped(), *gone]))
+        move: Move | None = dataclasses.replace(self.move, step=(), dropping=dropping)
+        if not any(each in self.live for each in dropping):
+            move = dataclasses.replace(self.move, step=(), dropping=dropping, moves_leader=False)
+            if step == self.move.target:
+                move = Move(step, step, dropping=dropping) if dropping else None
+        return step, move, changed
+
+
+# --- outcomes -------------------------------------------------------------------------------------------------------
+
+
+def on_replica_dropped(state: ControllerState, stopped: Collection[TopicPartition], broker: BrokerId) -> Decision:
+    """A broker has removed replicas that a step wanted gone."""
+    new = {
+        (partition, broker)
+        for partition in stopped
+        if (topic := state.topics.get(partition.topic)) is not None
+        and (move := topic.moves.get(partition.partition)) is not None
+        and broker in move.dropping
+    }
+    if not new:
+        return state, []
+    return dataclasses.replace(state, dropped=state.dropped | new), [LookAtMoves()]
+
+
+def undropped(state: ControllerState, to: Collection[BrokerId]) -> list[tuple[TopicPartition, BrokerId]]:
+    """What brokers have been told to remove and have not said that they have."""
+    return [
+        (partition, broker)
+        for partition, move in state.moves()
+        for broker in move.dropping
+        if broker in to and (partition, broker) not in state.dropped
+    ]
+
+
+# --- limits (KIP-435, invariant C13) -----------------------------------------------------------------------------------------------
+
+
+def limits_from(settings: Mapping[str, str]) -> Limits:
+    """The limits; what is missing, or was written by hand and is no limit, limits nothing."""
+
+    def value(name: str) -> int:
+        for prefix in LIMIT_PREFIXES:
+            if prefix + name in settings:
+                return parse_limit(settings[prefix + name]) or UNLIMITED
+        return UNLIMITED
+
+    return Limits(value(REPLICAS), value(PARTITIONS), value(LEADER_MOVEMENTS))
+
+
+def _limits_of_order(limits: OrderLimits) -> Limits:
+    """What an order limits itself to; 0 limits nothing."""
+    return Limits(*(each or UNLIMITED for each in limits))
+
+
+def _stricter(one: Limits, other: Limits) -> Limits:
+    """Both hold: the cluster's, and those of the order under way."""
+    return Limits(
+        min(one.replicas, other.replicas),
+        min(one.partitions, other.partitions),
+        min(one.leader_movements, other.leader_movements),
+    )

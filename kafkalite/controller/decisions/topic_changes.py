@@ -1,0 +1,288 @@
+"""Topics come and go. Pure (controller design B; invariants 11 and C19).
+
+A deletion goes through these steps, each of which the next controller can take up again:
+1. the order stands in /admin/delete_topics: clients are told that the topic is gone, every live replica is told to
+   delete its files;
+2. replicas answer;
+3. all that are alive have answered: the znodes go, children first, and the name leaves the order with the topic's own znode. What
+   is on dead brokers is recorded by topic id in the same transaction (kafkalite.controller.decisions.leftovers).
+
+A topic whose znode goes without an order is not deleted (ADR 19).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from kafkalite.controller.decisions import leftovers, partition_orders, reassignments, vanished
+from kafkalite.controller.decisions.commands import (
+    announce_changes,
+    announce_deletion,
+    announce_everything,
+    announce_removal,
+    delete_leftovers,
+    delete_replicas,
+    delete_vanished,
+    drop_replicas,
+    keep_replicas,
+)
+from kafkalite.controller.decisions.effects import (
+    Decision,
+    DropDeletionOrders,
+    Effect,
+    LookAtMoves,
+    Note,
+    ReadStates,
+    RemoveTopic,
+)
+from kafkalite.controller.decisions.events import (
+    DeletionsRequested,
+    Repair,
+    ReplicasStopped,
+    TopicRemoved,
+    TopicsChanged,
+)
+from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.state import ControllerState, Deletion
+from kafkalite.controller.decisions.topic_writes import is_told_anew
+from kafkalite.coordination import paths
+from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
+
+#: Topics that have vanished at once and are named one by one in the log.
+MAX_NAMED = 20
+
+
+def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
+    """All topics as they are now: initialise the partitions that are new, let go of what has vanished."""
+    effects: list[Effect] = []
+    for path in sorted({path for path in state.malformed if _is_topic(path)} | event.malformed.keys()):
+        state, notes = note_malformed(state, path, event.malformed.get(path))
+        effects += notes
+    # A znode that has become unreadable says nothing about its topic: keep what was known.
+    unreadable = {name for name in state.topics if paths.topic(name) in event.malformed}
+    # If it is being deleted, its remaining replicas are the earlier ones: the deletion goes on.
+    unreadable |= {name for name in state.deletions if name not in event.topics}
+    gone_by_hand = [
+        name
+        for name in sorted(state.topics)
+        if name not in unreadable
+        and (name not in event.topics or event.topics[name].topic_id != state.topics[name].topic_id)
+    ]
+    state, dropped = _let_go(state, gone_by_hand)
+    effects += dropped
+    before = state.topics
+    shrunk = [
+        TopicPartition(name, number)
+        for name in sorted(before)
+        if name in event.topics and name not in unreadable and name not in state.deletions
+        for number in before[name].assignment
+        if number not in event.topics[name].assignment
+    ]
+    topics = {**event.topics, **{name: before[name] for name in sorted(unreadable)}}
+    state = dataclasses.replace(state, topics=topics)
+    if shrunk:
+        # By a removal of ours whose outcome was not known (its order tells who had them), or by hand.
+        gone = frozenset(shrunk)
+        rest = {each: known for each, known in state.partitions.items() if each not in gone}
+        state = dataclasses.replace(state, partitions=rest)
+        effects += announce_removal(state, tuple(shrunk), "partition.removal")
+    fresh = tuple(
+        TopicPartition(name, partition)
+        for name in sorted(event.topics)
+        if name not in state.deletions
+        for partition in event.topics[name].assignment
+        if name not in before
+        or partition not in before[name].assignment
+        or before[name].assignment[partition] != event.topics[name].assignment[partition]
+        or before[name].moves.get(partition) != event.topics[name].moves.get(partition)
+    )
+    retold = {
+        each: (state.partitions[each], state.partitions[each])
+        for each in fresh
+        if each in state.partitions
+        and each.topic in before
+        and is_told_anew(before[each.topic], topics[each.topic], each.partition)
+    }
+    effects += announce_changes(state, retold, "Reassignment")
+    if fresh:
+        # A partition that has changed unseen: by hand, or by a write of ours whose outcome was not known.
+        effects.append(ReadStates(fresh, Repair()))
+    if any(topic.moves for topic in topics.values()) or state.order:
+        effects.append(LookAtMoves())
+    return state, effects
+
+
+def _is_topic(path: str) -> bool:
+    return path.startswith(paths.TOPICS + "/") and path.count("/") == 3
+
+
+def _let_go(state: ControllerState, names: Collection[str]) -> Decision:
+    """The znodes of topics have gone, or are other topics' now, without an order to delete these topics.
+
+    A person, a script or a failed restore can remove all of them at once. So nothing is deleted: brokers stop their
+    replicas and keep them. The metadata is sent in full, because nothing says that these topics were deleted.
+    """
+    effects: list[Effect] = []
+    for at, name in enumerate(names):
+        topic = state.topics[name]
+        if (
+            name in state.deletions
+        ):  # ordered, and another topic has the name already: the rest of the old one is still removed
+            state = _forget(leftovers.leave(state, name), name)
+            continue
+        state, kept = vanished.remember(state, name)
+        effects += kept
+        state = _forget(state, name)
+        if at < MAX_NAMED:
+            detail = f"its znode was removed from outside; its replicas are kept, topic id {topic.topic_id or 'none'}"
+            effects.append(Note("topic.vanished", name, detail, is_error=True))
+        effects += keep_replicas(state, name, topic.topic_id, topic.assignment, "topic.vanished")
+    if len(names) > MAX_NAMED:
+        effects.append(Note("topic.vanished", "", f"and {len(names) - MAX_NAMED} more topics", is_error=True))
+    if names:
+        effects += announce_everything(state, "topic.vanished")
+    return state, effects
+
+
+def _forget(state: ControllerState, name: str) -> ControllerState:
+    return dataclasses.replace(
+        state,
+        topics={each: topic for each, topic in state.topics.items() if each != name},
+        deletions={each: deletion for each, deletion in state.deletions.items() if each != name},
+        removals={each: removal for each, removal in state.removals.items() if each.topic != name},
+        dropped=frozenset(each for each in state.dropped if each[0].topic != name),
+        partitions=_without_topic(state, name),
+        malformed={path: why for path, why in state.malformed.items() if not path.startswith(paths.topic(name) + "/")},
+    )
+
+
+def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, LeaderAndIsr]:
+    return {partition: known for partition, known in state.partitions.items() if partition.topic != name}
+
+
+def on_deletions_requested(state: ControllerState, event: DeletionsRequested) -> Decision:
+    """Orders to delete topics. A topic whose deletion has begun is not called off by rewriting the order."""
+    state, effects = note_malformed(state, paths.DELETE_TOPICS, event.malformed)
+    for name in event.topics:
+        if name in state.topics and name not in state.deletions:
+            state, begun = begin_deletion(state, name, to=state.brokers.keys())
+            effects += begun
+    strangers = tuple(
+        name for name in event.topics if name not in state.topics and paths.topic(name) not in state.malformed
+    )
+    if strangers:
+        # A topic that has vanished is one of these, so that its replicas are deleted, too.
+        effects += delete_vanished(state, strangers, "topic.deletion")
+        state, forgotten = vanished.forget(state, strangers)
+        effects += [*forgotten, DropDeletionOrders(strangers)]
+    return state, effects
+
+
+def begin_deletion(state: ControllerState, name: str, to: Collection[BrokerId]) -> Decision:
+    """Take a topic out of service; `to`: the brokers to tell at once."""
+    topic = state.topics[name]
+    hosts = {(partition, broker) for partition, replicas in topic.assignment.items() for broker in replicas}
+    # A reassignment under way, and a partition's removal, are over with this: their replicas go with the others.
+    hosts |= {(partition, broker) for partition, move in topic.moves.items() for broker in move.dropping}
+    hosts |= {
+        (each.partition, broker)
+        for each, removal in state.removals.items()
+        if each.topic == name
+        for broker in removal.waiting or ()
+    }
+    waiting = frozenset(hosts)
+    state = dataclasses.replace(
+        state,
+        deletions={**state.deletions, name: Deletion(waiting)},
+        partitions=_without_topic(state, name),
+        removals={each: removal for each, removal in state.removals.items() if each.topic != name},
+        dropped=frozenset(each for each in state.dropped if each[0].topic != name),
+    )
+    effects: list[Effect] = [Note("topic.deletion_started", name)]
+    if to:
+        effects += announce_deletion(state, [name], "topic.deletion")
+        effects += delete_replicas(state, name, waiting, to, "topic.deletion")
+    state, ended = _end_if_due(state, name)
+    return state, [*effects, *ended]
+
+
+def _end_if_due(state: ControllerState, name: str) -> Decision:
+    """Remove the znodes when no live broker has a replica of the topic any more."""
+    deletion = state.deletions[name]
+    if deletion.removing or any(broker in state.brokers for _, broker in deletion.waiting):
+        return state, []
+    if deletion.waiting and not leftovers.can_be_left(state, name):
+        return state, []
+    deletions = {**state.deletions, name: dataclasses.replace(deletion, removing=True)}
+    removal = RemoveTopic(name, state.topics[name].topic_id, tuple(sorted(deletion.waiting)))
+    return dataclasses.replace(state, deletions=deletions), [removal]
+
+
+def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decision:
+    """A broker has removed replicas. The znodes are removed after the last live broker's."""
+    if not state.has_broker(event.broker_id, event.broker_epoch):
+        return state, []
+    ids = event.topic_ids or (NO_TOPIC_ID,) * len(event.stopped)
+    by_id: dict[TopicId, list[TopicPartition]] = {}
+    stopped: list[TopicPartition] = []
+    for partition, topic_id in zip(event.stopped, ids, strict=True):
+        by_id.setdefault(topic_id, []).append(partition)
+        topic = state.topics.get(partition.topic)
+        if topic is None or NO_TOPIC_ID in (topic_id, topic.topic_id) or topic_id == topic.topic_id:
+            stopped.append(partition)
+    effects: list[Effect] = [
+        Note("replica.deletion_failed", str(partition), f"on broker {event.broker_id}") for partition in event.failed
+    ]
+    for name in sorted({partition.topic for partition in stopped} & state.deletions.keys()):
+        deletion = state.deletions[name]
+        gone = {(each.partition, event.broker_id) for each in stopped if each.topic == name}
+        deletions = {**state.deletions, name: dataclasses.replace(deletion, waiting=deletion.waiting - gone)}
+        state, ended = _end_if_due(dataclasses.replace(state, deletions=deletions), name)
+        effects += ended
+    state, left = leftovers.on_stopped(state, by_id, event.broker_id)
+    state, dropped = reassignments.on_replica_dropped(state, stopped, event.broker_id)
+    state, removed = partition_orders.on_replicas_removed(state, tuple(stopped), event.broker_id)
+    return state, [*effects, *left, *dropped, *removed]
+
+
+def on_topic_removed(state: ControllerState, event: TopicRemoved) -> Decision:
+    """The end of a deletion, or of an attempt at it."""
+    deletion = state.deletions.get(event.topic)
+    if deletion is None:
+        return state, []
+    if not event.removed:
+        deletions = {**state.deletions, event.topic: dataclasses.replace(deletion, removing=False)}
+        return dataclasses.replace(state, deletions=deletions), []
+    effects: list[Effect] = [LookAtMoves()] if any(each.topic == event.topic for each in state.order) else []
+    return _forget(leftovers.leave(state, event.topic), event.topic), [Note("topic.deleted", event.topic), *effects]
+
+
+def on_tick(state: ControllerState) -> Decision:
+    """Try again what did not succeed: replicas that a live broker could not delete, znodes that could not go,
+    partitions that nobody leads though a replica may be alive by now."""
+    effects: list[Effect] = []
+    for name in sorted(state.deletions):
+        effects += delete_replicas(state, name, state.deletions[name].waiting, state.brokers.keys(), "topic.deletion")
+        state, ended = _end_if_due(state, name)
+        effects += ended
+    effects += delete_leftovers(state, state.brokers.keys(), "topic.deletion")
+    state, returned = vanished.forget_returned(state)
+    effects += returned
+    unled = tuple(without_leader(state))
+    if unled:
+        effects.append(ReadStates(unled, Repair()))
+    effects += drop_replicas(state, reassignments.undropped(state, state.brokers.keys()), "Reassignment")
+    if state.order or any(topic.moves for topic in state.topics.values()):
+        effects.append(LookAtMoves())
+    state, removals = partition_orders.on_tick(state)
+    return state, [*effects, *removals]
+
+
+def without_leader(state: ControllerState) -> list[TopicPartition]:
+    """Partitions that nobody leads, and those that have no state yet because no replica was alive."""
+    return [
+        partition
+        for partition, _ in state.assigned()
+        if (known := state.partitions.get(partition)) is None or known.leader not in state.brokers
+    ]

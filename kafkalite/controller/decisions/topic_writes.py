@@ -1,0 +1,78 @@
+"""The outcome of writes to topics' znodes: what is durable now is told. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from kafkalite.controller.decisions.commands import announce_changes, drop_replicas
+from kafkalite.controller.decisions.effects import Decision, Effect, LookAtMoves, Note, ReadStates, RereadTopics
+from kafkalite.controller.decisions.events import Repair, TopicsWritten
+from kafkalite.controller.decisions.partition_orders import on_change_written
+from kafkalite.controller.decisions.state import ControllerState, Topic
+from kafkalite.coordination.znodes import Move
+from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
+
+
+def is_told_anew(before: Topic, now: Topic, number: int) -> bool:
+    """Whether brokers need an update for a partition with the same state, because other replicas are being added.
+
+    Replicas that are being added do not count as missing (KIP-455), so a stale list would hide missing ones.
+    """
+    replicas = frozenset(now.assignment.get(number, ()))
+    return not replicas.isdisjoint(frozenset(before.adding.get(number, ())) ^ frozenset(now.adding.get(number, ())))
+
+
+def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
+    """What is durable now is told; topics whose write failed are read and decided again."""
+    effects: list[Effect] = []
+    changes: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]] = {}
+    drops: list[tuple[TopicPartition, BrokerId]] = []
+    partitions = dict(state.partitions)
+    topics = dict(state.topics)
+    dropped = set(state.dropped)
+    fresh: list[TopicPartition] = []
+    for change in event.written:
+        before = topics.get(change.name)
+        if before is None or before.topic_id != change.topic.topic_id or change.name in state.deletions:
+            continue
+        topics[change.name] = change.topic
+        for partition, now in change.states.items():
+            changes[partition] = (partitions.get(partition), now)
+            partitions[partition] = now
+        for partition in change.partitions:
+            was, move = before.moves.get(partition.partition), change.topic.moves.get(partition.partition)
+            already = was.dropping if was is not None else ()
+            new = [] if move is None else [each for each in move.dropping if each not in already]
+            drops += [(partition, broker) for broker in new]
+            kept = () if move is None else move.dropping
+            dropped -= {(partition, broker) for broker in (*already, *new) if broker in new or broker not in kept}
+            if partition in change.removed or partition in change.added:
+                continue
+            if partition in partitions and is_told_anew(before, change.topic, partition.partition):
+                changes.setdefault(partition, (partitions[partition], partitions[partition]))
+            effects += _told(partition, was, move, change.topic.assignment.get(partition.partition, ()))
+        if change.added:
+            fresh += [partition for partition in change.added if partition not in partitions]
+    state = dataclasses.replace(state, topics=topics, partitions=partitions, dropped=frozenset(dropped))
+    for change in event.written:
+        if change.added or change.removed:
+            state, more = on_change_written(state, change)
+            effects += more
+    effects += announce_changes(state, changes, "Reassignment")
+    effects += drop_replicas(state, drops, "Reassignment")
+    if fresh:
+        effects.append(ReadStates(tuple(sorted(fresh)), Repair()))
+    if event.failed:
+        effects.append(RereadTopics(event.failed))
+    return state, [*effects, LookAtMoves()]
+
+
+def _told(partition: TopicPartition, was: Move | None, now: Move | None, replicas: Replicas) -> list[Effect]:
+    """A line for the log at the beginning, at each step and at the end."""
+    if now is None:
+        return [Note("reassignment.done", str(partition), f"replicas {list(replicas)}")]
+    if was is None or was.target != now.target:
+        return [Note("reassignment.ordered", str(partition), f"{list(now.origin)} -> {list(now.target)}")]
+    if now.step and now.step != was.step:
+        return [Note("reassignment.step", str(partition), f"{list(replicas)} -> {list(now.step)}")]
+    return []

@@ -1,0 +1,92 @@
+"""Topics and states whose znodes have vanished without an order. Pure (ADR 19).
+
+The controller has the last states in memory. If a topic comes back without its partitions' states, or if only a state
+vanishes, it writes the last known one again, in a new leader epoch. A first state would count every live replica as in sync,
+and its epoch would be lower than those in the logs. The controller also stores the last states for its successors.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection
+
+from kafkalite.controller.decisions import elections
+from kafkalite.controller.decisions.effects import Decision, DropVanished, Effect, KeepVanished
+from kafkalite.controller.decisions.eligible import Known, carried, without_doubtful
+from kafkalite.controller.decisions.state import ControllerState, Vanished
+from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
+
+#: Topics whose last states are remembered; beyond it the oldest are dropped.
+MAX_VANISHED = 1_000
+
+
+def remember(state: ControllerState, name: str) -> Decision:
+    """A topic's znode has vanished: keep its last states, also for the next controller."""
+    topic_id = state.topics[name].topic_id
+    states = {each.partition: known for each, known in state.partitions.items() if each.topic == name}
+    state, effects = forget(state, [name])
+    if topic_id == NO_TOPIC_ID:
+        return state, effects
+    while len(state.vanished) >= MAX_VANISHED:
+        state, dropped = forget(state, [next(iter(state.vanished))])
+        effects += dropped
+    since = max((broker.broker_epoch for broker in state.brokers.values()), default=BrokerEpoch(0))
+    state = dataclasses.replace(state, vanished={**state.vanished, name: Vanished(topic_id, states, since)})
+    return state, [*effects, KeepVanished(name, state.vanished[name])]
+
+
+def forget(state: ControllerState, names: Collection[str]) -> Decision:
+    """These topics are back, or are deleted for good."""
+    doomed: list[Effect] = [DropVanished(state.vanished[name].topic_id) for name in names if name in state.vanished]
+    rest = {name: each for name, each in state.vanished.items() if name not in names}
+    return (dataclasses.replace(state, vanished=rest), doomed) if doomed else (state, [])
+
+
+def forget_returned(state: ControllerState) -> Decision:
+    """Those that are back with all their states."""
+    back = [
+        name
+        for name, each in state.vanished.items()
+        if (topic := state.topics.get(name)) is not None
+        and topic.topic_id == each.topic_id
+        and all(TopicPartition(name, number) in state.partitions for number in topic.assignment)
+    ]
+    return forget(state, back)
+
+
+def last_known(state: ControllerState, partition: TopicPartition) -> LeaderAndIsr | None:
+    """The state of a partition that has no state znode; None if it is new, as far as this controller knows."""
+    known = state.partitions.get(partition)
+    if known is not None:
+        return known
+    vanished, topic = state.vanished.get(partition.topic), state.topics.get(partition.topic)
+    if vanished is None or topic is None or vanished.topic_id != topic.topic_id:
+        return None
+    return vanished.states.get(partition.partition)
+
+
+def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr, *, min_insync: int) -> LeaderAndIsr:
+    """The state to write in the place of `known`. Brokers that have died or restarted since then have left the ISR; eligible
+    replicas are still eligible."""
+    live = state.live(partition)
+    replicas = state.replicas(partition) or known.isr
+    vanished = state.vanished.get(partition.topic)
+    restarted: set[BrokerId] = set()
+    if partition not in state.partitions and vanished is not None:
+        restarted = {each for each in live if state.brokers[each].broker_epoch > vanished.since}
+    keeps_elr = {id_ for id_, broker in state.registered() if broker.keeps_elr}
+    silent = {id_ for id_ in known.elr if id_ in state.brokers and id_ not in keeps_elr}  # about what it may have lost
+    kept = without_doubtful(known, silent)
+    repaired = elections.repair(
+        replicas,
+        kept,
+        live,
+        state.shutting_down,
+        state.epoch,
+        restarted=restarted,
+        unclean=False,
+    )
+    made = repaired or elections.with_epoch(kept, kept.leader, kept.isr, state.epoch)
+    gone = silent | (restarted - keeps_elr) | state.offline_replicas.get(partition, frozenset())
+    made = carried(known, made, replicas, Known(min_insync, keeps_elr), gone)
+    return dataclasses.replace(made, partition_epoch=elections.NOT_CREATED)

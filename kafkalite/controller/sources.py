@@ -1,0 +1,85 @@
+"""What a controller reads from ZooKeeper: a number for each source of news, and for the admin znodes how each becomes an event.
+
+A new admin znode is one entry of `ADMIN` here, its path (`coordination.paths`) and format (`coordination.admin_znodes`), its
+event, and the decision about it (`controller.decisions`). The effect `DropOrder` removes it when it is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from enum import IntEnum
+
+from kafkalite.controller.decisions.events import (
+    DeletionsRequested,
+    Event,
+    PreferredElectionRequested,
+    ReassignmentRequested,
+)
+from kafkalite.controller.storage import Storage
+from kafkalite.coordination import admin_znodes, paths
+from kafkalite.coordination.coordinator import Watch
+from kafkalite.coordination.znode_json import ZnodeError
+from kafkalite.lazy_dataclass import dataclass
+
+
+class Source(IntEnum):
+    """What can have changed, in the order in which it is read."""
+
+    BROKERS = 1
+    TOPICS = 2
+    DELETIONS = 3
+    RESTARTS = 4
+    PREFERRED_ELECTION = 5
+    PARTITION_ORDERS = 6
+    REASSIGNMENT = 7
+    MOVES = 8
+    TICK = 9
+    STATES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class AdminSource:
+    """One kind of admin znode. `read` sets the watch, too."""
+
+    read: Callable[[Storage, Watch], Awaitable[Event]]
+    #: It may name a topic that is newer than our list, and unknown names are dropped: topics are read first.
+    names_topics: bool = True
+    #: What was asked before a controller takes office is read then, with everything else.
+    is_read_at_start: bool = False
+
+
+async def _deletions(storage: Storage, watch: Watch) -> Event:
+    return DeletionsRequested(*await storage.read_deletions(watch))
+
+
+async def _preferred_election(storage: Storage, watch: Watch) -> Event:
+    order = await storage.read_order(paths.PREFERRED_REPLICA_ELECTION, watch)
+    if order is None:
+        return PreferredElectionRequested((), -1)
+    data, version = order
+    try:
+        election = admin_znodes.decode_preferred_election(data)
+        return PreferredElectionRequested(election.partitions, version, unclean=election.unclean)
+    except ZnodeError as error:
+        return PreferredElectionRequested((), version, error.reason)
+
+
+async def _reassignment(storage: Storage, watch: Watch) -> Event:
+    order = await storage.read_order(paths.REASSIGN_PARTITIONS, watch)
+    if order is None:
+        return ReassignmentRequested({})
+    try:
+        data = order[0]
+        targets, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
+        return ReassignmentRequested(targets, throttles, limits=admin_znodes.decode_order_limits(data), is_there=True)
+    except ZnodeError as error:
+        return ReassignmentRequested({}, malformed=error.reason)
+
+
+ADMIN: Mapping[Source, AdminSource] = {
+    Source.DELETIONS: AdminSource(_deletions, is_read_at_start=True),
+    Source.RESTARTS: AdminSource(Storage.read_restarts, names_topics=False),
+    Source.PREFERRED_ELECTION: AdminSource(_preferred_election),
+    Source.PARTITION_ORDERS: AdminSource(Storage.read_partition_orders),
+    Source.REASSIGNMENT: AdminSource(_reassignment),
+}

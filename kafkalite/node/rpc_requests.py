@@ -1,0 +1,112 @@
+"""Requests that nodes send each other over RPC: every handler, and what it takes to ask. No policy but that."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from kafkalite.admin.acls import AclManager
+from kafkalite.controller.controller import Controller
+from kafkalite.coordinators.draining import Draining
+from kafkalite.coordinators.transactions.extension import ExtensionHandler
+from kafkalite.errors import ErrorCode, api_error
+from kafkalite.extension.messages.disks import DescribeDisksRequest
+from kafkalite.extension.messages.topics import DescribeReplicasRequest
+from kafkalite.extension.messages.watching import HealthRequest, HistoryRequest
+from kafkalite.model import BrokerId
+from kafkalite.replica import rpc_handlers
+from kafkalite.replica.replica_manager import ReplicaManager
+from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.messages.base import Message
+from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
+from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
+from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
+from kafkalite.security.access import Access
+from kafkalite.security.requirements import REFUSALS, RPC, Need
+
+#: Of the extension API, what the status page asks all nodes.
+SHARED = (DescribeDisksRequest, DescribeReplicasRequest, HealthRequest, HistoryRequest)
+
+
+class Host(Protocol):
+    """What the handlers need of the node."""
+
+    replicas: ReplicaManager
+    controller: Controller
+    draining: Draining
+    rights: AclManager
+    extension: Mapping[type[Message], ExtensionHandler]
+
+
+class RpcRequests:
+    """The handlers by class of request."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def handlers(self) -> Mapping[type[Message], Handler]:
+        """For RpcServer: behind the check of who may."""
+        return guarded(self._host.rights.access, self.all_handlers())
+
+    def all_handlers(self) -> Mapping[type[Message], Handler]:
+        """By class of request, unguarded."""
+        host = self._host
+        return {
+            **rpc_handlers.handlers(host.replicas),
+            **{cls: _answer(host.extension[cls]) for cls in SHARED},
+            IsrChangedRequest: self._isr_changed,
+            ControlledShutdownRequest: self._controlled_shutdown,
+            CommittedOffsetsRequest: _answer(lambda request: host.draining.answer(request)),
+            HeartbeatRequest: lambda request: Reply(HeartbeatResponse()),
+        }
+
+    # --- to the controller ---------------------------------------------------------
+
+    def _isr_changed(self, request: Request) -> Awaitable[Reply]:
+        assert isinstance(request.message, IsrChangedRequest)
+        _only_from(request, request.message.broker_id)
+        return _replied(self._host.controller.on_isr_changed(request.message))
+
+    def _controlled_shutdown(self, request: Request) -> Awaitable[Reply]:
+        assert isinstance(request.message, ControlledShutdownRequest)
+        _only_from(request, request.message.broker_id)
+        return _replied(self._host.controller.controlled_shutdown(request.message))
+
+
+def guarded(access: Access, handlers: Mapping[type[Message], Handler]) -> dict[type[Message], Handler]:
+    """The same handlers behind their rows of `requirements.RPC`; all as they are if there is no authorizer."""
+    if access.authorizer is None:
+        return dict(handlers)
+    return {cls: _guarded(access, RPC.get(cls.__name__), handler) for cls, handler in handlers.items()}
+
+
+def _guarded(access: Access, row: tuple[Need, ...] | None, handler: Handler) -> Handler:
+    def handle(request: Request) -> Reply | Awaitable[Reply | None] | None:
+        if row is None:
+            raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no rule says who may ask this")
+        for need in row:
+            if not access.meets(request.peer, need):
+                raise api_error(REFUSALS[need.resource_type], f"not allowed: {need.operation.name} on the cluster")
+        return handler(request)
+
+    return handle
+
+
+def _only_from(request: Request, broker_id: BrokerId) -> None:
+    """Raises ApiError CLUSTER_AUTHORIZATION_FAILED."""
+    rpc_handlers.only_nodes(request)
+    if broker_id != request.peer.node_id:
+        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a message in the name of another broker")
+
+
+async def _replied(outcome: Awaitable[Message]) -> Reply:
+    return Reply(await outcome)
+
+
+def _answer(serve: Callable[[Any], Awaitable[Message]]) -> Callable[[Request], Coroutine[Any, Any, Reply]]:
+    """A handler from what takes the message and returns the response."""
+
+    async def handle(request: Request) -> Reply:
+        return Reply(await serve(request.message))
+
+    return handle
