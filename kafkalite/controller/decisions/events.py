@@ -224,7 +224,7 @@ class PartitionsDrained:
 
 
 @dataclass(frozen=True, slots=True)
-class RestartRequest:
+class RestartRequested:
     """One /restart_partitions/req-N. `made_at`: its czxid; `online`: the replicas are sound again."""
 
     name: str
@@ -238,7 +238,7 @@ class RestartRequest:
 class RestartsRequested:
     """What waits under /restart_partitions. `malformed`: path -> reason, left alone."""
 
-    requests: tuple[RestartRequest, ...]
+    requests: tuple[RestartRequested, ...]
     malformed: Mapping[str, str] = field(default_factory=dict)
 
 
