@@ -496,7 +496,7 @@ def is_secured(config: BrokerConfig) -> bool:
 
 
 def http_protocol(config: BrokerConfig) -> str:
-    """The HTTP listener's: whoever says nothing of it does not open it beside listeners that are closed (ADR 13)."""
+    """The HTTP listener's protocol: without a setting of its own it is as closed as the RPC listener (ADR 13)."""
     return config.http_security_protocol or config.rpc_security_protocol
 
 

@@ -141,7 +141,7 @@ class AuthenticationFailed(KafkaliteError):
 
 
 class PrincipalChanged(AuthenticationFailed):
-    """It has proved to be somebody else than before. It may be told so: it has that one's password, too."""
+    """The client has authenticated as another user than before. The error may say so: the client has that user's password, too."""
 
 
 class StorageError(KafkaliteError):

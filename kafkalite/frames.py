@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-#: An incomplete frame that misses so much is worth a buffer of its own, see `FrameReader.room`.
+#: Number of missing bytes from which an incomplete frame gets a buffer of its own, see `FrameReader.room`.
 ROOM_BYTES = 256 * 1024
 #: One that is being used and one that is being filled.
 _BUFFERS_KEPT = 2
@@ -20,7 +20,7 @@ class FrameReader(Generic[F]):
     """Holds at most one incomplete frame. A frame that arrives within one `feed` is a view of the bytes fed.
 
     Args:
-        prefix_bytes: so many bytes tell how long the frame is.
+        prefix_bytes: number of bytes that contain the length of the frame.
     """
 
     def __init__(self, prefix_bytes: int) -> None:
@@ -81,7 +81,7 @@ class FrameReader(Generic[F]):
         return frames
 
     def room(self) -> memoryview | None:
-        """Where the rest of the incomplete frame may be received into, to be told by `received`; None: `feed` what comes.
+        """Where the rest of the incomplete frame may be received into, to be confirmed by `received`; None: `feed` what comes.
 
         For a reader of frames of some MiB: pieces are not joined, and no memory is fetched again for each frame. A
         frame's body is a view of the buffer, which is used again when nobody has a view of it any more.

@@ -13,7 +13,7 @@ from kafkalite.client.groups import Groups, Membership
 from kafkalite.model import TopicPartition
 from kafkalite_cli.to_the_end import ToTheEnd
 
-#: What is printed is committed so often, and before the partitions go to somebody else.
+#: Interval at which printed records are committed; they are also committed before the partitions move to another member.
 COMMIT_S = 1.0
 
 

@@ -67,7 +67,7 @@ def _help(text: str) -> Iterator[str]:
 
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
-    # Not get_params: its --help is the one that whoever came first has made, with other names perhaps.
+    # Not get_params: its --help was built by the first caller, perhaps with other names.
     for parameter in command.params:
         record = parameter.get_help_record(context)
         if record is not None:

@@ -110,7 +110,7 @@ async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
 async def _ends(
     client: AsyncClient, keys: list[TopicPartition], timestamp: int, timeout_s: float
 ) -> dict[TopicPartition, int]:
-    """Offsets for a timestamp; a topic that is no more is left out."""
+    """Offsets for a timestamp; a topic that does not exist any more is left out."""
     if not keys:
         return {}
     answer = await client.metadata({key.topic for key in keys}, timeout_s=timeout_s)

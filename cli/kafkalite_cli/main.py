@@ -1,6 +1,6 @@
 """`kafkalite`: finds the command, and turns what goes wrong into one line and an exit code.
 
-Exit codes: 0 done, 1 failed (also: whoever read our output has gone), 2 bad input, 130 Ctrl-C.
+Exit codes: 0 success, 1 failure (also if the reader of our output is gone), 2 bad input, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ COMMANDS = {
     "completion": ("kafkalite_cli.completion", "Print a script that completes verbs in a shell."),
 }
 
-#: What is said in one line is cut after so many characters: a name of megabytes would hide what is wrong with it.
+#: Maximum number of characters of an error line: a name of megabytes would hide the error.
 MAX_LINE = 500
 
 #: Set by the script that `completion` prints (click's protocol).
@@ -148,7 +148,7 @@ def _tell(message: str, code: str, wants_json: bool, *, path: str = "kafkalite")
 
 
 def _open_standard_files() -> None:
-    """Standard input, output and error that whoever started us had closed: files and sockets would get their numbers."""
+    """Reopen standard input, output and error if the parent process has closed them: files and sockets would get their numbers."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)

@@ -1,4 +1,4 @@
-"""What nodes answer that is an error, raised: `main` tells it in one line."""
+"""Raises errors in the responses of nodes; `main` prints them in one line."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, as
 
     TOPIC P, in two words, works, too.
 
-    Every node tells what it remembers: the last 24 events of each partition, those from before its restart marked.
+    Every node returns its last 24 events of each partition; events from before its restart are marked.
 
     Examples:
 

@@ -118,7 +118,7 @@ class AclManager:
         """Remove what each filter matches; returns what was removed, by filter. Raises ApiError.
 
         What another node has acknowledged before is among it, although its notification may not have come yet: an
-        admin who takes a right away must not be told that there was none.
+        administrator who removes a permission must not get the answer that there was none.
         """
         authorizer = self._authorizer()
         await self._catch_up()

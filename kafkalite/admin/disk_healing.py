@@ -1,4 +1,4 @@
-"""Self-healing of disks: asks the controller to let go of offline replicas, and makes them anew when it has (KIP-18).
+"""Self-healing of disks: asks the controller to remove offline replicas from the ISR, then recreates them (KIP-18).
 
 Requests go through /restart_partitions/req-N, one znode for all that is due at that moment, so that they survive any
 crash of the controller. A request whose outcome is unknown is made again: a second one does no harm.
@@ -28,7 +28,7 @@ _RETRY_S = 0.2
 _LOOK_S = 1.0
 #: ZooKeeper's answer about logs that came back with a disk; then it is asked again at the next look.
 _JUDGE_TIMEOUT_S = 5.0
-#: An unanswered request is repeated after so long, and twice as long each time.
+#: Delay before an unanswered request is repeated; it doubles each time.
 _ASK_AGAIN_S = 10.0
 _ASK_AGAIN_MAX_S = 300.0
 
@@ -53,11 +53,11 @@ class ReplicaSelfHealing:
         self._broker_id = broker_id
         self._replicas = replicas
         self._now = now
-        #: What is to be told: False for offline, True for online again.
+        #: Requests to send: False for offline, True for online again.
         self._due: dict[TopicPartition, bool] = {}
         self._wake = asyncio.Event()
         self._heal = asyncio.Event()
-        #: A disk is back, and what is on it has not been judged yet.
+        #: A disk is back, and its logs have not been classified yet.
         self._is_back = False
         #: Offline replica -> (when to ask again, the pause before that).
         self._again: dict[TopicPartition, tuple[float, float]] = {}
@@ -132,7 +132,7 @@ class ReplicaSelfHealing:
                 if refusal:
                     _log.error("log_dir.still_offline", directory=path, error=refusal)
 
-    # --- making anew ----------------------------------------------------------------------------
+    # --- recreating -----------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Look at offline replicas now and then; for ever."""

@@ -156,7 +156,7 @@ class PartitionAdmin:
         raise api_error(ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper did not accept the request")
 
     async def _has(self, zk: Coordinator, topic: str, count: int) -> bool:
-        """Whether the topic has so many partitions, all with a leader."""
+        """Whether the topic has this number of partitions, all with a leader."""
         value = (await readable_topics(zk, [topic])).get(topic)
         if value is None or len(value.partitions) < count:
             return value is None

@@ -176,7 +176,7 @@ class ReassignmentAdmin:
                     state = znodes.decode_partition_state(each[0], each[1].version)
                     isr, leader = state.isr, state.leader
                 except ZnodeError:
-                    pass  # `health` tells of it
+                    pass  # `health` reports it
             found.append(
                 Reassignment(
                     partition.topic,

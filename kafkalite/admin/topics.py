@@ -93,7 +93,7 @@ class TopicAdmin:
 
     Args:
         session: the current ZooKeeper session, waiting for one if need be (`patience`). May raise ApiError.
-        config: defaults for what a request leaves open; given anew each time because it may change.
+        config: defaults for settings that a request does not give; passed each time because they may change.
         rng: topic ids and where placement starts.
     """
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ANY_NODE_TIMEOUT_S = 5.0
 #: ... in the first round over all nodes; four times as long in each further one: a stopped process must not hold us up.
 ASK_NEXT_AFTER_S = 0.3
-#: An answer that takes so long makes the client look whether the leader is still the same.
+#: If a response takes this time, the client checks whether the leader is still the same.
 PROBE_AFTER_S = 0.5
 #: Of that look, while the leader may answer any moment.
 PROBE_TIMEOUT_S = 2.0

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 #: One node's patience for a question that any node can answer.
 ANY_NODE_TIMEOUT_S = 5.0
-#: ... after so long the next node is asked as well: a stopped process must not hold up the client.
+#: Time after which the next node is asked as well: a stopped process must not delay the client.
 ASK_NEXT_AFTER_S = 0.3
-#: An answer that takes so long makes the client look whether the leader is still the same.
+#: If a response takes this time, the client checks whether the leader is still the same.
 PROBE_AFTER_S = 0.5
-#: ... and again so often, or less often where the metadata of thousands of partitions take their time.
+#: Interval of further checks; longer if the metadata of thousands of partitions take longer.
 PROBE_EVERY_S = 0.1
 PROBE_EVERY_AT_MOST_S = 0.25
 _PROBE_SHARE = 5
@@ -71,7 +71,7 @@ class ClusterRequests:
         self.client_id = client_id
         self.request_timeout_s = request_timeout_s
         self.backoff = Backoff(rng)
-        #: Set when a task of the client met a bug: everything that waits is told.
+        #: Set if a task of the client failed with a bug: all waiting callers get the error.
         self.broken: BaseException | None = None
         self.supervisor = Supervisor(self._break)
         self.connections = Connections(

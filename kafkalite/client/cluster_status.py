@@ -9,12 +9,12 @@ from kafkalite.extension.messages.watching import HealthProblem, StatusResponse
 from kafkalite.model import BrokerId
 from kafkalite.telemetry.advice import advice, severity
 
-#: Cases of one kind of problem that are told one by one.
+#: Maximum number of cases of one kind of problem that are listed individually.
 MAX_CASES = 20
 
 
 def problems_by_kind(answer: StatusResponse) -> list[dict[str, Any]]:
-    """What all brokers see wrong; what several of them see is told once. Times are wall ms, 0 not known.
+    """The problems that all brokers report; a problem that several report is listed once. Times are wall ms, 0 not known.
 
     Returns:
         One entry a kind: what, doing, do, since_ms (of the oldest case), total, cases (subject, detail, since_ms,

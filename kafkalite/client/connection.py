@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 READ_BYTES = 1024 * 1024
 #: `call` waits for the broker to take what is written before it adds more than this.
 WRITE_HIGH_BYTES = 8 * 1024 * 1024
-#: A login without a response for so long (seconds) is given up, and the connection with it.
+#: Timeout of a login in seconds; the connection is closed with it.
 LOGIN_TIMEOUT_S = 30.0
 
 

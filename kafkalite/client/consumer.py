@@ -137,7 +137,7 @@ class Consumer:
         self._news.set()
 
     async def poll(self, *, max_records: int = 500, timeout_s: float = 1.0) -> list[ConsumedRecord]:
-        """Up to so many records; empty when none came in time.
+        """Up to `maximum` records; empty if none arrived in time.
 
         Raises:
             ApiError: the position is out of range and nothing says where to go on; a record batch is broken.

@@ -34,7 +34,7 @@ class ToAny:
 
 @dataclass(frozen=True, slots=True)
 class LeaderRequest:
-    """`keys`: given up as soon as another node leads one of them. Empty: waited for, whoever leads. `about`: all of them."""
+    """`keys`: the request is given up as soon as another node leads one of them. Empty: never given up for that. `about`: all of them."""
 
     node: BrokerId
     request: Request

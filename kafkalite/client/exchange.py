@@ -34,7 +34,7 @@ _ERROR = struct.Struct(">h")
 #: Length, API key, version, correlation id, length of the client id.
 _HEAD = struct.Struct(">ihhih")
 _CORRELATION_ID_AT = 8
-#: Higher versions are not for us: they name topics by their ids (Fetch), take part in transactions without being told
+#: Higher versions are not for us: they name topics by their ids (Fetch), take part in transactions without an explicit request
 #: (Produce, EndTxn) or are for brokers (AddPartitionsToTxn).
 _HIGHEST = {"Fetch": 12, "Produce": 11, "EndTxn": 4, "AddPartitionsToTxn": 3}
 

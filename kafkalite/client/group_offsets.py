@@ -1,4 +1,4 @@
-"""Offsets of a group without members, committed by whoever reads for it."""
+"""Offsets of a group without members, committed by the process that reads for it."""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ class Membership:
         self.member_id = ""
         self.generation = -1
         self.partitions: tuple[TopicPartition, ...] = ()
-        #: The group shares its partitions out anew, or has forgotten us.
+        #: The group rebalances, or has removed this member.
         self.is_stale = asyncio.Event()
 
     async def join(self) -> None:
@@ -316,7 +316,7 @@ class Membership:
         return {TopicPartition(each.topic, each.partition): each.offset for each in told.offsets}
 
     async def leave(self) -> None:
-        """Go; the others need not wait for the session to end. Quietly, if the coordinator cannot be told."""
+        """Go; the others need not wait for the session to end. No error if the coordinator cannot be reached."""
         self._stop_beating()
         if self.member_id:
             leave = wire.LeaveGroupRequest

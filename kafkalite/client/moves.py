@@ -10,7 +10,7 @@ from kafkalite.extension.messages.reassignment import Reassignment
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, TopicPartition
 
-#: The rate is that of so many seconds.
+#: Number of seconds over which the rate is measured.
 RATE_WINDOW_S = 10.0
 
 
@@ -51,7 +51,7 @@ class Tracker:
         listed = {part.partition for part in parts}
         for part in parts:
             self.totals[part.partition] = max(part.total_bytes, self.totals.get(part.partition, 0))
-            # A replica that starts anew does not take back what was shown.
+            # If a replica starts again, the progress that was shown does not go back.
             self.done[part.partition] = max(part.done_bytes, self.done.get(part.partition, 0))
         for partition in self.totals.keys() - listed:
             self.done[partition] = self.totals[partition]
@@ -79,7 +79,7 @@ class Tracker:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds left; None while that cannot be told."""
+        """Seconds left; None while unknown."""
         return (self.total_bytes - self.done_bytes) / self.rate if self.rate > 0 else None
 
     def value(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Container, Iterable, Sequence
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.model import Endpoint
 
-#: A node that was late is asked last for so long (seconds).
+#: Time in seconds for which a slow node is asked last.
 LATE_FOR_S = 5.0
 
 

@@ -22,12 +22,12 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: No further request goes to a broker that has not taken so many bytes yet.
+#: Maximum number of unsent bytes of a connection; above it no further request is sent.
 MAX_BACKLOG_BYTES = 8 * 1024 * 1024
 #: `send` waits while more than this is not delivered (Kafka's buffer.memory).
 BUFFER_BYTES = 32 * 1024 * 1024
 #: With more partitions than this waiting (a leader of thousands is gone), the sender looks through them less often
-#: than at every record: so long later for each of them, about three times what looking at one costs.
+#: than at every record: this delay for each of them, about three times the cost of checking one.
 MANY_PARTITIONS = 256
 PACE_PER_PARTITION_S = 5e-6
 

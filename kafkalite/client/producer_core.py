@@ -1,11 +1,11 @@
-"""The producer's decisions, without I/O: what to send when, what an answer means, who is told.
+"""The producer's decisions, without I/O: what to send when, what a response means, which callers get a result.
 
 Per partition the batches are kept in order. A new batch gets its sequence when it is first sent; up to
 `max_in_flight` batches of a partition are under way. A batch that failed retriably goes back to the front and is
 sent again alone, when it is the oldest unfinished one: so order holds, and the broker recognises what it has
 already (producer id, epoch, sequence). When the broker misses something before the OLDEST batch, that batch's
 predecessor is lost for good (it timed out here, or the broker lost its state): the partition's producer epoch is
-raised and the unfinished batches are numbered anew from 0. Until then a gap only means that an older batch has
+raised and the unfinished batches are renumbered from 0. Until then a gap only means that an older batch has
 still to be sent again.
 
 Source: Kafka 3.7 Sender, RecordAccumulator, TransactionManager (KIP-98, KIP-360). Deviation: the producer epoch is

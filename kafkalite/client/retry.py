@@ -74,6 +74,6 @@ class Backoff:
         self._longest_s = longest_s
 
     def pause_s(self, attempts: int) -> float:
-        """Seconds to wait after so many failed attempts (1: after the first)."""
+        """Seconds to wait after `attempts` failed attempts (1: after the first)."""
         whole: float = min(self._longest_s, self._first_s * (1 << min(max(attempts - 1, 0), 16)))
         return whole * (0.5 + self._random.random() / 2)

@@ -128,7 +128,7 @@ class Router:
         """Ask the leaders of `keys` until each partition is done.
 
         Args:
-            request_of: the request for partitions of one leader, which may take so many seconds.
+            request_of: the request for partitions of one leader, given its timeout in seconds.
             take: keeps what a response says, and returns what it means for each partition.
         Raises:
             ApiError: what asking again does not change. All leaders that were asked have answered then.

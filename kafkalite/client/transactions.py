@@ -41,7 +41,7 @@ class TransactionalClient(BlockingClient):
     def begin_transaction(
         self, wanted: GroupVersion, member: str, *, transaction_timeout_ms: int, timeout_ms: int | None = None
     ) -> TransactionMember | None:
-        """Open the group's transaction `member`; whoever had it open is fenced and what it wrote is aborted.
+        """Open the group's transaction `member`; an earlier owner is fenced and its records are aborted.
 
         None: the version is decided already, nothing is to be written. Raises ApiError, RpcError.
         """

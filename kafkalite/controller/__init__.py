@@ -1,6 +1,6 @@
 """The controller: pure decisions (state.py to decide.py) beside the shells that perform them.
 
 Pure: state, events, effects, elections, placement, commands, decide, problems, queueing, reassignment_steps.
-Shells: controller (the node's face), candidate (the race for /controller), leadership (one term of office: one
-task, one inbox), storage (ZooKeeper), channels (RPC), orders (topic creation and deletion, on any node).
+Shells: controller (the node's face), controller_election (the election on /controller), event_loop (one elected epoch: one
+task, one inbox), storage (ZooKeeper), channels (RPC).
 """

@@ -27,19 +27,19 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: A suspect has to answer for so long without a gap before it is trusted again.
+#: Time for which a suspected broker must answer without a gap before it is trusted again.
 PROBATION_S = 1.0
 #: ... and this much beyond the pauses between questions is a gap.
 GAP_S = 0.5
-#: Who has just been given the partitions of a dead broker is busy with them, and answers late: taking those away
-#: again, from a node that is well, would leave them below min.insync.replicas. So long, and so much more patience.
+#: Brokers that just took over partitions answer late: taking those away
+#: again, from a node that is well, would leave them below min.insync.replicas. Duration of the extra patience, and its factor.
 STRAIN_PER_PARTITION_S = 0.003
 MAX_STRAIN_S = 30.0
 STRAINED_FACTOR = 4
-#: Who has answered so often since, in a row and each time within so many seconds, is no longer busy.
+#: A broker is no longer busy after this number of responses in a row, each within this number of seconds.
 CALM_ANSWERS = 10
 CALM_ANSWER_S = 0.1
-#: A broker that has just registered may not know its epoch yet: it is asked again after so long.
+#: A broker that has just registered may not know its epoch yet: delay before it is asked again.
 AGAIN_S = 0.03
 #: How long a broker's host has, when a term begins, to say that nobody listens there.
 REFUSAL_S = 0.1
@@ -61,7 +61,7 @@ class _Watched:
 
 
 class BrokerFailureDetector:
-    """The heartbeats of one term of office.
+    """The heartbeats of one elected epoch.
 
     Args:
         post: takes the events.
@@ -164,7 +164,7 @@ class BrokerFailureDetector:
             watched.task = self._supervisor.spawn(f"controller.heartbeat[{id_}]", self._watch(watched))
 
     def strained(self, partitions: int) -> None:
-        """Brokers were told to take over so many partitions. Who refuses connections is suspected as before."""
+        """Brokers were commanded to take over this number of partitions. A broker that refuses connections is suspected as before."""
         pause_s = min(MAX_STRAIN_S, partitions * STRAIN_PER_PARTITION_S)
         self._strained_until = max(self._strained_until, self._own_time.now() + pause_s)
         for watched in self._watched.values():
@@ -203,7 +203,7 @@ class BrokerFailureDetector:
                     self._clear(watched, now)
             else:
                 watched.answering_since = now
-                # Computed anew: a failover may have begun while this question was under way.
+                # Computed again: a failover may have begun during this request.
                 if not watched.is_suspected and (refused or now >= self._due(watched)):
                     self._suspect(watched, "refuses connections" if refused else "does not answer", refused=refused)
             if refused and watched.is_suspected:
@@ -227,7 +227,7 @@ class BrokerFailureDetector:
     def _suspect(self, watched: _Watched, reason: str, *, refused: bool) -> None:
         others = [each for each in self._watched.values() if each.is_suspected]
         if not self._usable() or (not refused and 2 * (len(others) + 1) > len(self._watched) + 1):
-            return  # it is rather we who cannot hear
+            return  # we are more likely the partitioned side
         watched.is_suspected = True
         broker = watched.broker
         _log.warning("broker.suspected", broker=broker.broker_id, reason=reason)

@@ -68,7 +68,7 @@ class _Channel:
 
 
 class Channels:
-    """The channels of one term of office.
+    """The channels of one elected epoch.
 
     Args:
         hello: what our connections say of us.
@@ -119,7 +119,7 @@ class Channels:
         self._check_awaited()
 
     def close_all(self) -> None:
-        """At the end of a term of office."""
+        """When the controller resigns."""
         self._awaited.clear()
         for broker_id in sorted(self._channels):
             self.close(broker_id)

@@ -1,4 +1,4 @@
-"""The controller as the node sees it: dormant until its node wins the race, then in office until it loses it."""
+"""The controller as the node sees it: dormant until its node wins the election, then active until it resigns."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _log = get_logger(__name__)
 
 
 class Controller:
-    """One per node; does nothing while another node's is in office.
+    """One per node; does nothing while another node is the controller.
 
     Args:
         identity: this node's id and the broker epoch of its present registration.
@@ -63,7 +63,7 @@ class Controller:
         dead_sessions: Callable[[], Container[int]] = tuple,
     ) -> None:
         self.stats = ControllerStats()
-        #: By partition, by broker id, and "" for the office itself; outlives the terms.
+        #: By partition, by broker id, and "" for the controller itself; kept across elections.
         self.history = History(env.clock.wall_ms)
         self._config = config
         self._env = env
@@ -81,12 +81,12 @@ class Controller:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node's controller is in office and has told the brokers all that there was in ZooKeeper."""
+        """Whether this node is the controller and has sent the state in ZooKeeper to the brokers."""
         return self._leadership is not None and self._leadership.ready
 
     @property
     def epoch(self) -> ControllerEpoch:
-        """The epoch of our term of office, -1 while dormant."""
+        """The elected epoch of this controller, -1 while dormant."""
         return ControllerEpoch(-1) if self._leadership is None else self._leadership.state.epoch
 
     @property
@@ -97,13 +97,13 @@ class Controller:
 
     @property
     def state(self) -> ControllerState | None:
-        """What the controller in office knows; None while dormant. For metrics and the status page."""
+        """The state of the active controller; None while dormant. For metrics and the status page."""
         return None if self._leadership is None else self._leadership.state
 
     # --- one session -----------------------------------------------------------------------------------------
 
     async def run_session(self, coordinator: Coordinator) -> None:
-        """Take part in the race for as long as this ZooKeeper session lasts. Cancelling leaves office."""
+        """Run for election for as long as this ZooKeeper session lasts. Cancelling resigns."""
         connectivity = Connectivity(coordinator)
         candidate = ControllerElection(
             coordinator, connectivity, self._identity()[0], self._env.clock, self._dead_sessions
@@ -119,7 +119,7 @@ class Controller:
                     _log.warning("controller.resigned", epoch=won.epoch, reason=str(error))
                     self.history.record("", "controller.resigned", str(error))
                     await candidate.give_up()
-                    # Whoever was unseated because nobody heard it would win the race again, being the first to know:
+                    # A controller that was replaced because it was unreachable would win the next election, being the first to know:
                     # it lets others, who hear each other, go first.
                     candidate.seen = None
                     await asyncio.sleep(self._config.broker_heartbeat_timeout_ms / 1000)
@@ -128,7 +128,7 @@ class Controller:
             _log.info("controller.session_over")
 
     async def resign(self) -> None:
-        """Leave office in order, at the node's shutdown: the next controller need not wait for our session to end.
+        """Resign cleanly at the node's shutdown: the next controller need not wait for our session to end.
 
         Cancel `run_session` first.
         """
@@ -203,7 +203,7 @@ class Controller:
         return Balance(interval_s, config.leader_imbalance_per_broker_percentage)
 
     async def _watch_incumbency(self, candidate: ControllerElection, leadership: ControllerEventLoop) -> None:
-        """End the term when this node is not the controller any more, whoever removed it."""
+        """Resign when this node is not the controller any more, for any reason."""
         try:
             await candidate.wait_until_lost()
             leadership.resign("this node is not the controller any more")
@@ -233,7 +233,7 @@ class Controller:
     def on_isr_changed(self, request: IsrChangedRequest) -> asyncio.Future[IsrChangedResponse]:
         """A leader has changed ISRs: read them again, and send them to all brokers.
 
-        The response follows when this controller is known to have been in office after the notice arrived. Otherwise its
+        The response follows when this controller is known to have been active after the notice arrived. Otherwise its
         successor may have read the state before the change, and the leader has to send the notice again, to that one.
         """
         answer: asyncio.Future[IsrChangedResponse] = asyncio.get_running_loop().create_future()
@@ -268,7 +268,7 @@ class Controller:
         return 0 if self._leadership is None else len(without_leader(self._leadership.state))
 
     def problems(self) -> tuple[HealthProblem, ...]:
-        """What is wrong in the cluster as far as the controller in office can see; nothing while dormant."""
+        """Problems of the cluster that the active controller sees; nothing while dormant."""
         leadership = self._leadership
         if leadership is None:
             return ()

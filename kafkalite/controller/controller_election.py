@@ -1,6 +1,6 @@
 """The race for /controller. One winner; the losers hold one watch each and do nothing else (controller design D; invariant 37).
 
-Winning is one transaction: raise /controller_epoch, make /controller. Whether we are in office is never concluded
+Winning is one transaction: raise /controller_epoch, make /controller. Whether we are the controller is never concluded
 from an answer to it, which can be lost, but read from the znode: it is ours if its owner is our session (invariant F24). A
 znode whose owner is an earlier session of this node is removed, for nobody else may be there to miss its owner.
 """
@@ -42,7 +42,7 @@ INITIAL_EPOCH = ControllerEpoch(0)
 
 @dataclass(frozen=True, slots=True)
 class Won:
-    """We are in office. `vacant_since`: monotonic seconds at which we saw that the office was vacant."""
+    """We are the controller. `vacant_since`: monotonic seconds at which we saw that /controller was missing."""
 
     epoch: ControllerEpoch
     epoch_version: int
@@ -79,7 +79,7 @@ class ControllerElection:
         self._changed.set()
 
     async def win(self) -> Won:
-        """Wait until we are in office."""
+        """Wait until we are the controller."""
         while True:
             try:
                 vacant_since = self._clock.monotonic()
@@ -108,7 +108,7 @@ class ControllerElection:
 
     async def _remove_earlier(self) -> bool:
         """Remove the /controller of an earlier life of this node; False if there is none any more, or it changes hands."""
-        # Read first: whoever takes office after this raises it, and then our transaction fails.
+        # Read first: a controller elected after this raises it, and then our transaction fails.
         _, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
         stat = await self._zk.exists(paths.CONTROLLER)
         if stat is None or stat.ephemeral_owner not in self._dead_sessions():
@@ -135,7 +135,7 @@ class ControllerElection:
         self.seen = controller_id
 
     async def _try_to_win(self) -> None:
-        """One attempt. However it ends, the znode tells who has won."""
+        """One attempt. Whatever its result, the znode contains the winner."""
         try:
             data, stat = await self._zk.get(paths.CONTROLLER_EPOCH)
         except NoNodeError:

@@ -1,8 +1,8 @@
-"""Every node asks the controller whether it is there, and removes /controller when it surely or probably is not.
+"""Every node asks the controller whether it is there, and deletes /controller when the controller is dead or suspected dead.
 
 The removal is conditional on the controller epoch, so that it can only ever hit the controller that was silent. If it
-was only slow, it finds out by its next write, and the office goes to whoever is faster: nothing is lost but a moment.
-Silence is counted in own time: a node that got no processor itself holds nothing against the controller. Nor does one that
+was only slow, its next write fails, and the fastest node is elected: only a moment is lost.
+Silence is counted in own time: a node that got no processor time does not suspect the controller. Nor does one that
 hears none of the other nodes either: it is cut off, and would only put itself in the place of a controller that others hear.
 """
 
@@ -29,7 +29,7 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: So many other nodes are asked whether it is us who cannot hear.
+#: Number of peers probed to rule out that we are isolated.
 MAX_OTHERS = 8
 #: After a heartbeat without a response the next one follows soon (seconds).
 _AGAIN_S = 0.1
@@ -39,7 +39,7 @@ class ControllerFailureDetector:
     """One task per node; idle on the controller's own.
 
     Args:
-        seen: who holds office by what ZooKeeper says, -1 if unknown. Not what a controller has told: one that cannot
+        seen: the controller according to ZooKeeper, -1 if unknown. Not what a controller has told: one that cannot
             reach us tells us nothing, and is the one to watch.
     """
 
@@ -116,7 +116,7 @@ class ControllerFailureDetector:
         controller_id = self._seen()
         if controller_id in (-1, self._broker_id):
             return None
-        # A controller that was suspected a moment ago, or that could not reach us yet, is not in what we were told.
+        # A controller that was suspected a moment ago, or that could not reach us yet, is not in what we have received.
         endpoint = self._metadata.rpc_endpoint(controller_id) or await self._registered(controller_id)
         return None if endpoint is None else (controller_id, endpoint)
 
@@ -174,7 +174,7 @@ class ControllerFailureDetector:
         """Remove /controller if it is still that controller's, in the same term, at the address that was asked."""
         zk = self._session.current
         if zk is None or zk.state is not SessionState.CONNECTED or not self._session.usable():
-            return  # it is rather we who cannot hear
+            return  # we are more likely the partitioned side
         try:
             _, epoch = await zk.get(paths.CONTROLLER_EPOCH)
             data, stat = await zk.get(paths.CONTROLLER)

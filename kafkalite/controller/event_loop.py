@@ -1,4 +1,4 @@
-"""One term of office: one task, one inbox (invariant C21). Reads news, decides, performs effects; contains no policy.
+"""One elected epoch: one task, one inbox (invariant C21). Reads news, decides, performs effects; contains no policy.
 
 Watches only mark what has to be read again: they fire once and coalesce, so the news is always a full snapshot, read
 when its turn comes. The outcomes of a decision's effects are handled before any other news (invariant F23), and nothing is
@@ -90,7 +90,7 @@ from kafkalite.telemetry.logs import get_logger
 _log = get_logger(__name__)
 
 TICK_S = 5.0
-#: Every so many ticks all topic znodes are read again: what somebody changed by hand is seen.
+#: Number of ticks after which all topic znodes are read again, to see changes made from outside.
 TICKS_PER_FULL_READ = 6
 
 #: Why states are written, for people.
@@ -114,7 +114,7 @@ class Balance:
 
 
 class ControllerEventLoop:
-    """Runs until the session ends (SessionExpiredError) or another controller is in office (ControllerMovedError)."""
+    """Runs until the session ends (SessionExpiredError) or another controller is elected (ControllerMovedError)."""
 
     def __init__(
         self,
@@ -180,7 +180,7 @@ class ControllerEventLoop:
         self._wake.set()
 
     def resign(self, reason: str) -> None:
-        """There is a newer controller: end this term as soon as the current step is over."""
+        """There is a newer controller: resign as soon as the current step is over."""
         self._resign_reason = reason
         self._wake.set()
 
@@ -226,7 +226,7 @@ class ControllerEventLoop:
     # --- the task --------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take office, then handle news."""
+        """Read everything, then handle events."""
         await self._on_controller_elected()
         while True:
             if not self._has_work():
@@ -315,7 +315,7 @@ class ControllerEventLoop:
         if newest > self.state.epoch:
             raise ControllerMovedError(f"a state was written by controller epoch {newest}")
         malformed |= {paths.partition_state(partition): reason for partition, reason in found.malformed.items()}
-        # A registration outlives its process by a session. Who takes office after a common end, and believed it, would make
+        # A registration outlives its process by a session. A controller that is elected after a common failure, and believed it, would make
         # the dead the only ones in sync: they have not restarted since, as everybody has who is there.
         some_restarted = any(
             id_ in brokers and brokers[id_].broker_epoch > found.modified[partition]

@@ -1,6 +1,6 @@
 """Leaders' notices of changed ISRs: which partitions to read again, and the leaders that wait for a response.
 
-A notice is acknowledged only if its controller was certainly in office after it arrived. A later controller then reads the
+A notice is acknowledged only if its controller was certainly active after it arrived. A later controller then reads the
 state later, with the change in it. Otherwise the next controller may have read the state before the change, and without a
 second notice it would not learn of it.
 """
@@ -37,7 +37,7 @@ class IsrNotices:
     def take(
         self, state: ControllerState, request: IsrChangedRequest, answer: asyncio.Future[IsrChangedResponse]
     ) -> None:
-        """Remember what to read. All notices together cause one reading, and one check that this controller is in office."""
+        """Remember what to read. All notices together cause one reading, and one check that this controller is still active."""
         for change in request.partitions:
             partition = TopicPartition(change.topic, change.partition)
             if state.replicas(partition) is not None:  # bounds the inbox: unknown partitions are ignored

@@ -44,7 +44,7 @@ class AdminSource:
     read: Callable[[Storage, Watch], Awaitable[Event]]
     #: It may name a topic that is newer than our list, and unknown names are dropped: topics are read first.
     names_topics: bool = True
-    #: What was asked before a controller takes office is read then, with everything else.
+    #: Requests from before an election are read by the new controller, with everything else.
     is_read_at_start: bool = False
 
 

@@ -35,7 +35,7 @@ class FailoverPhases:
 
 @dataclass(slots=True)
 class ControllerStats:
-    """Since the process started, all terms of office together."""
+    """Since the process started, over all elected epochs."""
 
     #: By kind of message: sent and answered, and attempts that failed (no connection, no answer).
     rpcs_sent: Counter[str] = field(default_factory=Counter)

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkalite.controller.decisions.elections import NOT_CREATED
-from kafkalite.controller.decisions.events import PartitionRequests, RestartRequest, RestartsRequested, TopicChange
+from kafkalite.controller.decisions.events import PartitionRequests, RestartRequested, RestartsRequested, TopicChange
 from kafkalite.controller.decisions.state import Topic
 from kafkalite.controller.deletion_storage import REMOVE_ATTEMPTS, DeletionStorage
 from kafkalite.controller.zk_access import MAX_OPS
@@ -54,7 +54,7 @@ class StatesFound:
 
 
 class Storage(DeletionStorage):
-    """One term of office's access to ZooKeeper. Every method raises SessionExpiredError; those that write also ControllerMovedError."""
+    """The access of one elected epoch to ZooKeeper. Every method raises SessionExpiredError; those that write also ControllerMovedError."""
 
     # --- what there is ---------------------------------------------------------------------------------------
 
@@ -318,7 +318,7 @@ class Storage(DeletionStorage):
     # --- orders ----------------------------------------------------------------------------------------------
 
     async def drop_order(self, path: str, version: int) -> None:
-        """Remove the order; one that was written anew meanwhile stays, its watch has fired."""
+        """Remove the request; one that was written again meanwhile stays, and its watch has fired."""
         for _ in range(REMOVE_ATTEMPTS):
             if await self._fenced([Delete(path, version)]):
                 return
@@ -332,7 +332,7 @@ class Storage(DeletionStorage):
         where = [f"{paths.RESTART_PARTITIONS}/{name}" for name in names]
         self._stats.zk_ops["read"] += len(names)
         found = await self.read(lambda: self._zk.get_many(where))
-        orders: list[RestartRequest] = []
+        orders: list[RestartRequested] = []
         malformed: dict[str, str] = {}
         for name, path, each in zip(names, where, found, strict=True):
             if each is None:
@@ -342,7 +342,7 @@ class Storage(DeletionStorage):
             except ZnodeError as error:
                 malformed[path] = error.reason
                 continue
-            orders.append(RestartRequest(name, request.broker_id, request.partitions, each[1].czxid, request.online))
+            orders.append(RestartRequested(name, request.broker_id, request.partitions, each[1].czxid, request.online))
         return RestartsRequested(tuple(orders), malformed)
 
     async def drop_restarts(self, names: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""ZooKeeper as one term of office of the controller has it: reads that are repeated, transactions that are fenced.
+"""ZooKeeper access of one elected epoch: reads that are repeated, transactions that are fenced.
 
 Each transaction begins with a check of /controller_epoch: a controller that has been succeeded changes nothing any
 more (KAFKA-6082). Reads are repeated until the session answers or ends; a write whose outcome is unknown is
@@ -39,7 +39,7 @@ RETRY_S = 0.25
 
 
 class ControllerMovedError(KafkaliteError):
-    """/controller_epoch is not ours any more: another controller is in office."""
+    """/controller_epoch has changed: another controller is active."""
 
 
 class Connectivity:
@@ -63,7 +63,7 @@ class Connectivity:
 
 
 class ZkAccess:
-    """One term of office's access to ZooKeeper.
+    """The access of one elected epoch to ZooKeeper.
 
     Args:
         epoch_version: zkVersion of /controller_epoch as our election left it.
@@ -122,7 +122,7 @@ class ZkAccess:
             return data, stat.version
 
     def _raise_if_moved(self, error: CoordinatorError) -> None:
-        """Raise what ends the term of office."""
+        """Raise the errors that end the elected epoch."""
         if isinstance(error, SessionExpiredError):
             raise error
         if isinstance(error, MultiFailedError) and error.index == 0:
@@ -139,7 +139,7 @@ class ZkAccess:
         return True
 
     async def verify(self) -> bool:
-        """Whether we are surely in office; False if ZooKeeper has not answered. Raises ControllerMovedError if another controller is."""
+        """Whether we are certainly the controller; False if ZooKeeper has not answered. Raises ControllerMovedError if another controller is."""
         return await self._fenced([])
 
     async def _remove_if_empty(self, path: str | None) -> None:

@@ -1,6 +1,6 @@
 """The ACLs in ZooKeeper: read before the node serves, followed by every node, written by any (Kafka's layout).
 
-Whoever changes a pattern's entries leaves a notification; every node watches the two parents of notifications, and
+A writer of a pattern's entries leaves a notification; every node watches the two parents of notifications, and
 reads what they name again. While ZooKeeper is away the rules read last stand.
 """
 

@@ -1,7 +1,7 @@
 """The Coordinator seam: what the node needs of ZooKeeper, and no more.
 
 One Coordinator object is ONE session. Expiry is terminal: the node's supervisor opens the next one and
-registers anew. There are no hidden retries; the three ways to fail are three different errors:
+registers again. There are no hidden retries; the three ways to fail are three different errors:
 
     NotSentError         never left this process: safe to send again
     OutcomeUnknownError  written to a socket, no answer: it may have been applied
@@ -164,7 +164,7 @@ class Coordinator(Protocol):
         ...
 
     def on_state(self, callback: Callable[[SessionState], None]) -> None:
-        """Call back synchronously at every change of state. EXPIRED is told exactly once."""
+        """Call back synchronously at every change of state. EXPIRED is reported exactly once."""
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:

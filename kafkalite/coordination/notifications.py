@@ -1,4 +1,4 @@
-"""Notifications: sequential znodes by which whoever changes something tells every node to read it again (Kafka's way).
+"""Notifications: sequential znodes that make every node read a change (Kafka's way).
 
 A node watches the parent of the notifications only, so that its watches do not grow with what they are about.
 """
@@ -25,7 +25,7 @@ from kafkalite.coordination.coordinator import (
 )
 from kafkalite.coordination.retry import retrying
 
-#: A notification that every live node has long seen is removed by whoever finds it (Kafka's 15 minutes). They count from
+#: Age after which any node removes a notification, because every live node has seen it (Kafka's 15 minutes). They count from
 #: when this node has first seen it, by its own clock: its wall clock may be ahead of ZooKeeper's, and who has a session
 #: there sees it as soon as this node does.
 _LIFE_S = 15 * 60.0
@@ -57,7 +57,7 @@ class Notifications:
         self._seen_at: dict[str, float] = {}
 
     async def begin(self, coordinator: Coordinator) -> None:
-        """What is notified from here on is news; whoever calls reads everything after it."""
+        """Notifications from here on are new; the caller reads everything after this."""
         numbers = [number for number, _ in await self._listed(coordinator, None)]
         self._last = max(numbers, default=-1)
 

@@ -75,7 +75,7 @@ async def ensure_layout(coordinator: Coordinator) -> None:
 
 
 async def cluster_id(coordinator: Coordinator, rng: random.Random) -> str:
-    """The cluster's id, made by whoever comes first. Raises StartupRefused: what is there is none."""
+    """The cluster's id, created by the first node. Raises StartupRefused: the present value is not an id."""
     while True:
         try:
             data, _ = await retrying(lambda: coordinator.get(paths.CLUSTER_ID))

@@ -1,6 +1,6 @@
 """The dynamic settings in ZooKeeper: those of topics, brokers, users and clients, read, followed and written (Kafka's layout).
 
-Whoever changes the settings of an entity also leaves a notification under /config/changes; every node watches that
+A writer of an entity's settings also leaves a notification under /config/changes; every node watches that
 one znode, so that its watches do not grow with the number of topics.
 """
 
@@ -71,7 +71,7 @@ class TopicConfigs:
         return dict(self._settings[USERS].get(paths.sanitize(name), {}))
 
     async def load(self, coordinator: Coordinator) -> None:
-        """Read everything; tells what differs from before. Raises SessionExpiredError."""
+        """Read everything; returns the differences. Raises SessionExpiredError."""
         await self._notifications.begin(coordinator)
         parents = [f"/config/{entity_type}" for entity_type in ENTITY_TYPES]
         found = await retrying(lambda: coordinator.get_many(parents))

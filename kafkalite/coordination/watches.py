@@ -1,4 +1,4 @@
-"""The client's half of ZooKeeper's watches: who is to be told of what. Pure; used by the real and the simulated client.
+"""The client's half of ZooKeeper's watches: which callbacks an event concerns. Pure; used by the real and the simulated client.
 
 ZooKeeper knows three kinds: data (armed by get, and by exists on a znode that is there), exist (armed by exists on a
 znode that is not there) and child (armed by children). An event takes them off; after a reconnect the client tells

@@ -2,7 +2,7 @@
 
 - a broken connection fails what is under way at once, and the next one is tried within milliseconds;
 - every attempt is bounded, short at first (a server accepts connections before it answers any);
-- only the server's word ends the session; `lease_left` tells when it can no longer be trusted;
+- only the server's word ends the session; `lease_left` shows when it can no longer be trusted;
 - nothing is ever sent twice.
 """
 

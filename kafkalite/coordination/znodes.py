@@ -337,7 +337,7 @@ def _moves(
     adding: Mapping[int, Replicas],
     removing: Mapping[int, Replicas],
 ) -> dict[int, ReassignmentProgress]:
-    """The moves that are told, and those that somebody has ordered through KIP-455's maps alone."""
+    """The moves in our own field, and those that were requested only through KIP-455's maps."""
     value = reader.fields.get("moves", {})
     if not isinstance(value, dict):
         raise reader.fail("moves", "not a JSON object")

@@ -215,7 +215,7 @@ class Services(Protocol):
     network: Network
     random: random.Random
     supervisor: Supervisor
-    #: What the listener asks of whoever connects; None: nothing.
+    #: The authentication that the listener requires; None: none.
     security: ListenerSecurity | None
     #: Bytes for salts and nonces.
     entropy: Callable[[int], bytes]

@@ -1,7 +1,7 @@
 """A TLS listener: the handshake comes first, the listener's own protocol sees none of it.
 
-Strangers cost little: a handshake has its time, and there are only so many at once (the oldest gives way to the newest,
-an honest one is done in milliseconds). What fails is told in one line, not in a thousand.
+Unauthenticated peers cost little: a handshake has a deadline, and their number is bounded (the newest replaces the oldest;
+an honest one is done in milliseconds). Failures are logged in one line, not in a thousand.
 
 Connections are accepted here, not by asyncio's server: that one gives a listener's connections one SSLContext for ever,
 and tells nobody which of them are still shaking hands.
@@ -23,14 +23,14 @@ from kafkalite.telemetry.repeats import Repeats
 _log = get_logger(__name__)
 
 HANDSHAKE_S = 10.0
-#: A peer that does not answer the end of TLS is left after so long (seconds).
+#: Time in seconds that a peer has to answer the end of TLS.
 SHUTDOWN_S = 5.0
 MAX_HANDSHAKES = 1024
 #: The first byte of a TLS connection (RFC 8446 section 5.1: content type handshake).
 _TLS_HANDSHAKE = b"\x16"
 #: As asyncio's.
 _BACKLOG = 100
-#: Accepting goes on so long after it failed (seconds).
+#: Pause in seconds after accepting has failed.
 _ACCEPT_PAUSE_S = 1.0
 
 
@@ -59,7 +59,7 @@ class TlsListener:
     """See the module. `start` raises OSError, and ConfigError when certificates cannot be used."""
 
     def __init__(self, tls: ServerTls, factory: Callable[[], asyncio.BaseProtocol], supervisor: Supervisor) -> None:
-        tls.context()  # what is wrong with the files is told now
+        tls.context()  # errors in the files are reported now
         self.host = ""
         self.port = 0
         self._tls = tls

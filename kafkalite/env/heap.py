@@ -1,7 +1,7 @@
 """Memory that nobody uses goes back to the system.
 
 A TLS connection has some 80 KB of buffers that live as long as it. When thousands have come and gone, glibc keeps their
-places, full of holes, and what comes next finds other ones: the process grows with every wave of strangers until it has
+places, full of holes, and what comes next finds other ones: the process grows with every wave of connections until it has
 many times the memory that it ever used at once (bench/hostile_tls.py).
 """
 

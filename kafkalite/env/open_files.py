@@ -35,7 +35,7 @@ def raise_limit() -> None:
 
 
 def log_files() -> int:
-    """How many log files a node keeps open: to open one anew, and read its indexes, costs several times what an append does."""
+    """How many log files a node keeps open: opening one again and reading its indexes costs several times what an append does."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return _MOST

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 #: So many ticks count when one comes late: timers are, by a little.
 MAX_TICKS = 1.5
-#: After a timeout so much more has passed than was asked for, at least: it can be compared.
+#: Minimum time by which a timeout ends late, so that times can be compared.
 _BEYOND_S = 1e-6
 #: uvloop's timers have millisecond grain.
 _GRAIN_S = 0.001
@@ -54,7 +54,7 @@ class OwnTime:
         """Like asyncio.timeout, by this clock. Raises TimeoutError.
 
         Args:
-            more: asked at the end: so many seconds are added; 0: it is over.
+            more: called at the end: seconds to add; 0: the timeout is over.
         """
         loop = asyncio.get_running_loop()
         due = self.now() + seconds + _BEYOND_S

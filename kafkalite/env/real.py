@@ -457,7 +457,7 @@ _SYS_BLOCK, _SYS_FS = "/sys/dev/block", "/sys/fs"
 
 
 def _mount_id(path: str) -> str:
-    """A number that the kernel gives anew to each mount of a file system on a block device; empty where it gives none.
+    """A new number that the kernel gives to each mount of a file system on a block device; empty if it gives none.
 
     ext4, xfs and others have a directory in sysfs while they are mounted. Its inode number is never used again. A bind mount,
     hence the restart of a container, leaves it as it is.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkalite.security.tls import ClientTls, ServerTls
 
 
-#: A node may keep so many log files open, on whatever system.
+#: Minimum number of log files that a node may keep open, on any system.
 LEAST_LOG_FILES = 512
 
 

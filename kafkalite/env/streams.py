@@ -16,9 +16,9 @@ from kafkalite.model import Buffer
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-#: A peer that does not answer the end of TLS is left after so long (seconds).
+#: Time in seconds that a peer has to answer the end of TLS.
 _SHUTDOWN_S = 5.0
-#: And one that does not read what it was sent before the end, after so long (seconds).
+#: Time in seconds that a peer has to read the last bytes.
 LINGER_S = 30.0
 
 
@@ -26,7 +26,7 @@ class ChunkReader(asyncio.StreamReader):
     """A StreamReader for one reader that takes what is there: `read(n)` returns at most one chunk.
 
     `read`, `readexactly` and the feeding side work as asyncio's; `readuntil` and `readline` are not offered. What is
-    not read is bounded: beyond twice `limit` bytes the transport is told to pause.
+    not read is bounded: beyond twice `limit` bytes the transport is paused.
     """
 
     def __init__(self, limit: int) -> None:

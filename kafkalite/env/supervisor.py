@@ -50,7 +50,7 @@ class Supervisor:
         error = task.exception()
         if error is None:
             return
-        # A refusal is no bug: whoever started the node tells it in one line, and where it was raised helps nobody.
+        # A refusal is not a bug: the caller prints it in one line, and a traceback does not help.
         trace = None if isinstance(error, StartupRefused | CannotListen | ConfigError) else error
         _log.error("task.failed", task=task.get_name(), policy=policy.value, error=repr(error), exc_info=trace)
         if policy is Policy.FATAL or isinstance(error, AssertionError):

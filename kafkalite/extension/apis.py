@@ -1,7 +1,7 @@
 """The extension API: what Kafka has no API for, as one API in a private key range of the Kafka listener. One table. Pure.
 
 A request carries the name of a class of `kafkalite.extension.messages` and its msgpack (`kafkalite.rpc.codec`); the
-response carries the msgpack of that kind's response. Whoever adds a message adds its row here: which response, what
+response carries the msgpack of that kind's response. Each message has its row here: which response, what
 it needs, and whether every node gives the same answer. Where a need names resources, the row says where the names are.
 """
 

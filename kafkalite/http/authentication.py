@@ -1,7 +1,7 @@
 """Who may see which page: a certificate, a name and password, or a token says who asks; the ACLs say what that is worth.
 
 Guessing is slow: a wrong password is answered late, an address has few attempts, and one password is checked at a time,
-off the loop. Whoever has logged in before is not held up by any of this.
+off the loop. None of this delays users that have logged in before.
 """
 
 from __future__ import annotations

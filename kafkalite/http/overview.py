@@ -1,6 +1,6 @@
-"""The whole cluster as one node can tell it: for the status page and `kafkalite top`.
+"""The whole cluster as one node sees it: for the status page and `kafkalite top`.
 
-Who leads what comes from the metadata cache; offsets, disks, problems and the progress of moves are asked of the other
+Leaders come from the metadata cache; offsets, disks, problems and the progress of moves are asked of the other
 nodes, for one page of partitions only and only while somebody watches. What all pages share is kept for a moment, so
 that many watchers cost no more than one.
 """
@@ -38,7 +38,7 @@ from kafkalite.rpc.messages.control import PartitionState
 MAX_ROWS = 200
 #: Moves that are measured and told; the rest is a number.
 MAX_MOVES = 100
-#: What is shared by all who watch is gathered at most so often.
+#: Minimum interval at which the data shared by all viewers are collected.
 _FRESH_S = 1.0
 #: The list of reassignments is read from ZooKeeper: more seldom while there is none.
 _IDLE_MOVES_S = 5.0

@@ -110,7 +110,7 @@ class StatusPages:
 
 
 def _metadata(state: PartitionState, cache: MetadataCache) -> PartitionMetadata:
-    """As a client would be told: a leader that is not alive is none."""
+    """As in a response to a client: a leader that is not alive is none."""
     return PartitionMetadata(
         state.partition,
         int(ErrorCode.NONE),

@@ -2,7 +2,7 @@
 
 A fetch may ask for 50 MiB, and every client does; who then reads slowly, or not at all, leaves them with us. So an
 answer gets a share of what is left of the limit, which is enough for any client (at least one batch is always in it),
-and while nothing is left fetches wait. Then whoever has not read what it was sent is closed, longest first.
+and while nothing is left fetches wait. Then connections that do not read their responses are closed, longest first.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-#: Smaller answers are not counted: a connection has but a few of them.
+#: Smaller answers are not counted: a connection holds only a few.
 COUNTED_BYTES = 16 * 1024
 #: One answer gets this part of what is left, so that it does not hold up everything else while it is read either.
 _PART = 16
 _LEAST_BYTES = 64 * 1024
-#: While others wait, a connection may leave an answer unread for so long (seconds).
+#: Time in seconds for which a connection may leave a response unread while others wait.
 UNREAD_GRACE_S = 10.0
 
 

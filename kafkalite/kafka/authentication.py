@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkalite.kafka.connection import KafkaConnection, Request
     from kafkalite.security.sasl import SaslServer
 
-#: Who has not authenticated after so long (seconds) is closed.
+#: Time in seconds that a connection has to authenticate.
 AUTHENTICATION_S = 10.0
 _API_KEY = struct.Struct(">h").unpack_from
 _API_VERSIONS, _HANDSHAKE, _AUTHENTICATE = 18, 17, 36
@@ -74,7 +74,7 @@ class ConnectionAuthenticator:
 
     @property
     def is_open(self) -> bool:
-        """Whether whoever is there has proved who they are."""
+        """Whether the peer has authenticated."""
         return self._login is not None and self._state is not _State.REFUSED
 
     def is_late(self, now: float) -> bool:

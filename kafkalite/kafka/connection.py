@@ -48,13 +48,13 @@ _MAX_KEPT_BUFFER = 4 * 2**20
 _FLUSH_BYTES = 2**20
 #: Answers with a piece this large are written as a vector, others joined.
 _VECTOR_BYTES = 4096
-#: What was asked before a connection retires has so long (seconds) to be answered.
+#: Time in seconds to answer the outstanding requests of a connection that retires.
 RETIRED_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """What of a request is refused, one by one: topics, keys (groups or transactional ids), the cluster's settings."""
+    """The parts of a request that were denied: topics, keys (groups or transactional ids), the cluster's settings."""
 
     topics: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ NOTHING_DENIED = Denied()
 
 
 class Request:
-    """One request under way. Whoever handles it calls `respond` (or `respond_nothing`) exactly once."""
+    """One request in progress. Its handler calls `respond` (or `respond_nothing`) exactly once."""
 
     __slots__ = (
         "api",
@@ -160,7 +160,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer_host = ""
         self.peer = ""
         self.principal = ANONYMOUS
-        #: What keeps strangers out on a SASL listener; None: there is nothing to pass (any more).
+        #: The authentication on a SASL listener; None: none is needed (any more).
         self.authenticator: ConnectionAuthenticator | None = None
         #: What SASL has proved.
         self.login: SaslLogin | None = None
@@ -208,7 +208,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             transport.abort()
 
     def admitted(self, login: SaslLogin, *, authenticator: ConnectionAuthenticator | None) -> None:
-        """Who is there has proved who they are. `authenticator` stays if they will have to again."""
+        """The peer has authenticated. `authenticator` stays if they will have to again."""
         self.principal = login.principal
         self.login = login
         self.authenticator = authenticator
@@ -391,7 +391,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
                 if size := len(buffer):  # why: framing.encode_frame
                     self._out.append(buffer)
                     self._out_bytes += size
-            first.buffers = []  # whoever still knows the request must not keep its answer
+            first.buffers = []  # a remaining reference to the request must not keep its response
             self._held_out += first.counted
             if first.throttle is not None and first.throttle.throttle_ms:
                 self._mute(first.throttle.throttle_ms)
@@ -440,7 +440,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._postponed.append(start)
 
     def hold(self, size: int) -> None:
-        """An answer of so many bytes is to be sent."""
+        """A response of `size` bytes is to be sent."""
         if not self.is_closed:
             self._held += size
             self._count_unread()
@@ -458,11 +458,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _pause_reading(self) -> None:
         if not self._is_reading_paused and not self.is_closed and self._transport is not None:
             self._is_reading_paused = True
-            self.frame_began = 0.0  # from here on it is we who are slow
+            self.frame_began = 0.0  # backpressure is ours: stop the frame deadline
             self._transport.pause_reading()
 
     def _mute(self, throttle_ms: int) -> None:
-        """Read nothing for so long: the client exceeds a quota, and was told in the answer just given (KIP-219)."""
+        """Read nothing for this time: the client exceeds a quota, as the last response says (KIP-219)."""
         until = self.listener.now() + throttle_ms / 1000
         if until <= self._unmute_at:
             return
@@ -491,7 +491,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def feed(self) -> None:
         self._is_starved = False
         self.last_active = self.listener.now()
-        # Not at once: whoever feeds us may be in the middle of our own growing.
+        # Not at once: the caller may be in the middle of growing our buffer.
         asyncio.get_running_loop().call_soon(self._resume)
 
     def _resume(self) -> None:

@@ -195,7 +195,7 @@ class KafkaListener:
             first.feed()
 
     def _evict(self, now: float) -> None:
-        """While others starve, whoever holds memory for a frame that does not come along is closed."""
+        """While other connections wait for memory, those that hold memory for an incomplete frame are closed."""
         for connection in list(self._holders):
             is_slow = connection.frame_began and now - connection.frame_began > MEMORY_GRACE_S
             if self._starving and is_slow and connection not in self._starving:

@@ -1,7 +1,7 @@
 """What a request costs its client under the quotas, and how long the client has to wait for it.
 
 Made only while a quota is set. Bytes produced and fetched are counted by their handlers; the event loop's time by the
-listener. The wait is told in the answer, and the connection is muted after it (KIP-219).
+listener. The wait is in the response, and the connection is muted after it (KIP-219).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Log compaction: of each key the last record stays. Offsets never change; segments are rewritten beside the old ones.
 
-One pass: note the last offset of each key in the dirty part (`OffsetMap`), then write every closed segment anew without
+One pass: note the last offset of each key in the dirty part (`OffsetMap`), then rewrite every closed segment without
 what a later record replaces, and swap. Deleted keys (no value) and markers of transactions whose records are all gone
 stay until their delete horizon, which the first pass that meets them writes into their batch (KIP-534). The last batch
 of a producer stays, if need be without records: its sequence is needed for deduplication.

@@ -1,4 +1,4 @@
-"""A log or a whole log directory goes offline, and when what it held can be made anew (KIP-18).
+"""A log or a whole log directory goes offline, and when its replicas can be recreated (KIP-18).
 
 Who decides whether it is the log or the disk: kafkalite.log.log_dir_failure_handler; by what: kafkalite.log.failures.
 """
@@ -29,7 +29,7 @@ class DirFailures:
     """What happens to a log with a storage error, and to a directory that is given up.
 
     Args:
-        report_error: the judge's ear, for errors of which it is not known yet whose they are.
+        report_error: reports an error whose cause (log or disk) is undetermined.
         on_dir_failed, on_log_failed, on_examined: see `LogManager`.
         end_moves: no replica moves to this directory any more.
     """

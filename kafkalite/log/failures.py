@@ -1,4 +1,4 @@
-"""What a file error says: about this log, or about the disk? And how often a disk's replicas are made anew (KIP-18).
+"""What a file error says: about this log, or about the disk? And how often a disk's replicas are recreated (KIP-18).
 
 Nothing here retries a write: what a disk holds after a failed write or fsync is not known. Reads are tried twice where
 they happen; EINTR never reaches us (PEP 475).
@@ -20,7 +20,7 @@ PROBE = ".kafkalite-probe"
 PROBE_DEADLINE_S = 1.0
 _PATTERN = b"kafkalite probe\n" * 256
 
-#: Restarts on behalf of one disk within the hour: so many, with growing pauses between them; then the disk counts as dead.
+#: Maximum number of failures of one disk within an hour, with growing pauses between restarts; then the disk counts as dead.
 MAX_FAILURES_PER_HOUR = 10
 _HOUR_S = 3600.0
 _PAUSE_S = 1.0
@@ -28,7 +28,7 @@ _PAUSE_MAX_S = 300.0
 
 
 class FaultScope(Enum):
-    """Who is at fault, as far as the error number tells."""
+    """What an error number says about the cause: process, space, disk, or undetermined."""
 
     #: This process or the host ran out of something: the log stays in service, the operation is tried again later.
     SHORTAGE = "nobody"
@@ -63,11 +63,11 @@ async def probe(
 ) -> OSError | None:
     """Write, fsync and read a small file in the directory, off the loop; None if all went well.
 
-    An error is tried a second time within the deadline; one that nobody is to blame for is no answer, and no reproach. A disk that does not answer by then is dead: TimeoutError.
+    An error is tried a second time within the deadline; resource exhaustion (EMFILE, ENOMEM) does not count against the disk. A disk that does not answer by then is dead: TimeoutError.
 
     Args:
         own_time: for the deadline: a process that gets no processor says nothing of its disks.
-        busy_s: a disk whose device completed operations within the deadline is busy, not dead, and has up to so long in all.
+        busy_s: a disk whose device completed operations within the deadline is busy, not dead, and has this time in all.
     """
     path = f"{directory}/{PROBE}"
 
@@ -118,7 +118,7 @@ class FailureBudget:
         return sum(now - each < _HOUR_S for each in self.at) > MAX_FAILURES_PER_HOUR
 
     def not_before(self, now: float) -> float:
-        """When replicas that this disk lost may be made anew: at once the first time, then after growing pauses."""
+        """When replicas that this disk lost may be recreated: at once the first time, then after growing pauses."""
         recent = [each for each in self.at if now - each < _HOUR_S]
         if len(recent) < 2:
             return now

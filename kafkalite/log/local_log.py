@@ -222,7 +222,7 @@ class LocalLog:
             self._write_compacted_to(self.next_offset, durable=False)
 
     def take_oldest(self, count: int) -> list[str]:
-        """Take so many segments out of service: their files are renamed to *.deleted; the paths of those."""
+        """Take `count` segments out of service: their files are renamed to *.deleted; the paths of those."""
         self.dir_dirty = True
         self.cuts += 1
         removed: list[str] = []

@@ -103,7 +103,7 @@ class LogDir:
         self.failed: dict[TopicPartition, FailedLog] = {}
         #: When (monotonic seconds) such logs were opened again, within the last hour.
         self.reopened: dict[TopicPartition, list[float]] = {}
-        #: Errors that the judge has yet to look at, and whether it is at work.
+        #: Errors that were not examined yet, and whether none is being examined.
         self.suspicions: list[StorageError] = []
         self.is_examined = True
         self.failures = FailureBudget()
@@ -142,7 +142,7 @@ class LogDir:
         await self.unless_gone(self._disk.run_blocking(function, self.path))
 
     def free_bytes(self) -> int:
-        """0 when it cannot be told."""
+        """0 if unknown."""
         try:
             return self._disk.free_bytes(self.path)
         except OSError:

@@ -1,4 +1,4 @@
-"""Is it this log, or the whole disk? The one place that decides (KIP-18), and the watch over disks nobody writes to."""
+"""Decides whether a log or its whole disk has failed (KIP-18), and probes disks to which nothing is written."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _log = get_logger(__name__)
 
 
 class LogDirFailureHandler:
-    """Looks at every error once; one probe per directory at a time.
+    """Examines every error once; one probe per directory at a time.
 
     Args:
         busy_s: the watch gives a disk so long that is slow to answer but at work.
         dir_failed: take the whole directory offline.
         make_room: remove at once what waits for its removal in the directory.
         reopen_failed: open the failed logs of a sound directory again, if they are sound; raises OSError.
-        on_examined: a verdict stands: what the directory lost can be made anew.
+        on_examined: the examination is complete: lost replicas of the directory can be recreated.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LogDirFailureHandler:
         self._on_examined = on_examined
 
     def report_error(self, log_dir: LogDir, error: StorageError) -> None:
-        """An error met in the directory. Returns at once; the verdict follows within about two seconds."""
+        """An error found in the directory. Returns at once; the result follows within about two seconds."""
         if not log_dir.online:
             return
         if fault_scope(error) is FaultScope.DISK:
@@ -62,7 +62,7 @@ class LogDirFailureHandler:
         log_dir.suspicions.append(error)
         if log_dir.is_examined:
             log_dir.is_examined = False
-            self._supervisor.spawn(f"judge {log_dir.path}", self._examine_all(log_dir), Policy.ISOLATED)
+            self._supervisor.spawn(f"examine {log_dir.path}", self._examine_all(log_dir), Policy.ISOLATED)
 
     async def _examine_all(self, log_dir: LogDir) -> None:
         try:

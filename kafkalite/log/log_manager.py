@@ -45,10 +45,10 @@ _CLOSE_WORKERS = 8
 class LogManager:
     """The logs of one node.
 
-    A log with a storage error goes offline at once, alone: it leaves `all()` and `get`, `on_log_failed` is told. Then
-    the judge finds out whether it is the whole disk; if so its directory goes offline (KIP-18): all its logs, its
-    checkpoint files are left alone, `on_dir_failed` is told once. The process goes on with the others. `on_examined` is
-    told when a verdict stands and what was lost can be made anew (`restart_refusal`).
+    A log with a storage error goes offline at once, alone: it leaves `all()` and `get`, and `on_log_failed` is called. Then
+    the failure handler finds out whether the whole disk has failed; if so its directory goes offline (KIP-18): all its logs, its
+    checkpoint files are left alone, `on_dir_failed` is called once. The process continues with the others. `on_examined` is
+    called when the cause is known and lost replicas can be recreated (`restart_refusal`).
     """
 
     def __init__(
@@ -404,7 +404,7 @@ class LogManager:
         await self._failures.restore(stray, topic_partition, config)
 
     def restart_refusal(self, topic_partition: TopicPartition) -> str:
-        """Why a replica that went offline cannot be made anew now; "" if it can."""
+        """Why a replica that went offline cannot be recreated now; "" if it can."""
         return self._failures.restart_refusal(topic_partition)
 
     # --- checkpoints (kafkalite.log.offset_checkpoints) ----------------------------------------------
@@ -429,7 +429,7 @@ class LogManager:
 
     @property
     def producer_id_expiration_ms(self) -> int:
-        """Producers that have been silent for so long are forgotten."""
+        """Time in ms after which inactive producers are removed."""
         return self._housekeeping.producer_id_expiration_ms
 
     @producer_id_expiration_ms.setter

@@ -9,9 +9,9 @@ What a move does when something else happens, decided here:
 
 | what | the move |
 |---|---|
-| either disk goes offline | ends; the current log is what counts (self-healing starts a lost one anew) |
+| either disk goes offline | ends; the current log is what counts (self-healing recreates a lost one) |
 | no room on the other disk | ends before the disk is full; the disk is not suspected |
-| the replica is deleted, becomes a stray, or starts anew | ends, its files go |
+| the replica is deleted, becomes a stray, or is recreated | ends, its files are removed |
 | another order for the replica | the first one ends; an order for the disk where it is only ends it |
 | the current log is truncated | the future one is, too, before it takes more |
 | retention, DeleteRecords | the future log's start follows |
@@ -45,9 +45,9 @@ _log = get_logger(__name__)
 
 #: Read and written at once; also what may be missing when the logs are exchanged.
 CHUNK_BYTES = 1024 * 1024
-#: Copied bytes are brought to the disk so often, so that the last fsync is short.
+#: Number of copied bytes after which they are synced, so that the last fsync is short.
 _FLUSH_BYTES = 64 * 1024 * 1024
-#: A source that is not written to is looked at so often while the exchange waits for something.
+#: Interval at which an idle source is checked while the exchange waits.
 _LOOK_S = 0.05
 #: Moves that are over, kept for who asks.
 _REMEMBERED = 200

@@ -437,7 +437,7 @@ class PartitionLog:
         """Forget all batches that reach to or beyond `offset`. A batch is never cut: the log may end before `offset`."""
         self._local.check_usable()
         if offset >= self.log_end_offset:
-            # A leader that was deposed before it appended has noted the start of its epoch at the end of its log. Its
+            # A leader that was replaced before it appended has recorded the start of its epoch at the end of its log. Its
             # successor does not know that epoch: the note must go, or the logs seem to part there for ever.
             if self._epochs.cache.truncate_from_end(self.log_end_offset):
                 with self._local.io("truncation"):
@@ -519,7 +519,7 @@ class PartitionLog:
             return aborted_transactions(self._local, from_offset, to_offset)
 
     def expire_producers(self, now_ms: int, expiration_ms: int, now_s: float) -> int:
-        """Forget producers that have been silent for so long; returns how many.
+        """Remove producers that have been inactive for this time; returns their number.
 
         Args:
             now_ms: wall time.

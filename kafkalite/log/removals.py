@@ -80,7 +80,7 @@ class Removals:
             log_dir = self._pool.dirs[path]
             del self._unsynced[path]
             if not log_dir.online:
-                continue  # what comes back with its disk is judged then
+                continue  # logs that come back with their disk are classified then
             try:
                 await log_dir.off_loop(lambda path=path: self._disk.sync_dir(path))  # type: ignore[misc]
             except OSError as error:

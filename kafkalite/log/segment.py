@@ -150,7 +150,7 @@ class Segment:
             return b""
 
     def _rebuild(self, interval: int = 4096) -> None:
-        """Make both indexes anew from the headers; the files get them at the next save."""
+        """Rebuild both indexes from the headers; the files get them at the next save."""
         self._offsets, self._times = OffsetIndex(), TimeIndex()
         self._offsets_saved = self._times_saved = 0
         self._forget_tail()
@@ -336,7 +336,7 @@ class Segment:
         try:
             return self._position_from(start, offset)
         except ApiError:
-            # The log or its index is damaged. If it is the index, made anew it leads there.
+            # The log or its index is damaged. If it is the index, a rebuilt one leads there.
             self._rebuild()
             return self._position_from(self._offset_index().position_for(offset - self.base_offset), offset)
 
@@ -543,7 +543,7 @@ class Segment:
                 file.close()
 
     def reset_for_recovery(self) -> None:
-        """Forget all that is derived from the batches: recovery makes it anew."""
+        """Drop everything that is derived from the batches: recovery rebuilds it."""
         self._offsets, self._times, self._aborted = OffsetIndex(), TimeIndex(), []
         self._offsets_saved = self._times_saved = self._aborted_saved = self._aborted_synced = 0
         self.indexes_synced = False

@@ -177,7 +177,7 @@ def must_roll(
 
 
 def segment_age_ms(config: TopicConfig) -> int:
-    """How old a segment gets: what must be compacted after so long may not stay in the active one for longer (KIP-354)."""
+    """How old a segment gets: records that must be compacted after a time may not stay in the active one for longer (KIP-354)."""
     if "compact" in config.cleanup_policy:
         return min(config.segment_ms, config.max_compaction_lag_ms)
     return config.segment_ms

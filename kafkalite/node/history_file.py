@@ -25,14 +25,14 @@ _log = get_logger(__name__)
 NAMES = ("kafkalite-history-old.jsonl", "kafkalite-history.jsonl")
 #: Of each of the two.
 MAX_FILE_BYTES = 4 * 1024 * 1024
-#: Events are gathered for so long.
+#: Time for which events are collected.
 FLUSH_S = 1.0
 #: One batch, and what waits for a disk that does not take it; the oldest are dropped.
 MAX_BATCH = 5_000
 MAX_PENDING = 20_000
 #: After a failed write.
 RETRY_S = 10.0
-#: A stop waits so long for the last events, a start never.
+#: Time for which a stop waits for the last events; a start does not wait.
 CLOSE_S = 2.0
 
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from kafkalite.node.zookeeper_health import ZooKeeperHealth
     from kafkalite.security.node_security import NodeSecurity
 
-#: A coordinator compares what is led with what is loaded at least so often, whatever it was told.
+#: Maximum interval at which a coordinator compares led and loaded partitions, with or without notifications.
 _LEADERSHIP_POLL_S = 0.2
 _METADATA_POLL_S = 0.5
 

@@ -1,4 +1,4 @@
-"""What clients are told of the cluster, from the metadata cache: one answer for both listeners."""
+"""Metadata responses to clients, from the metadata cache, for both listeners."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The composition root: one node, from its configuration and its environment to a clean stop.
 
 Start: session, cluster id, logs, listeners, registration, candidacy. The node registers when its listeners are bound
-(controller design E.5), so that whoever reads of it can reach it; it never resumes a leadership by itself (docs/adr/0008). The stop
+(controller design E.5), so that readers of the registration can reach it; it never resumes a leadership on its own (docs/adr/0008). The stop
 goes the other way round: leaders move away while everything still serves, the session ends last.
 """
 
@@ -83,14 +83,14 @@ _log = get_logger(__name__)
 
 T = TypeVar("T")
 
-#: The last sessions of this node, in its first log directory: whoever holds the directory's lock may remove the
+#: The last sessions of this node, in its first log directory: the holder of the directory's lock may remove the
 #: registration that a killed process left behind, instead of waiting for its session to end.
 _SESSIONS_FILE = "kafkalite-sessions.json"
 _SESSIONS_KEPT = 8
-#: Somebody who spoils our registration again and again gets this much rest in between.
+#: Minimum delay between re-registrations.
 _REGISTER_AGAIN_S = 1.0
 _START_RETRY_S = 0.2
-#: Each step of a stop has at most so long.
+#: Time limit of each step of a stop.
 _STOP_STEP_S = 15.0
 
 
@@ -442,7 +442,7 @@ class Node:
             self._candidacy = self.supervisor.spawn("controller.session", self.controller.run_session(coordinator))
 
     async def _guard_registration(self, coordinator: Coordinator) -> None:
-        """A registration that somebody has removed or overwritten is made anew, in a session of its own: everybody
+        """A registration that was removed or overwritten from outside is created again, in a new session: the cluster
         takes this node for one that has restarted, which is what it looks like from outside."""
         reason = await registration.until_spoilt(coordinator, self.broker_id)
         if reason:

@@ -19,7 +19,7 @@ _log = get_logger(__name__)
 
 #: The pause before a node checks again whether ZooKeeper has its cluster's data.
 _LOOK_AGAIN_S = 1.0
-#: A request that waits for ZooKeeper's return checks for it so often.
+#: Interval at which a request that waits for ZooKeeper checks for its return.
 _RETURN_LOOK_S = 0.1
 
 

@@ -44,7 +44,7 @@ _CRC = struct.Struct(">I")
 _OFFSET = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _STAMP = struct.Struct(">hiqq")
-#: Base offset, batch length, leader epoch: what a broker writes anew when it may not write into the buffer.
+#: Base offset, batch length, leader epoch: what a broker replaces if it may not write into the buffer.
 _ASSIGNED = struct.Struct(">qii")
 ASSIGNED_SIZE = _ASSIGNED.size
 

@@ -142,7 +142,7 @@ class Commands:
     ) -> Awaitable[tuple[PartitionError, ...]]:
         """Roles as ZooKeeper has them, read by this node itself (controller design E): no controller is needed for them.
 
-        `since` is `count` from before the reading: after a command in between, nothing is started or judged stray
+        `since` is `count` from before the reading: after a command in between, nothing is started or classified as stray
         by what was read (it may have been stopped since).
         """
         return self._place(lambda: self._take_snapshot(brokers, partitions, is_complete=is_complete, since=since))
@@ -206,7 +206,7 @@ class Commands:
             self._on_brokers_changed()
         broker_id = self._identity()[0]
         own = [state for state in partitions if broker_id in state.replicas]
-        # Also what it must not lead yet is no stray.
+        # Partitions it may not lead yet are still assigned, not stray.
         assigned = {TopicPartition(state.topic, state.partition) for state in own}
         self._read_assigned = assigned
         own = [state for state in own if state.leader != broker_id or self._may_lead_unasked(state)]
@@ -283,7 +283,7 @@ class Commands:
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
                 self._take_move(partition, state)
-                return ErrorCode.NONE  # said before: nothing is truncated, no fetcher starts anew (invariant 30)
+                return ErrorCode.NONE  # already applied: nothing is truncated, no fetcher starts again (invariant 30)
             if state.leader == broker_id:
                 error = self._become_leader(partition, state)
                 if error is ErrorCode.NONE:
@@ -315,7 +315,7 @@ class Commands:
         self._hosted.history.record(str(partition.topic_partition), what, f"{detail}; {cause}" if cause else detail)
 
     def _begin_again(self, partition: Partition, state: PartitionState) -> Partition | None:
-        """An offline replica is let go (None), so that it starts anew, if it may; else it stays."""
+        """An offline replica is dropped (None), so that it is recreated, if allowed; otherwise it stays."""
         if self._restarting.refusal(partition, state):
             return partition
         key = partition.topic_partition
@@ -335,7 +335,7 @@ class Commands:
         return None
 
     def _host_offline(self, key: TopicPartition, state: PartitionState, error: StorageError) -> Partition:
-        """A replica of ours whose log cannot be reached: it says so to all who ask, and waits."""
+        """A replica of ours whose log cannot be reached: answers KAFKA_STORAGE_ERROR until it is recreated."""
         log = self._logs.unusable(key, state.topic_id, self._topic_configs(key.topic))
         partition = Partition(key, state.topic_id, log, log.config, Offset(0))
         self._hosted.add(partition)
@@ -444,7 +444,7 @@ class Commands:
             elr=state.elr,
             last_known_elr=state.last_known_elr,
         )
-        # Followers listed it under the epoch before; they are told of this one and list it again.
+        # Followers listed it under the previous epoch; they get this one and list it again.
         self._hosted.drop_entries(partition, ErrorCode.NONE)
         self._take_state(partition, state)
         partition.leader = leader
@@ -500,7 +500,7 @@ class Commands:
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
         if not await self._logs.sync_removals():
-            # The controller forgets what it has been told is gone: a loss of power must not bring it back.
+            # The controller removes what was reported as deleted: a loss of power must not bring it back.
             known = {(each.topic, each.partition) for each in refusals}
             refusals += [
                 PartitionError(each.topic, each.partition, ErrorCode.KAFKA_STORAGE_ERROR)

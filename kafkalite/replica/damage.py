@@ -1,6 +1,6 @@
 """A leader whose disk gives back other bytes than were written, where they are committed: it heals as a dead log does.
 
-The log goes offline, so an in-sync replica that is alive leads, and this one starts anew from it (see restarting). If
+The log goes offline, so an in-sync replica that is alive leads, and this one is recreated from it (see offline_replicas). If
 nobody else could lead, it stays the leader, and serves what it can: reads stop at the damage, and `health` says so.
 """
 

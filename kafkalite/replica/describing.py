@@ -30,7 +30,7 @@ from kafkalite.replica.partition import Partition
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
 
-#: Problems of one sort that are told one by one; the rest is counted.
+#: Maximum number of problems of one kind that are listed individually; the rest is counted.
 MAX_DETAILS = 20
 
 

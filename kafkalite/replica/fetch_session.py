@@ -86,9 +86,9 @@ class FetchSession(Waiting):
         self.entries: dict[TopicPartition, SessionEntry] = {}
         #: Entries whose partition has records for the follower; in the order in which they are served.
         self.with_records: dict[SessionEntry, None] = {}
-        #: Entries with another high watermark than was told: goes along with the next answer, causes none.
+        #: Entries with another high watermark than was sent: included in the next response, but cause none.
         self.with_news: dict[SessionEntry, None] = {}
-        #: Refusals and divergences to be told.
+        #: Refusals and divergences to be sent.
         self.answers: list[ReplicaFetchedPartition] = []
         self.last_fetch_ms = 0
         #: Of the fetch that waits; None if none does.
@@ -102,7 +102,7 @@ class FetchSession(Waiting):
         self._answer(self)
 
     def drop(self, entry: SessionEntry) -> None:
-        """The entry is no more."""
+        """The entry was removed."""
         partition = entry.partition
         if partition.entries.get(self.replica_id) is entry:
             del partition.entries[self.replica_id]

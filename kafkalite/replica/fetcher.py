@@ -53,7 +53,7 @@ class FetchPosition:
 class FetcherContext:
     """What fetchers need of the node.
 
-    `take` is `FollowerFetch.take`. `is_synced` tells whether a partition's LEO may be told; if not, it is listed
+    `take` is `FollowerFetch.take`. `is_synced`: whether a partition's LEO may be sent; if not, it is listed
     again through `Fetchers.list_again` once it may.
     """
 

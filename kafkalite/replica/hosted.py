@@ -59,7 +59,7 @@ class HostedPartitions:
     Args:
         usable: False while this node's session may have expired; then `authority` decides (fenced).
         trust_ms: how recent a follower's fetch must be to count there.
-        on_storage_error: told once for each replica that goes offline.
+        on_storage_error: called once for each replica that goes offline.
         on_offline: takes the replica from the fetchers.
         on_synced: a follower's log is on the disk as far as it goes.
         save_start: makes the log start of a replica durable, then calls `start_saved`.
@@ -319,14 +319,14 @@ class HostedPartitions:
     # --- losing a role -------------------------------------------------------------------------
 
     def fail_produce_waiters(self, partition: Partition, error: ErrorCode) -> None:
-        """All who wait for acks on this partition are told at once (invariant F30)."""
+        """All requests that wait for acks on this partition are answered at once (invariant F30)."""
         waiters = list(partition.produce_waiters)
         partition.produce_waiters.clear()
         for waiter in waiters:
             waiter.settle(error)
 
     def drop_entries(self, partition: Partition, error: ErrorCode) -> None:
-        """Followers listed it under a leadership that is over; each is told `error` once. NONE: they know."""
+        """Followers listed it under a leadership that is over; each gets `error` once. NONE: they know."""
         for entry in list(partition.entries.values()):
             session = entry.session
             session.drop(entry)

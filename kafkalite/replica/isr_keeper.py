@@ -21,15 +21,15 @@ from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
 
-#: Partitions judged before the loop gets its turn.
+#: Partitions checked before the loop gets its turn.
 SLICE = 500
 
 
 class IsrKeeper:
-    """`run` judges every led partition at half the lag time, traffic or none (invariant F12).
+    """`run` checks every led partition at half the lag time, with or without traffic (invariant F12).
 
     Args:
-        notify: told all changes of one round at once (invariant F7).
+        notify: called all changes of one round at once (invariant F7).
         expire_sessions: called at each tick with the age at which a silent fetch session is forgotten.
     """
 
@@ -136,7 +136,7 @@ class IsrKeeper:
         self._writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
 
     def _record_proposal(self, partition: Partition, leader: PartitionLeader, proposed: tuple[BrokerId, ...]) -> None:
-        """Why members leave or join: for `admin why`; what comes of it is told by `isr.changed`."""
+        """Why members leave or join: for `admin why`; the result is logged as `isr.changed`."""
         now_ms = self._hosted.now_ms()
         reasons: list[str] = []
         for replica_id, follower in leader.followers.items():
@@ -238,7 +238,7 @@ class IsrKeeper:
         topic, number = partition.topic_partition
         changes.append(IsrChange(topic, number, leader.leader_epoch, leader.committed_isr, leader.partition_epoch))
         if leader.is_under_min_isr:
-            # Nothing more is committed now; who waits is told so instead of being left to time out (invariant F26).
+            # Nothing more is committed now; waiting requests get an error instead of a timeout (invariant F26).
             self._hosted.fail_produce_waiters(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         else:
             self._hosted.advance(partition)

@@ -46,7 +46,7 @@ class MetadataCache:
         return self.version == 0
 
     def apply(self, request: UpdateMetadataRequest) -> bool:
-        """Take over a request; who calls has checked its epochs. Returns whether the live brokers changed."""
+        """Take over a request; the caller has checked its epochs. Returns whether the live brokers changed."""
         self.controller_id = request.controller_id
         self.controller_epoch = request.controller_epoch
         if request.is_full:

@@ -1,4 +1,4 @@
-"""Replicas that are offline, and when one may be made anew on another disk of this node (KIP-18, invariant F28).
+"""Replicas that are offline, and when one may be recreated on another disk of this node (KIP-18, invariant F28).
 
 An empty replica must never count as in sync. So the controller takes the replica out of the ISR first, in a new leader
 epoch; only a command of that epoch, or of a later one, lets it begin again, as a follower that catches up.

@@ -94,7 +94,7 @@ class ProduceHandler:
             partition.log.end_verification(producer_id, guard)
 
     def _requeue(self, request: _PendingProduce) -> None:
-        """Its turn comes later: by then the buffer that it came in may hold something else (the Kafka listener's does)."""
+        """Requeue the request. The records are copied because the receive buffer is reused (the Kafka listener's is)."""
         done = request.partitions[: request.position]
         request.partitions = [
             *done,
@@ -120,7 +120,7 @@ class ProduceHandler:
             self._schedule_next()
 
     def _execute(self, request: _PendingProduce, at_most: int) -> bool:
-        """Append to so many more partitions of it; whether that was the last."""
+        """Append to at most this number of further partitions; True if none is left."""
         delayed, partitions, acks = request.delayed, request.partitions, request.acks
         results = delayed.results
         refusal = self._refusal(acks)
@@ -220,7 +220,7 @@ class ProduceHandler:
 
 
 def _kept(records: Buffer) -> bytes | memoryview:
-    """The same bytes, safe from whoever writes into their buffer."""
+    """A copy of the bytes if their buffer may be reused."""
     if isinstance(records, bytes) or (isinstance(records, memoryview) and isinstance(records.obj, bytes)):
         return records
     return bytes(records)

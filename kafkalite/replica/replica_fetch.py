@@ -1,6 +1,6 @@
 """The leader's side of replication: followers' fetches, in incremental sessions.
 
-A fetch does three things here: it tells how far the follower's log goes (which may move the high watermark and
+A fetch does three things here: it reports how far the follower's log goes (which may move the high watermark and
 bring the follower into the ISR), it is checked for divergence, and it is answered with records or waits for some.
 """
 
@@ -112,7 +112,7 @@ class ReplicaFetchHandler:
             self._hosted.wake(session)
 
     def expire(self, silent_ms: int) -> None:
-        """Forget sessions that have been silent for so long, and those of earlier lives."""
+        """Remove sessions that have been inactive for this time, and those of earlier broker epochs."""
         now_ms = self._hosted.now_ms()
         for session in list(self._sessions.values()):
             is_old = self._metadata.broker_epochs.get(session.replica_id, NO_BROKER_EPOCH) > session.broker_epoch

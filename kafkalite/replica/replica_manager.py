@@ -1,4 +1,4 @@
-"""The shell that ties: all replicas of this node, and everything that may be asked of them."""
+"""Facade over all replicas hosted by this node, and everything that may be asked of them."""
 
 from __future__ import annotations
 
@@ -323,7 +323,7 @@ class ReplicaManager:
         return self._commands.stop_replica(request)
 
     def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
-        """What clients may be told."""
+        """Metadata for clients."""
         error = self._commands.fence(request.controller_epoch, request.broker_epoch)
         if error is not ErrorCode.NONE:
             return UpdateMetadataResponse(error)
@@ -334,7 +334,7 @@ class ReplicaManager:
         return UpdateMetadataResponse(ErrorCode.NONE)
 
     def _brokers_changed(self) -> None:
-        """Who lives has changed: followers may join the ISR, leaders may be reached again."""
+        """The live brokers have changed: followers may join the ISR, leaders may be reachable again."""
         self._isr_keeper.schedule_check()
         self._fetchers.retry()
 

@@ -1,4 +1,4 @@
-"""What the listener asks of the partitions of a node, and what it is told: records, offsets, metadata. Plain values."""
+"""What the listener asks of the partitions of a node, and what they return: records, offsets, metadata. Plain values."""
 
 from __future__ import annotations
 

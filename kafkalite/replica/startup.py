@@ -29,7 +29,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """`is_complete` is False if anything could not be read or decoded: then nothing may be judged stray by it.
+    """`is_complete` is False if anything could not be read or decoded: then nothing may be classified as stray by it.
 
     `is_readable` is False only if something that is there could not be decoded.
     """

@@ -12,7 +12,7 @@ from dataclasses import field
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import TopicPartition
 
-#: A replica that has not come nearer for so long is given more.
+#: Time without progress after which a replica gets a higher rate.
 PATIENCE_MS = 5_000
 RAISE_BY = 1.5
 #: What may be sent at once after a pause, in seconds of the rate.

@@ -1,4 +1,4 @@
-"""Who an RPC peer has proved to be: before it says hello, and again before its session ends (KIP-368)."""
+"""Authentication of an RPC peer: before its hello, and again before its session ends (KIP-368)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a request can end, for whoever sent it: no I/O, so that the blocking client shares it."""
+"""The possible results of a request: no I/O, so that the blocking client shares it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def answer_of(request: type[Message], frame: Frame) -> Answer:
             HelloRequest,
             SaslAuthenticateRequest,
         ):
-            # The peer did not look at it, and closes: whoever dials again logs in again, or hears why not.
+            # The peer did not process it, and closes: a new connection authenticates again, or gets the error.
             raise RpcNotSent(refusal.message)
         raise api_error(error_code(refusal.error), refusal.message)
     kind = response_kind(request)

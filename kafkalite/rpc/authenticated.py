@@ -1,6 +1,6 @@
 """A network whose outgoing connections have proved who they are: TLS, then SASL, then whatever its user says.
 
-Whoever speaks RPC dials through it, and need not know.
+All RPC connections are opened through it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class AuthenticatedNetwork:
     async def log_in(
         self, host: str, port: int, tls: ClientTls | None = None
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, RpcLogin | None]:
-        """As `dial`, with the session if it has an end: whoever keeps the connection logs in again (rpc.logins)."""
+        """As `dial`, with the session if it has an end: the owner of the connection authenticates again (rpc.logins)."""
         reader, writer = await self._network.dial(host, port, tls or self._dialling.tls)
         credentials = self._dialling.credentials
         if credentials is None:

@@ -52,7 +52,7 @@ class RpcConnection:
 
     Attributes:
         peer: what the other end said in its hello.
-        on_closed: called once when the connection is over, whoever ended it.
+        on_closed: called once when the connection is over, whichever side ended it.
     """
 
     peer: HelloResponse

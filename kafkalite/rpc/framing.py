@@ -25,7 +25,7 @@ from kafkalite.rpc.messages.base import Message
 _PREFIX = struct.Struct(">II")
 PREFIX_BYTES = _PREFIX.size
 
-#: A stranger (no hello yet) may send no larger frame than this.
+#: Size of the largest frame that a peer may send before its hello.
 HELLO_FRAME_BYTES = 16 * 1024
 #: Nodes send each other whole clusters' states.
 NODE_HEADER_BYTES = 64 * 1024 * 1024

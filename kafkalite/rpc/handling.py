@@ -28,7 +28,7 @@ class Peer:
 
 @dataclass(slots=True)
 class RpcRequest:
-    """One request. `body` is valid until the answer is given; whoever keeps it longer copies it."""
+    """One request. `body` is valid until the response is given; copy it to keep it longer."""
 
     message: Message
     body: memoryview

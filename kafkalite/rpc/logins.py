@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 #: The share of a session after which one logs in again; each connection somewhere between, so that not all come at once.
 RENEWED_AFTER = (0.6, 0.8)
-#: A login without an answer for so long is given up, and the connection with it.
+#: Timeout of a login; the connection is closed with it.
 LOGIN_TIMEOUT_S = 30.0
 
 
@@ -95,7 +95,7 @@ class Renewable(Protocol):
 
 
 async def keep_logged_in(connection: Renewable, login: RpcLogin) -> None:
-    """Until the connection ends. One that cannot be renewed is cut: whoever dials again hears why."""
+    """Until the connection ends. A connection whose session cannot be renewed is closed; the next one gets the error."""
     # Kept here, and not in RpcConnection: only who uses SASL loads it.
     from kafkalite.rpc.answers import RpcError
 

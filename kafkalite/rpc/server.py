@@ -37,7 +37,7 @@ MEMORY_GRACE_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this node is, as its hello tells. An empty cluster id: not known yet, every hello is put off."""
+    """Identity of this node for its hello. An empty cluster id: not known yet, every hello is deferred."""
 
     cluster_id: str
     node_id: BrokerId
@@ -50,7 +50,7 @@ class RpcServer:
     Args:
         identity: asked at each hello.
         handlers: by class of request.
-        security: what is asked of whoever connects; None: nothing.
+        security: the authentication that peers need; None: none.
         per_ip: the limit of connections per address, if there is one.
         monotonic: seconds; requests are timed if it is given.
     """
@@ -124,7 +124,7 @@ class RpcServer:
         self._next_connection += 1
         connection = ServerConnection(self, reader, writer, address)
         self.connections[number] = connection
-        # Supervised, so that a bug in a handler is told and costs this connection only.
+        # Supervised, so that a bug in a handler is logged and ends only this connection.
         task = self.supervisor.spawn(f"rpc.connection[{address}]", connection.run(), Policy.ISOLATED)
         task.add_done_callback(lambda _: self._ended(number, host))
         await connection.ended

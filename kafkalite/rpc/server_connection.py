@@ -35,7 +35,7 @@ _log = get_logger(__name__)
 
 #: One read takes at most this much off the stream; small frames cost one wake-up per chunk, not one each.
 READ_BYTES = 256 * 1024
-#: After so many requests of one chunk other connections get their turn.
+#: Number of requests of one chunk after which other connections get their turn.
 DISPATCH_SLICE = 64
 #: No further request is read while the peer leaves more than this unread.
 WRITE_HIGH_BYTES = 4 * 1024 * 1024
@@ -46,7 +46,7 @@ HELLO_TIMEOUT_S = 10.0
 #: ... and the rest of any frame that has begun, and room for answers.
 STALL_TIMEOUT_S = 30.0
 SWEEP_INTERVAL_S = 1.0
-#: What was asked before a session ended has so long to be answered; then the connection is closed all the same.
+#: Time to answer the outstanding requests of an ended session; then the connection is closed in any case.
 LAST_WORDS_S = 1.0
 #: How nodes before 0.1.0 named the connections on which they said no id.
 _OLDER_NODES = frozenset({"controller-watch", "draining"})

@@ -1,1 +1,1 @@
-"""Who somebody is and what they may do: principals, credentials, rules and limits. Pure; effects are elsewhere."""
+"""Authentication and authorization: principals, credentials, rules and limits. Pure; effects are elsewhere."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 #: Attempts that may fail at once, and the time after which one of them is forgotten (seconds).
 BURST = 10
 REGAIN_S = 6.0
-#: Addresses that are told apart; those beyond share one count.
+#: Number of addresses that are counted separately; all others share one count.
 MAX_HOSTS = 4096
 _THE_REST = ""
 

@@ -1,6 +1,6 @@
 """Who asks over HTTP: a name with its password (RFC 7617) or a token (RFC 6750), held against the users of SASL.
 
-No I/O. What has fitted once is remembered as a keyed hash: whoever scrapes every few seconds shall not cost the thousands
+No I/O. A correct password is kept as a keyed hash: a scrape every few seconds must not cost the thousands
 of rounds of a SCRAM password each time.
 """
 

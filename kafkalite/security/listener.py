@@ -1,4 +1,4 @@
-"""What a listener asks of whoever connects, and who that is then. Shared by the Kafka and the RPC listener."""
+"""The authentication of a listener's connections. Shared by the Kafka and the RPC listener."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ListenerSecurity:
         credentials: (mechanism, user) -> what SCRAM is checked against.
         passwords: of PLAIN.
         node_principals: who may say hello as a node.
-        failed_delay_ms: a refusal is answered so late.
+        failed_delay_ms: delay of the response to a failure.
         max_reauth_ms: KIP-368; 0 never.
         is_optional: who proves nothing is let in as ANONYMOUS, and as a node (`security.transition`).
     """
@@ -92,7 +92,7 @@ class ListenerSecurity:
         )
 
     def certified(self, connection: ssl.SSLObject | None) -> Principal:
-        """Who the certificate at the other end says it is; ANONYMOUS without one. Raises AuthenticationFailed."""
+        """The principal of the peer's certificate; ANONYMOUS without one. Raises AuthenticationFailed."""
         name = peer_name(connection)
         if not name:
             return ANONYMOUS

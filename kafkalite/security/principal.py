@@ -24,5 +24,5 @@ class Principal:
         return cls(kind, name)
 
 
-#: Whoever has not told who they are.
+#: A client that has not authenticated.
 ANONYMOUS = Principal("User", "ANONYMOUS")

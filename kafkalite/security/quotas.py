@@ -14,11 +14,11 @@ from enum import StrEnum
 
 from kafkalite.lazy_dataclass import dataclass
 
-#: As a user or a client id in an entity: whoever has no limit of his own.
+#: As a user or a client id in an entity: all that have no limit of their own.
 DEFAULT = ""
 #: Rates kept at the same time; the one that was used longest ago goes first.
 MAX_SENSORS = 10_000
-#: A rate that nobody has added to for so long is forgotten.
+#: Time after which an unused rate is removed.
 SENSOR_LIFE_MS = 3_600_000
 _MAX_CHOICES = 20_000
 MAX_THROTTLE_MS = 2**31 - 1

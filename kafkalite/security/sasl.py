@@ -25,7 +25,7 @@ MECHANISMS = (PLAIN, *SCRAM_MECHANISMS)
 _REMEMBERED = 16
 _MAX_PLAIN_BYTES = 4096
 
-#: Gives so many unpredictable bytes (Env.entropy).
+#: Returns this number of unpredictable bytes (Env.entropy).
 Entropy = Callable[[int], bytes]
 
 

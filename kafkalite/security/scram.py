@@ -26,7 +26,7 @@ MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16_384
 #: Of credentials that our command line makes.
 DEFAULT_ITERATIONS = 8192
-#: A client does not let a server keep it busy for longer than so many (other servers allow more than we do).
+#: Largest number of iterations that a client accepts from a server (other servers allow more than we do).
 MAX_CLIENT_ITERATIONS = 200_000
 SALT_BYTES = 24
 NONCE_BYTES = 24
@@ -189,7 +189,7 @@ class ScramServer:
             bound, proof = _from_text(binding), _from_text(proof_text)
         except ValueError:
             raise AuthenticationFailed("malformed final message") from None
-        # Everything is computed before anything is judged: a wrong password and an unknown user take the same time.
+        # Everything is computed before anything is compared: a wrong password and an unknown user take the same time.
         message = f"{self._messages},{without_proof}".encode()
         signature = _hmac(self._hash, credential.stored_key, message)
         client_key = bytes(a ^ b for a, b in zip(signature, proof, strict=False))
@@ -210,7 +210,7 @@ class ScramClient:
 
     Args:
         nonce: printable ASCII without a comma, never used before.
-        salted: computes `salted_password`; whoever connects often gives one that remembers.
+        salted: computes `salted_password`; a client that connects often passes a caching one.
     """
 
     def __init__(

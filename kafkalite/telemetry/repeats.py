@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-#: The same is told again after so long.
+#: Time after which the same kind is logged again.
 INTERVAL_S = 10.0
-#: Kinds that are remembered; more than so many strangers at once are not told apart.
+#: Number of kinds that are kept; beyond it peers are not distinguished.
 _MAX_KINDS = 1024
 
 
@@ -19,11 +19,11 @@ class Repeats:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        #: Kind -> [told at, not told since].
+        #: Kind -> [logged at, suppressed since].
         self._kinds: dict[Hashable, list[float]] = {}
 
     def admit(self, kind: Hashable) -> int | None:
-        """How many of this kind were not told since the last that was, if this one should be; None if it should not."""
+        """The number of suppressed lines of this kind, if this one is to be logged; None if it is not."""
         now = self._now()
         known = self._kinds.get(kind)
         if known is not None and now - known[0] < INTERVAL_S:

@@ -30,7 +30,7 @@ from kafkalite.model import LATEST_TIMESTAMP, TopicPartition
 from kafkalite.testing.processes import ProcessCluster
 
 TOPIC = "chaos"
-#: A node that does not say how things are within so long (seconds) is passed over.
+#: Time in seconds that a node has to report its state.
 _ANSWER_S = 2.0
 Say = Callable[[str], None]
 
@@ -244,7 +244,7 @@ async def census(cluster: ProcessCluster, tally: Tally) -> Census:
 async def wait_in_sync(cluster: ProcessCluster, topic: str, replicas: int, deadline_s: float = 90.0) -> float:
     """Wait until every partition has a leader and a full ISR, as far as any node that answers knows; the seconds it took.
 
-    Every one is asked: who was cut off until a moment ago still tells how it was before. Raises TimeoutError.
+    Every node is asked: one that was just cut off still returns its earlier view. Raises TimeoutError.
     """
     began = time.monotonic()
     async with asyncio.timeout(deadline_s):

@@ -1,7 +1,7 @@
 """What must hold in every simulated cluster, looked at from outside the product.
 
 `ZkChecker` sees every transaction that ZooKeeper commits. `ReplicaChecker` sees the replicas at intervals, and reads
-their logs. `History` holds what clients were told. Each raises Violation with a sentence that names what broke.
+their logs. `History` holds the responses that clients got. Each raises Violation with a sentence that names what broke.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class ZkChecker:
             )
 
     def _forget_removed(self, topic: str) -> None:
-        """What comes later under the name of a partition that has left its topic is another one: its epochs begin anew."""
+        """What comes later under the name of a partition that has left its topic is another one: its epochs start again."""
         data = self._read(f"/brokers/topics/{topic}")
         left = set() if data is None else {int(number) for number in json.loads(data)["partitions"]}
         self._leaders = {
@@ -159,7 +159,7 @@ class ZkChecker:
             _demand(set(new.elr) <= known_to_have, "only who was in sync or eligible is eligible", detail)
         # (A person with a shell puts back what was there.)
         if (old is None and "by a shell" not in where) or (old is not None and new.leader_epoch != old.leader_epoch):
-            # Invariant F4: whoever moves leaders has checked, in the same transaction, that it is still the controller.
+            # Invariant F4: a controller that moves leaders has checked, in the same transaction, that it is still the controller.
             _demand(new.controller_epoch == self.controller_epoch, "only the present controller moves leaders", detail)
         if new.leader != -1:
             known = self._leaders.setdefault((partition, new.leader_epoch), new.leader)
@@ -253,7 +253,7 @@ class ReplicaChecker:
             if current is None or view.broker in self.excused:
                 continue
             end = self.committed_end(view.partition)
-            # Whatever it has been told: a node that came back with an empty disk is none, either (invariant F28).
+            # Whatever commands it got: a node that came back with an empty disk is none, either (invariant F28).
             _demand(
                 view.broker not in current.isr or view.log_end_offset > 0 or not end or view.gives_way,
                 "an empty replica is not counted in the ISR",
@@ -353,7 +353,7 @@ class ReplicaChecker:
 
 
 class History:
-    """What clients sent, were told, and read. A record is named by (producer, partition number, count)."""
+    """What clients sent, what they got, and what they read. A record is named by (producer, partition number, count)."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -379,7 +379,7 @@ class History:
         self._failed[record.rpartition(":")[0]] = None
 
     def out_of_range(self, partition: Partition, position: int) -> None:
-        """A consumer that has read up to `position` was told that there is no such offset."""
+        """A consumer that has read up to `position` got the error that there is no such offset."""
         raise Violation(f"what was read stays readable: {partition} at {position} is out of range")
 
     def consumed(self, partition: Partition, offset: int, record: str) -> None:

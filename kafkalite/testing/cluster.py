@@ -32,7 +32,7 @@ from kafkalite.testing.sim_zookeeper import SimZooKeeper
 
 _log = get_logger(__name__)
 
-#: Changes of znodes are saved at most so often.
+#: Minimum interval at which changes of znodes are saved.
 _SAVE_DELAY_S = 0.05
 _ZNODES_FILE = "znodes.json"
 

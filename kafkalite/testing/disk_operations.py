@@ -213,8 +213,8 @@ class DiskOperations(Simulation):
             raise Violation(f"not the run that was listed: only {len(self.operations)} operations")
         for producer in self._producers:
             producer.stopping.set()
-        await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered without a hand")
-        await self.until(self._not_converged, CONVERGE_S, "the cluster converges without a hand")
+        await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered without an operator")
+        await self.until(self._not_converged, CONVERGE_S, "the cluster converges without an operator")
         self.healed = True
         self.faults.bring_back(VICTIM)
         await self.until(self._not_tidy, CONVERGE_S, "each log is in one place when the disk is back")

@@ -10,7 +10,7 @@ from kafkalite.protocol import codec
 from kafkalite.protocol.schema import Field, Schema, Struct
 from kafkalite.record.builder import RecordBatchBuilder
 
-#: The first three are good names; whoever fuzzes creates them if it likes.
+#: The first three are good names; a fuzzer may create them.
 TOPICS = ("fuzz-0", "fuzz-1", "fuzz-2", "fuzz-3", "", "no such", "a" * 250)
 _NAMES = ("g-1", "g-2", "txn-1", "txn-2", "member", "", "consumer", "range")
 _COUNTS = ("num_partitions", "count", "replication_factor")

@@ -63,7 +63,7 @@ _COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
 _BINARY: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd
 }  # fmt: skip
-#: A run of tests on the whole module takes so much longer at most before it counts as one that does not end.
+#: Factor by which a run of tests may take longer before it counts as one that does not end.
 _PATIENCE = 5.0
 _QUIET = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 

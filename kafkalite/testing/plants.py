@@ -113,7 +113,7 @@ def joins_at_once(patch: Patch) -> None:
 
 
 def anew_in_the_isr(patch: Patch) -> None:
-    """Invariant F28: a replica whose disk has died is made anew at once, empty, before the controller has taken it out of the ISR."""
+    """Invariant F28: a replica whose disk has died is recreated at once, empty, before the controller has taken it out of the ISR."""
 
     async def retry_offline(self: Commands) -> None:
         for partition in self._hosted.all():

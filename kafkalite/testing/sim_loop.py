@@ -30,9 +30,9 @@ T = TypeVar("T")
 
 #: What one turn of the loop costs.
 TURN_NS = 1_000
-#: Garbage is collected every so many turns, and at no other time: `__del__` methods must not run when they like.
+#: Number of turns between garbage collections, which run at no other time: `__del__` methods must not run when they like.
 _TURNS_PER_COLLECTION = 150_000
-#: A task is let go when done; the list is gone through when it has grown by so many.
+#: A task is let go when done; the list is cleaned when it has grown by this number.
 _TASKS_PER_SWEEP = 4_096
 
 
@@ -152,7 +152,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._trace = 0
         self._max_callbacks = max_callbacks
         self.callbacks_run = 0
-        #: What the default exception handler was told: errors that nobody else will ever see.
+        #: Calls of the default exception handler: errors that appear nowhere else.
         self.unhandled: list[dict[str, Any]] = []
         self.record: list[str] | None = [] if record else None
 

@@ -46,7 +46,7 @@ class Link:
     latency_min_ns: int = 50_000
     latency_max_ns: int = 500_000
     bytes_per_s: int = 200_000_000
-    #: Of 1,000 segments so many are late by `spike_ns` at most (a retransmission, a busy switch).
+    #: Number of 1,000 segments that are late by `spike_ns` at most (a retransmission, a busy switch).
     spikes_per_mille: int = 2
     spike_ns: int = 200_000_000
 
@@ -88,7 +88,7 @@ class SimNetwork:
         #: Those with something under way (a dict for its order).
         self.pipes: dict[Pipe, None] = {}
         self._on_fatal = on_fatal
-        # Packets travel outside of every process, whoever sends them.
+        # Packets travel outside of every process.
         self.world = contextvars.Context()
         loop.at_close(self._dispose)
 

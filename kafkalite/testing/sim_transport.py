@@ -15,7 +15,7 @@ from kafkalite.testing.sim_loop import Process
 if TYPE_CHECKING:
     from kafkalite.testing.sim_network import Host, SimNetwork
 
-#: A sender may have so many bytes under way that the receiving program has not read.
+#: Maximum number of sent bytes that the receiving program has not read.
 WINDOW_BYTES = 1024 * 1024
 #: asyncio's default marks for a transport's own buffer.
 _HIGH_WATER_BYTES = 64 * 1024
@@ -129,7 +129,7 @@ class SimTransport(asyncio.Transport):
         self._end: str | None = None
         self._delivering = False
         self._fin_sent = False
-        #: The kernel knows this socket no more: whoever sends to it is told RST.
+        #: The kernel does not know this socket any more: senders get RST.
         self._gone = False
 
     def attach(self, peer: SimTransport, peer_host: Host, peer_address: Any, local_address: Any) -> None:
@@ -147,7 +147,7 @@ class SimTransport(asyncio.Transport):
             self.process_died()
 
     def open(self, factory: Callable[[], asyncio.BaseProtocol]) -> asyncio.BaseProtocol:
-        """In the process: build the protocol and tell it."""
+        """In the process: build the protocol and connect it."""
         self._protocol = factory()
         self._protocol.connection_made(self)
         self._wake_reader()
@@ -178,7 +178,7 @@ class SimTransport(asyncio.Transport):
         self._wake_reader()
 
     def acknowledge(self, size: int) -> None:
-        """The peer's program has read so much; send more if the way back is open."""
+        """The peer's program has read this number of bytes; send more if the way back is open."""
         self._unacknowledged -= size
         if self._buffer or self._writing_paused:
             self._loop.call_soon(self._pump, context=self.context)

@@ -151,7 +151,7 @@ class SimZooKeeper:
             self._drop(link)
 
     def start(self) -> None:
-        """The service is back; every session gets its full timeout anew, as ZooKeeper's new leader grants it."""
+        """The service is back; every session gets its full timeout again, as ZooKeeper's new leader grants it."""
         self._up = True
         now = asyncio.get_running_loop().time()
         for session in self._sessions.values():

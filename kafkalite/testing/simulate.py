@@ -25,7 +25,7 @@ from kafkalite.testing.simulation import Result, simulate
 
 T = TypeVar("T")
 
-#: Every so many seeds one is run twice, and the traces must be equal.
+#: One in this number of seeds is run twice, and the traces must be equal.
 _TWICE_EVERY = 10
 
 
@@ -139,11 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kafkalite.testing.simulate", description=__doc__.split("\n")[0])
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--seed", type=int, help="run this one, twice, and print everything about it")
-    what.add_argument("--seeds", type=int, metavar="COUNT", help="run so many")
+    what.add_argument("--seeds", type=int, metavar="COUNT", help="number of seeds")
     what.add_argument("--plant", choices=sorted(PLANTS), help="an error to put in and to be found")
     what.add_argument("--every-disk-operation", action="store_true", help="a fault at each operation of a node's disks")
     what.add_argument("--disk-operation", metavar="NUMBER:FAULT", help="one of these")
-    parser.add_argument("--at-most", type=int, default=500, help="with --plant: give up after so many seeds")
+    parser.add_argument("--at-most", type=int, default=500, help="with --plant: give up after COUNT seeds")
     parser.add_argument("--start", type=int, default=1, help="the first of --seeds (default 1)")
     parser.add_argument("--jobs", type=int, default=1, help="processes for many runs (default 1)")
     parser.add_argument("--log", action="store_true", help="with one run: print every log line as it is written")

@@ -42,11 +42,11 @@ from kafkalite.testing.trimming import Trimming
 from kafkalite.testing.workload import ConsumerWorkload, ProducerWorkload, client_of, record_name
 
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
-#: The checkers look so often.
+#: Interval of the checkers.
 _STEP_S = 0.1
 #: A retention pass comes every few seconds.
 _RETENTION_S = 30.0
-#: A cluster without faults has so long to become whole, and clients to deliver what they hold.
+#: Time that a cluster without faults has to recover, and clients to deliver their records.
 CONVERGE_S = 90.0
 _START_S = 60.0
 #: Of the nodes among themselves.
@@ -55,7 +55,7 @@ _RPC_PORT = 9192
 _AFTER_POWER_S = 10.0
 #: What starts a node again that ended by itself (as systemd would).
 _RESTART_AFTER_S = 1.0
-#: A clean stop may take so long (each of its steps has a deadline of its own).
+#: Time limit of a clean stop (each of its steps has its own deadline).
 _STOP_S = 120.0
 
 #: Exceptions that no peer and no disk can cause: somebody's program is wrong.
@@ -356,7 +356,7 @@ class Simulation:
         self.check()
 
     async def until(self, holds: Callable[[], str | None], within_s: float, promise: str) -> None:
-        """Step until `holds` returns None; what it last returned is told if that takes too long."""
+        """Step until `holds` returns None; its last result is in the error if that takes too long."""
         deadline = self.world.loop.time() + within_s
         while (missing := holds()) is not None:
             if self.world.loop.time() > deadline:
@@ -559,7 +559,7 @@ class Simulation:
         return None
 
     def _judge(self) -> None:
-        """The whole log of every replica, and what clients were told."""
+        """The whole log of every replica, and the responses that clients got."""
         finals: dict[tuple[str, int], list[tuple[int, str]]] = {}
         for view in self.views():
             if view.partition[0] in self._compacted():

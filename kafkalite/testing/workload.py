@@ -21,7 +21,7 @@ from kafkalite.testing.checkers import History
 from kafkalite.testing.plan import Plan
 from kafkalite.testing.sim_kafka import KAFKA_PORT
 
-#: A producer with so many records under way waits, so that a slow cluster is not asked for the impossible.
+#: Maximum number of a producer's unacknowledged records, so that a slow cluster is not overloaded.
 _OUTSTANDING_MAX = 100
 
 

@@ -1,6 +1,6 @@
 """The columns of a topic's rows: those of Spark's own Kafka source, names, types and order.
 
-Spark's planning processes need them, each time anew, and no Arrow: its types of these columns are in `arrow_types`.
+Spark's planning processes need them at each start, without Arrow: its types of these columns are in `arrow_types`.
 Source: Spark's KafkaRecordToRowConverter (spark-sql-kafka-0-10).
 """
 

@@ -195,7 +195,7 @@ def _walk(data: Buffer, position: int, end: int, steps: int, starts: Longs, at: 
     return position
 
 
-#: Small batches are walked side by side when there are at least so many of them; a step costs the same for all.
+#: Minimum number of small batches that are decoded side by side; a step costs the same for all.
 _LANES_MIN, _LANE_RECORDS_MAX = 48, 1024
 
 

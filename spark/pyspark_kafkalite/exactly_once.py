@@ -52,7 +52,7 @@ class TaskPrepared(TaskWritten):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Who writes: the version that is to be decided, and this attempt's place in it."""
+    """The writer: the version that is to be decided, and this attempt's place in it."""
 
     version: GroupVersion
     partition: int

@@ -131,7 +131,7 @@ class ReadOptions:
     group_id: str | None = None
     offset_retries: int = 3
     offset_retry_interval_ms: int = 1_000
-    #: Options that are of no use here, to be told once.
+    #: Options without effect here; each is reported once.
     warnings: tuple[str, ...] = ()
 
 

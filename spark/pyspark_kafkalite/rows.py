@@ -24,7 +24,7 @@ from pyspark_kafkalite.row_shape import RowShape
 
 
 class BadRow(KafkaliteError):
-    """A row cannot be written: no topic, no such partition. The message tells which."""
+    """A row cannot be written: no topic, no such partition. The message names it."""
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class Router:
         return number
 
 
-#: Rows made to one Arrow batch, or fewer, of so many bytes, for Spark versions that hand rows to a streaming writer.
+#: Number of rows, and of bytes, of one Arrow batch, for Spark versions that pass rows to a streaming writer.
 _ROWS_TOGETHER, _BYTES_TOGETHER = 10_000, 16 << 20
 
 

@@ -176,7 +176,7 @@ class RowWriter:
 
 
 def _pieces(batch: pa.RecordBatch, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The batch in slices of about so many bytes: Spark hands over 64 MiB at once, or (4.0) any number. None for no rows."""
+    """The batch in slices of about this number of bytes: Spark passes 64 MiB at once, or (4.0) any number. None for no rows."""
     rows = -(-batch.num_rows // max(1, batch.nbytes // most_bytes)) or 1
     return (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
 

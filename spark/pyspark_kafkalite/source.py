@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class KafkaliteDataSource(DataSource):  # type: ignore[misc]
     """Topics as tables: batch and streams, both ways. Options are those of Spark's Kafka source (see `options`).
 
-    Built anew in another process for every plan, so it keeps nothing but its options; what a use needs is imported
+    Built again in another process for every plan, so it keeps nothing but its options; what a use needs is imported
     at that use.
     """
 

@@ -60,7 +60,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._connect = connect
         self._clock = clock
         self._initial: StreamOffset | None = None
-        #: The end of the batch that was planned last: the next start, for Spark versions that do not tell it.
+        #: The end of the batch that was planned last: the next start, for Spark versions that do not pass it.
         self._planned: StreamOffset | None = None
         self._available_now = False
         self._target: dict[TopicPartition, int] | None = None
@@ -68,7 +68,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._last_batch_at: float | None = None
         #: Since when a partition's end has been below what was read already.
         self._behind_since: dict[TopicPartition, float] = {}
-        #: What the group has been told.
+        #: What was committed to the group.
         self._shown: Mapping[TopicPartition, int] | None = None
         for warning in options.warnings:
             log.warning("%s", warning)
@@ -228,7 +228,7 @@ class KafkaliteStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return reached
 
     def _show_progress(self, position: StreamOffset | None) -> None:
-        """Commit what is done to the group that the user named. The checkpoint counts, not this: a failure is told only."""
+        """Commit what is done to the group that the user named. The checkpoint counts, not this: a failure is only logged."""
         group_id = self._options.group_id
         if group_id is None or position is None or position.initial or position.offsets == self._shown:
             return

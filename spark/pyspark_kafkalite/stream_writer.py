@@ -29,7 +29,7 @@ log = logging.getLogger("pyspark_kafkalite")
 
 class KafkaliteStreamWriter(StreamWriter):  # type: ignore[misc]
     """At least once: what a task attempt sends is in the log once; a batch that Spark runs again is in it again, as
-    with Spark's own Kafka sink. Built anew in other processes for each batch: holds values only."""
+    with Spark's own Kafka sink. Built again in other processes for each batch: holds values only."""
 
     def __init__(self, options: WriteOptions, shape: RowShape, connect: clients.Connect = clients.shared) -> None:
         self._options = options

@@ -92,7 +92,7 @@ from kafkalite.controller.decisions.events import (
     ReplicasDoubtful,
     ReplicasFailed,
     ReplicasStopped,
-    RestartRequest,
+    RestartRequested,
     RestartsRequested,
     StatesRead,
     StatesWritten,
@@ -241,7 +241,7 @@ class Script:
             case "restart":
                 made_at = int(options.get("made", self.zxid))
                 asked = tuple(map(_partition, words[1:]))
-                order = RestartRequest("req-0", BrokerId(int(words[0])), asked, made_at, "online" in options)
+                order = RestartRequested("req-0", BrokerId(int(words[0])), asked, made_at, "online" in options)
                 self.handle(RestartsRequested((order,)))
             case "dead":
                 info = _broker(words[0])

@@ -168,7 +168,7 @@ def _may_swap(replicas: Replicas, gone: BrokerId, new: BrokerId, racks: Mapping[
 
 
 def _ordered(current: Replicas, replicas: Replicas, load: _Load) -> Replicas:
-    """The leader first if it stays; else whoever of the replicas leads least, one that has the records before others."""
+    """The leader first if it stays; otherwise the replica that leads least, and among these one that has the records."""
     kept = tuple(broker for broker in current if broker in replicas)
     order = (*kept, *(broker for broker in replicas if broker not in kept))
     if current[0] in replicas:

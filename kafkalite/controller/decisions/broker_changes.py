@@ -1,4 +1,4 @@
-"""Brokers come, go, bounce and leave in order; a controller takes office. Pure (controller design A, D, E)."""
+"""Brokers join, fail, restart and shut down; a controller is elected. Pure (controller design A, D, E)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
     """A term begins: whatever is to be repaired, then INIT commands with the outcome, then what is pending (controller design D.3-9).
 
     The states were read just now, hence what is to be repaired is decided on them without another read; only
-    partitions WITHOUT a state znode are initialised (invariant F17). Repairs come first so that no broker is told to go on
+    partitions WITHOUT a state znode are initialised (invariant F17). Repairs come first so that no broker gets a command to continue
     leading in an epoch in which it led before it restarted (ADR 8).
     """
     state = dataclasses.replace(
@@ -84,8 +84,8 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
 def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decision:
     """Compare the live brokers with those known, by id and czxid (KAFKA-3085): first the dead, then the new.
 
-    A bounced broker, the same id with another czxid, is both (invariant F5): it gives up its places in the ISR, if others are in
-    sync, and leads only in a new epoch, before it is told what to do.
+    A bounced broker, the same id with another czxid, is both (invariant F5): it gives up its places in the ISR, if other replicas are in
+    sync, and leads only in a new epoch, before it gets commands.
     """
     held = {
         id_: info
@@ -131,7 +131,7 @@ def on_broker_suspected(state: ControllerState, event: BrokerSuspected) -> Decis
 
 
 def on_broker_cleared(state: ControllerState, event: BrokerCleared) -> Decision:
-    """It answers: it is told everything, and comes back as a follower that has to catch up."""
+    """The broker answers again: it gets all commands, and returns as a follower that has to catch up."""
     info = state.suspects.get(event.broker_id)
     if info is None or info.broker_epoch != event.broker_epoch:
         return state, []
@@ -148,7 +148,7 @@ def on_broker_cleared(state: ControllerState, event: BrokerCleared) -> Decision:
 
 
 def _advance_reassignments(state: ControllerState) -> list[Effect]:
-    """Who comes may be what a reassignment waits for; who goes need not be waited for any more."""
+    """A broker that joins may be one that a reassignment waits for; for one that leaves nothing waits any more."""
     return [AdvanceReassignments()] if any(topic.moves for topic in state.topics.values()) else []
 
 
@@ -194,7 +194,7 @@ def on_initialisation_due(state: ControllerState, event: InitialisationDue) -> D
 
 
 def on_controlled_shutdown(state: ControllerState, event: ControlledShutdownReceived) -> Decision:
-    """A broker asks to be relieved before it stops."""
+    """A broker requests a controlled shutdown."""
     if not state.has_broker(event.broker_id, event.broker_epoch):
         code = ErrorCode.STALE_BROKER_EPOCH if event.broker_id in state.brokers else ErrorCode.BROKER_NOT_AVAILABLE
         return state, [ReplyShutdown(event.token, ControlledShutdownResponse(code))]

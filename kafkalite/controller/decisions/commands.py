@@ -160,7 +160,7 @@ def announce_changes(
     """Tell who is concerned of states that are in ZooKeeper now.
 
     Args:
-        changes: partition -> (what the brokers were told last, what holds now).
+        changes: partition -> (what the brokers were sent last, the present state).
     Returns:
         LeaderAndIsr to the live replicas of partitions with a new leader epoch (an ISR that the leader itself
         changed leaves the epoch alone), then UpdateMetadata of all changes to every live broker. It names all partitions

@@ -202,7 +202,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Another controller is in office."""
+    """Another controller is active."""
 
     reason: str
 

@@ -27,7 +27,7 @@ UNLIMITED = 2**31 - 1
 class Repair:
     """Make the states agree with who is alive.
 
-    `announce`: the list of brokers has changed, tell it in any case. `bounced`: brokers that are alive, but have
+    `announce`: the list of brokers has changed; send it in any case. `bounced`: brokers that are alive, but have
     restarted since the states were last looked at.
     """
 
@@ -114,7 +114,7 @@ class TopicChange:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRead:
-    """The first event of a term of office: everything that is in ZooKeeper (controller design D.3-9).
+    """The first event of an elected epoch: everything that is in ZooKeeper (controller design D.3-9).
 
     `states` has the partitions that have a state znode; `deletions` what /admin/delete_topics asks for; `suspects` are
     registered, and nobody listens where they did.
@@ -224,7 +224,7 @@ class PartitionsDrained:
 
 
 @dataclass(frozen=True, slots=True)
-class RestartRequest:
+class RestartRequested:
     """One /restart_partitions/req-N. `made_at`: its czxid; `online`: the replicas are sound again."""
 
     name: str
@@ -238,7 +238,7 @@ class RestartRequest:
 class RestartsRequested:
     """What waits under /restart_partitions. `malformed`: path -> reason, left alone."""
 
-    requests: tuple[RestartRequest, ...]
+    requests: tuple[RestartRequested, ...]
     malformed: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -290,7 +290,7 @@ class ReplicasStopped:
 
 @dataclass(frozen=True, slots=True)
 class InitialisationDue:
-    """These lives of brokers have to be told everything: they have restarted, or their queue has overflowed."""
+    """These broker epochs need all commands: the brokers have restarted, or their queue has overflowed."""
 
     brokers: Mapping[BrokerId, BrokerEpoch]
     cause: str

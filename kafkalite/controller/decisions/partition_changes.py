@@ -1,4 +1,4 @@
-"""From the state znodes as they are to the states that should be, and to the commands that tell of them. Pure."""
+"""From the state znodes as they are to the states that should be, and to the commands that announce them. Pure."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
                 accepted[partition] = wanted.leader_epoch
         elif found is not None and isinstance(event.purpose, PreferredElection):
             effects += _skipped(replicas, found, partition)
-    # What is about to be changed is told once, when the change is durable.
+    # A pending change is announced once, when it is durable.
     changes = {
         partition: (state.partitions.get(partition), found)
         for partition, found in adopted.items()
@@ -333,7 +333,7 @@ def _skipped(replicas: Replicas, found: LeaderAndIsr, partition: TopicPartition)
 
 
 def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
-    """What is durable now is told; what could not be written is read and decided again (controller design A.3.3)."""
+    """Durable changes are announced; failed writes are read and decided again (controller design A.3.3)."""
     changes: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]] = {
         partition: (state.partitions.get(partition), now) for partition, now in event.written.items()
     }

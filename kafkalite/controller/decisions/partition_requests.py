@@ -43,7 +43,7 @@ from kafkalite.model import BrokerId, TopicPartition
 def under_way(
     state: ControllerState, orders: Mapping[TopicPartition, PartitionRemoval]
 ) -> dict[TopicPartition, Removal]:
-    """The removals that an earlier controller has begun: brokers are told of them before anything else."""
+    """The removals that an earlier controller has begun: brokers are informed of them before anything else."""
     removals: dict[TopicPartition, Removal] = {}
     for partition in sorted(orders):
         order, topic = orders[partition], state.topics.get(partition.topic)
@@ -104,7 +104,7 @@ def _take_removals(
     removals = {p: removal for p, removal in state.removals.items() if p in event.removals}
     dropped: list[TopicPartition] = []
     reasons: dict[str, str] = {}
-    # An order that was taken back: its leader is told to take records again.
+    # A request that was withdrawn: the leader gets a command to accept records again.
     draining = [p for p, each in state.removals.items() if p not in removals and each.draining and each.waiting is None]
     for partition in sorted(event.removals, key=lambda each: (each.topic, -each.partition)):
         order, topic = event.removals[partition], state.topics.get(partition.topic)
@@ -193,7 +193,7 @@ def on_change_written(state: ControllerState, change: TopicChange) -> Decision:
 
 
 def retry_removals(state: ControllerState, topic: str, cause: str) -> list[Effect]:
-    """StopReplica with deletion to whoever is alive and has not answered yet."""
+    """StopReplica with deletion to the live brokers that have not answered yet."""
     waiting = {
         (partition.partition, broker)
         for partition, removal in state.removals.items()

@@ -353,7 +353,7 @@ def on_replica_dropped(state: ControllerState, stopped: Collection[TopicPartitio
 
 
 def undropped(state: ControllerState, to: Collection[BrokerId]) -> list[tuple[TopicPartition, BrokerId]]:
-    """What brokers have been told to remove and have not said that they have."""
+    """Replicas that brokers were commanded to remove, without a confirmation yet."""
     return [
         (partition, broker)
         for partition, move in state.moves()

@@ -103,7 +103,7 @@ def forget_recovered(state: ControllerState, event: StatesRead) -> ControllerSta
 
 
 def forget_brokers(state: ControllerState, brokers: Iterable[BrokerId]) -> ControllerState:
-    """These lives of brokers are over; what comes back says anew what it lacks."""
+    """These broker epochs are over; a broker that returns reports again what it lacks."""
     if not state.offline_replicas:
         return state
     gone = frozenset(brokers)

@@ -1,7 +1,7 @@
-"""What a controller knows while it is in office. Frozen; every decision returns a new one. Pure.
+"""The state of an active controller. Frozen; every decision returns a new one. Pure.
 
 ZooKeeper is the truth (controller design, overview): `partitions` is what was last read or written there, and serves to find out which
-partitions an event concerns and what has been told to the brokers. Decisions about a partition use its state znode
+partitions an event concerns and what was sent to the brokers. Decisions about a partition use its state znode
 as read for that decision (controller design A.3.1).
 """
 
@@ -78,7 +78,7 @@ class Deletion:
 class Removal:
     """A partition on its way out. `waiting`: brokers whose files are not known to be gone; None: still in the topic.
 
-    `draining`: its leader has been told to take no more records.
+    `draining`: its leader was commanded to accept no more records.
     """
 
     drain: bool = False
@@ -109,7 +109,7 @@ class Vanished:
 
 @dataclass(frozen=True, slots=True)
 class ControllerState:
-    """One term of office.
+    """One elected epoch.
 
     Invariants: a topic in `deletions` has nothing in `partitions`; every key of `partitions` is a partition of a
     topic in `topics`; `shutting_down` is a subset of `brokers`.

@@ -1,7 +1,7 @@
 """Topics come and go. Pure (controller design B; invariants 11 and C19).
 
 A deletion goes through these steps, each of which the next controller can take up again:
-1. the order stands in /admin/delete_topics: clients are told that the topic is gone, every live replica is told to
+1. the request is in /admin/delete_topics: clients see that the topic is gone, every live replica is commanded to
    delete its files;
 2. replicas answer;
 3. all that are alive have answered: the znodes go, children first, and the name leaves the order with the topic's own znode. What
@@ -82,7 +82,7 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     topics = {**event.topics, **{name: before[name] for name in sorted(unreadable)}}
     state = dataclasses.replace(state, topics=topics)
     if shrunk:
-        # By a removal of ours whose outcome was not known (its order tells who had them), or by hand.
+        # By a removal of ours with an unknown outcome (the request names their brokers), or from outside.
         gone = frozenset(shrunk)
         rest = {each: known for each, known in state.partitions.items() if each not in gone}
         state = dataclasses.replace(state, partitions=rest)

@@ -1,4 +1,4 @@
-"""The outcome of writes to topics' znodes: what is durable now is told. Pure."""
+"""The outcome of writes to topics' znodes: durable changes are announced. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def is_announced_again(before: Topic, now: Topic, number: int) -> bool:
 
 
 def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
-    """What is durable now is told; topics whose write failed are read and decided again."""
+    """Durable changes are announced; topics whose write failed are read and decided again."""
     effects: list[Effect] = []
     changes: dict[TopicPartition, tuple[LeaderAndIsr | None, LeaderAndIsr]] = {}
     drops: list[tuple[TopicPartition, BrokerId]] = []

@@ -36,7 +36,7 @@ from kafkalite.coordinators.groups.subscription import wants_the_same
 from kafkalite.errors import ErrorCode
 from kafkalite.lazy_dataclass import dataclass
 
-#: A member that has asked to join for the first time may be away for so long before it is dropped.
+#: Time after which a new member that does not return is removed.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 
@@ -106,7 +106,7 @@ class Group:
     #: Ids that were given out (MEMBER_ID_REQUIRED) and have not come back -> until when they may.
     pending_members: dict[str, int] = field(default_factory=dict)
     state_since_ms: int = 0
-    #: When the joining phase ends whoever is missing; 0: no joining phase.
+    #: When the joining phase ends even if members are missing; 0: no joining phase.
     join_deadline_ms: int = 0
     #: While set, the joining phase of a group that was empty lasts at least until `join_deadline_ms`.
     initial_delay_left_ms: int | None = None
@@ -313,7 +313,7 @@ class Group:
         return self._complete_join(now)
 
     def _complete_join(self, now: int) -> list[Effect]:
-        """End the joining phase: whoever is missing is out, except static members (they may be restarting)."""
+        """End the joining phase: missing members are removed, except static members (they may be restarting)."""
         for member in [*self.members.values()]:
             if member.join_token is None and member.instance_id is None:
                 self._forget(member)
@@ -527,7 +527,7 @@ class Group:
     def commit_error(
         self, member_id: str, instance_id: str | None, generation: int, now: int, *, is_transactional: bool = False
     ) -> ErrorCode:
-        """Whether this member may commit offsets now. Generation -1: whoever assigns partitions itself, to an idle group."""
+        """Whether this member may commit offsets now. Generation -1: a client that assigns partitions itself, with an idle group."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is GroupState.EMPTY:
@@ -614,7 +614,7 @@ class Group:
     # --- the end, and coming back ---
 
     def close(self, error: ErrorCode) -> list[Effect]:
-        """The group is unloaded or deleted: everybody who waits is told."""
+        """The group is unloaded or deleted: all waiting requests get an error."""
         effects: list[Effect] = []
         for member in self.members.values():
             if member.join_token is not None:

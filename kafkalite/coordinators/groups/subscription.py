@@ -21,7 +21,7 @@ def topics_in(metadata: bytes) -> frozenset[str] | None:
 def wants_the_same(protocol_type: str | None, before: bytes | None, after: bytes | None) -> bool:
     """Whether a member that comes back asks for what it has.
 
-    A consumer's metadata also tells which partitions it owns, and since which generation: one that was restarted owns
+    A consumer's metadata also contains the partitions that it owns, and since which generation: one that was restarted owns
     none any more, which is no reason to take anything away from the others.
     """
     if before == after:

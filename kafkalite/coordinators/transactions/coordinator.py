@@ -46,7 +46,7 @@ class TransactionEntry:
 
     transaction: Transaction | None = None
     is_busy: bool = False
-    #: When the open transaction is overdue, by this process's own clock; None: none is, or it is yet to be told.
+    #: When the open transaction is overdue, by this process's own clock; None: none is, or it has not been reported yet.
     deadline_s: float | None = None
 
 
@@ -313,7 +313,7 @@ class TransactionCoordinator:
         partition.completion = asyncio.Event()
 
     def _log_delay(self, event: str, kind: Hashable, **details: object) -> None:
-        """One line. Transactions repeat it until they succeed, so many similar ones are suppressed."""
+        """One line. Transactions repeat it until they succeed, so similar lines are suppressed."""
         suppressed = self._repeats.admit((event, kind))
         if suppressed is not None:
             _log.info(event, **details, suppressed=suppressed)
@@ -328,7 +328,7 @@ class TransactionCoordinator:
     async def abort_overdue(self) -> None:
         """Abort transactions that are open for longer than their producer allowed, and fence the producer.
 
-        How long counts by this process's own clock, and anew with a new coordinator: wall clocks jump, and differ between
+        The time is measured by this process's own clock, and starts again with a new coordinator: wall clocks jump, and differ between
         nodes, by hours.
         """
         now = self._services.clock.wall_ms()

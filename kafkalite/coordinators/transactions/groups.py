@@ -104,7 +104,7 @@ class TransactionGroups:
     async def _write(
         self, partition: TransactionPartition, group: str, decision: Decision | None, targets: list[Transaction]
     ) -> None:
-        """Write the batch. Goes on until it is known to be in the log, or another node coordinates, whoever waits.
+        """Write the batch. Continues until it is known to be in the log, or another node coordinates, even if no caller waits.
 
         An append that failed may still be replicated later. Were its transactions let go meanwhile, one could be
         aborted after all, and a coordinator that loads this log would find the decision beside it.

@@ -93,7 +93,7 @@ def init_producer(
     fresh_id: ProducerId,
     now: int,
 ) -> Transaction:
-    """InitProducerId for a known id: the next epoch, which fences whoever had the last one.
+    """InitProducerId for a known id: the next epoch, which fences the producer with the previous one.
 
     Args:
         expected: producer id and epoch that the client says it has; (-1, -1) if it does not say.

@@ -79,7 +79,7 @@ class _Inquiry:
         self.late = []
 
 
-class _PendingProduce:
+class _PendingVerification:
     """One request: the parts appended at once, those appended after the coordinator's answer, and its one response."""
 
     def __init__(
@@ -170,7 +170,7 @@ class TransactionVerifier:
         if not adds and not self._services.config.transaction_partition_verification_enable:
             serving.produce(acks, timeout_ms, partitions, done)
             return
-        order = _PendingProduce(
+        order = _PendingVerification(
             serving, acks, timeout_ms, [key for key, _ in partitions], done, knows_abortable=knows_abortable
         )
         at_once: list[tuple[int, Buffer]] = []

@@ -88,7 +88,7 @@ class ListReassignmentsResponse(Message):
 
 @dataclass(frozen=True, slots=True)
 class ElectLeadersRequest:
-    """Preferred leaders, or with `unclean` whoever is alive where nobody in sync is. None: all partitions that need it."""
+    """Elect preferred leaders, or with `unclean` any live replica if no in-sync one is alive. None: all partitions that need it."""
 
     partitions: tuple[tuple[str, int], ...] | None
     unclean: bool = False

@@ -20,7 +20,7 @@ class TransactionMember:
 class BeginTxnGroupRequest(Message):
     """Open one transaction of a group: InitProducerId for the decision that is to commit it.
 
-    Whoever had it open is fenced, and what they wrote is aborted.
+    An earlier owner is fenced, and its records are aborted.
     """
 
     transactional_id: str

@@ -85,7 +85,7 @@ class HistoryResponse(Message):
 
 @dataclass(frozen=True, slots=True)
 class StatusRequest(Message):
-    """The whole cluster as any node can tell it, one page of partitions at a time (status page, `kafkalite top`).
+    """The whole cluster as any node sees it, one page of partitions at a time (status page, `kafkalite top`).
 
     `text` must be part of the name TOPIC-P; `topic` the whole name of the topic ("" any); `state` is "" (all),
     "troubled" (offline or not all in sync), "offline", "moving" or "internal"; `broker_id` -1 any, else a replica there.
@@ -148,7 +148,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class MoveStatus:
-    """A reassignment. `eta_s` -1 while that cannot be told."""
+    """A reassignment. `eta_s` is -1 while unknown."""
 
     topic: str
     partition: int

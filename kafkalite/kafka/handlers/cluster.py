@@ -115,7 +115,7 @@ class ClusterHandlers:
         return self._known(request, message)
 
     async def _when_known(self, request: Request, message: wire.MetadataRequest) -> wire.MetadataResponse:
-        """A node that has just started has not been told of the cluster yet: a moment's wait beats an empty answer.
+        """A node that has just started has no metadata yet: a short wait is better than an empty response.
 
         (sarama takes an answer without a controller for good: "controller is not available".)
         """
@@ -261,7 +261,7 @@ class ClusterHandlers:
     def describe_topic_partitions(
         self, request: Request, message: wire.DescribeTopicPartitionsRequest
     ) -> wire.DescribeTopicPartitionsResponse:
-        """Metadata in pages (KIP-966): topics by name, from the cursor on, at most so many partitions."""
+        """Metadata in pages (KIP-966): topics by name, from the cursor on, at most `limit` partitions."""
         response = wire.DescribeTopicPartitionsResponse
         cursor = message.cursor
         if cursor is not None and cursor.partition_index < 0:

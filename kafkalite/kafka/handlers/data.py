@@ -436,7 +436,7 @@ def _or_error(attempt: Callable[[], _T], refusal: Callable[[int], _S]) -> _T | _
 
 
 def split_buffers(sizes: Iterable[int], buffers: list[Buffer]) -> list[list[Buffer]]:
-    """Deal out `buffers` to partitions that own so many bytes each, in order, without copying."""
+    """Distribute `buffers` to partitions by their sizes in bytes, in order, without copying."""
     dealt: list[list[Buffer]] = []
     rest = iter(buffers)
     piece: memoryview | None = None

@@ -165,7 +165,7 @@ def _by_topic(results: Sequence[PartitionResult]) -> dict[str, list[PartitionRes
 
 
 def _ongoing(move: Reassignment) -> wire.ListPartitionReassignmentsResponse.OngoingPartitionReassignment:
-    """As Kafka tells it: all replicas there are or will be, of which some are being added and some removed.
+    """As in Kafka: all present and future replicas, of which some are being added and some removed.
 
     Its tools take `replicas` without `removing` for the target, and without `adding` for what was before, so both are
     parts of `replicas`, also those whose turn has not come.

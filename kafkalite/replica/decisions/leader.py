@@ -194,7 +194,7 @@ def on_follower_fetch(
 def on_idle_fetch(leader: PartitionLeader, follower: FollowerProgress, at_ms: int) -> None:
     """The follower's session fetched at `at_ms` without a change here: it still has what it had.
 
-    Called lazily (before a judgement, before an append), so that an idle partition costs a session nothing.
+    Called lazily (before each ISR check, before an append), so that an idle partition costs a session nothing.
     """
     if follower.log_end_offset >= leader.log_end_offset and at_ms > follower.last_caught_up_ms:
         follower.last_caught_up_ms = at_ms
@@ -219,7 +219,7 @@ def new_leader(
 ) -> PartitionLeader:
     """The state on becoming leader, or leader again with a later epoch.
 
-    Members of the ISR get a full lag period from now before they are judged. A leader that goes on (`previous`)
+    Members of the ISR get a full lag period from now before they are checked. A leader that goes on (`previous`)
     keeps what it knows of its followers' ends: they copied them from this very log. Not if there was an epoch between that
     it does not know: another replica may have led in it, and followers may have cut records that they had confirmed.
     Source: Kafka 3.7 Partition.makeLeader, Replica.resetReplicaState.

@@ -16,7 +16,7 @@ from kafkalite.rpc.messages.control import PartitionState
 
 @dataclass(frozen=True, slots=True)
 class StrayClassification:
-    """All sorted. Other logs are left alone: they are ours, or their topic cannot be read."""
+    """All lists are sorted. Other logs are left alone: they are ours, or their topic cannot be read."""
 
     #: The topic's own znode says that they are not ours: it gives the partition to others, or has no such partition (any
     #: more).
@@ -31,7 +31,7 @@ class StrayClassification:
 def classify(
     broker_id: BrokerId, logs: Mapping[TopicPartition, TopicId], topics: Mapping[str, TopicZnode | None]
 ) -> StrayClassification:
-    """Judge `logs`, none of which has a replica here.
+    """Classify `logs`, none of which has a replica here.
 
     Args:
         topics: as read from ZooKeeper; None where there is no znode. What could not be decoded is left out.
@@ -51,7 +51,7 @@ def classify(
 
 
 def refusal(strays: int, local: int, max_percent: int) -> str:
-    """Why so many of the node's `local` logs are not set aside at once; "" if they are (invariant F19)."""
+    """Why this number of the node's `local` logs is not set aside at once; "" if they are (invariant F19)."""
     if 100 * strays <= max_percent * local:
         return ""
     return (

@@ -6,7 +6,7 @@ that an older peer did not send and ignores those that it does not know. Kinds a
 has an even kind, its response the next odd one.
 
 Record bytes are not in the messages: they travel in the frame's body, in the order of the partitions, and
-each partition entry tells how many of the body's bytes are its own (`records_size`).
+each partition entry contains the number of its bytes in the body (`records_size`).
 
 Deadlines are in milliseconds from receipt. Error codes are Kafka's (`kafkalite.errors.ErrorCode`).
 """

@@ -62,7 +62,7 @@ class SaslAuthenticateRequest(Message):
 class SaslAuthenticateResponse(Message):
     """The server's next message. After an `error` the server closes the connection; once `is_complete`, say hello.
 
-    `session_lifetime_ms`: with `is_complete`, whoever has not logged in again by then is not served any more; 0: no end.
+    `session_lifetime_ms`: with `is_complete`, the client must authenticate again by then, or it is not served any more; 0: no end.
     """
 
     error: int

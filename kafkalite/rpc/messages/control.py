@@ -126,7 +126,7 @@ class StopReplicaResponse(Message):
 @kind(14)
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataRequest(Message):
-    """What clients may be told. `brokers` is always complete; `partitions` are changes, or all if `is_full`."""
+    """Metadata for clients. `brokers` is always complete; `partitions` are changes, or all if `is_full`."""
 
     controller_id: BrokerId
     controller_epoch: ControllerEpoch

@@ -6,7 +6,7 @@
 `kafkalite.testing.chaos` draws its faults from one bag; here each run is one story (a laptop that slept, a rack that lost
 its power, a node in a crash loop). After each: every acknowledged record is there once, where it was acknowledged, and in
 order; groups of transactions, where there are some, can be read once if they were committed, and not if they were aborted; the
-replicas are equal to the byte; the cluster is in sync without a hand; no node has ended by itself; no disk is given up; no node
+replicas are equal to the byte; the cluster is in sync without an operator; no node has ended unexpectedly; no disk is given up; no node
 has grown beyond bounds; no log has a traceback.
 
 `stage` is what stories are made of, `verdict` plays one and counts; the others are the stories.

@@ -1,4 +1,4 @@
-"""Sessions with ZooKeeper ended by a hand, and their znodes removed, while their owners live."""
+"""ZooKeeper sessions closed and their znodes removed from outside, while their owners live."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Stage:
         await asyncio.sleep(seconds * self.pace)
 
     async def progress(self, count: int = 200, patience_s: float = 90.0) -> float:
-        """Wait until so many more records are acknowledged; the seconds it took. Raises TimeoutError."""
+        """Wait until this number of further records is acknowledged; the seconds it took. Raises TimeoutError."""
         began = time.monotonic()
         goal = len(self.tally.acked) + count
         async with asyncio.timeout(patience_s):
@@ -68,7 +68,7 @@ class Stage:
         return self.rng.sample(sorted(self.cluster.nodes), len(self.cluster.nodes))
 
     async def going_on(self) -> None:
-        """Wait until many more records are acknowledged, and tell how long that took."""
+        """Wait until many more records are acknowledged; returns the time it took."""
         self.note(f"going on after {await self.progress():.1f} s")
 
     async def all_ready(self) -> None:

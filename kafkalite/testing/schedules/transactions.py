@@ -22,9 +22,9 @@ from kafkalite.testing.processes import ProcessCluster
 TOPIC = "transactions"
 _PARTITIONS = 3
 _GROUP = "schedule"
-#: Every so many versions are aborted.
+#: One in this number of versions is aborted.
 _ABORTED = 4
-#: Every so many are left open for a while before they are decided.
+#: One in this number is left open for a while before it is decided.
 _HELD_OPEN = 6
 _HELD_OPEN_S = 2.5
 _PAUSE_S = 0.05
