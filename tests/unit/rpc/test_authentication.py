@@ -15,7 +15,7 @@ from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.framing import FrameReader, encode_frame
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import (
     ErrorResponse,
@@ -49,7 +49,7 @@ class Listener:
         self.endpoint: Endpoint
 
     async def start(self, **changes: Any) -> Listener:
-        def heartbeat(request: Request) -> Reply:
+        def heartbeat(request: RpcRequest) -> Reply:
             self.seen.append(request.peer.principal)
             return Reply(HeartbeatResponse())
 
