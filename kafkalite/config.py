@@ -363,6 +363,8 @@ def _parse(key: str, spec: dataclasses.Field[Any], kind: Any, value: Any) -> Any
             low, high = meta["low"], meta["high"]
             if abs(value) > _MAX:  # of 64 bits, as clients read them
                 low, high = -_MAX if low is None else low, _MAX if high is None else high
+            if key == "kafka.port" and value == -1:
+                raise ConfigError("kafka.port: -1 (no listener) is not taken any more: clients have no other listener")
             if (low is not None and value < low) or (high is not None and value > high):
                 raise ConfigError(f"{key}: {value} is not {_range_text(low, high)}")
         elif kind is str:

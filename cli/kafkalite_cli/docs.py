@@ -78,7 +78,13 @@ def rpc_api() -> str:
     lines = [
         "# RPC messages",
         "",
-        "Written by `make docs` from kafkalite/rpc/messages/; do not edit.",
+        "Written by `make docs` from kafkalite/rpc/messages/ and kafkalite/extension/messages/; do not edit.",
+        "",
+        (
+            "Nodes send each other these requests. Nobody else is let in: the listener refuses the hello of whoever is no "
+            "node. Clients use the Kafka listener ([kafka-protocol.md](kafka-protocol.md), "
+            "[extension-api.md](extension-api.md))."
+        ),
         "",
         (
             f"Protocol version {messages.PROTOCOL_VERSION}, oldest spoken {messages.MIN_PROTOCOL_VERSION}. A frame is "

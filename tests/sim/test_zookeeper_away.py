@@ -12,7 +12,7 @@ import pytest
 
 from kafkalite.client.configs import ConfigResource, alter_configs
 from kafkalite.env.seams import Env
-from kafkalite.errors import ErrorCode, KafkaliteError
+from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.replica import authority
@@ -305,9 +305,9 @@ class Asked(Watched):
             gone = await client.delete_topics(["topic1"], timeout_s=2.0)
             self.answers.append(f"{gone[0].error} {gone[0].message}")
             try:
-                await alter_configs(client, ConfigResource.topic("topic1"), {"retention.ms": "1"}, timeout_s=2.0)
-            except KafkaliteError as error:
-                self.answers.append(str(error))
+                await alter_configs(client, ConfigResource.topic("topic1"), {"retention.ms": "1"})
+            except ApiError as error:
+                self.answers.append(f"{int(error.code)} {error}")
 
     async def _ask_again(self, env: Env) -> None:
         """Orders whose own time-out lasts until ZooKeeper is back."""
