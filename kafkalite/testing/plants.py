@@ -14,7 +14,6 @@ from kafkalite.controller import controller as controller_module
 from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes
-from kafkalite.controller.decisions.commands import EPOCH_DURING_DELETE
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
@@ -30,7 +29,7 @@ from kafkalite.log.producer_state import ProducerStates
 from kafkalite.log.removals import Removals
 from kafkalite.log.segment import Segment
 from kafkalite.log.verification import NO_GUARD
-from kafkalite.model import BrokerId, Offset, TopicPartition
+from kafkalite.model import EPOCH_DURING_DELETE, BrokerId, Offset, TopicPartition
 from kafkalite.replica import doubts, hosted
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions import isr as isr_rules
