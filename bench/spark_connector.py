@@ -1,4 +1,5 @@
 """Our Spark source and sink beside Spark's own Kafka connector, each on its own broker: `python -m bench.spark_connector`.
+With `--on-kafka` both use Apache Kafka's broker.
 
 Needs a Spark whose connector can be had (kafkalite.testing.spark_kafka): `make sparks` leaves one in .sparks/4.0. One node
 of each system, two partitions, no replication, two tasks: what is measured is Spark's side. Batch reads go into `noop`,
@@ -203,9 +204,9 @@ def measure(spark: Any, peers: list[Peer], create: Callable[[Peer, str], None], 
     for size, rows in ((100, 100), (100, given.chunk), (1024, given.chunk // 8)):
         row = "stream, 100 rows at a time" if rows == 100 else f"stream, {size} B, {rows} rows at a time"
         for peer in peers:
-            topic = f"stream-{size}-{rows}"
+            topic = f"{peer.name}-stream-{size}-{rows}"
             create(peer, topic)
-            peer.figures[row] = stream(spark, peer, topic, size, rows, scratch / f"{peer.name}-{topic}")
+            peer.figures[row] = stream(spark, peer, topic, size, rows, scratch / topic)
         show(row, *peers)
 
 
@@ -223,6 +224,7 @@ def main() -> int:
     parser.add_argument("--megabytes", type=float, default=200, help="per batch job (default %(default)s)")
     parser.add_argument("--chunk", type=int, default=200_000, help="rows of a stream's batch (default %(default)s)")
     parser.add_argument("--repeat", type=int, default=3, help="reads; the best counts (default %(default)s)")
+    parser.add_argument("--on-kafka", action="store_true", help="ours, too, on Apache Kafka's broker")
     parser.add_argument("--json", help="write the figures there")
     given = parser.parse_args()
     if not pyspark.__version__.startswith(CONNECTOR_VERSION.rsplit(".", 1)[0]):
@@ -237,31 +239,36 @@ def main() -> int:
         ProcessCluster(Path(directory) / "kafkalite", nodes=1, settings=settings) as cluster,
         session(Path(directory) / "spark", jars) as spark,
     ):
-        ours = Peer("kafkalite", ("kafka.bootstrap.servers", ",".join(cluster.bootstrap)))
+        own = ",".join(cluster.bootstrap)
+        ours = Peer("kafkalite", ("kafka.bootstrap.servers", kafka.bootstrap if given.on_kafka else own))
         theirs = Peer("kafka", ("kafka.bootstrap.servers", kafka.bootstrap))
         # Kafka's own client, over the JVM that runs anyway, creates topics on Kafka
         jvm = spark.sparkContext._jvm
         admin = jvm.org.apache.kafka.clients.admin.AdminClient.create({"bootstrap.servers": kafka.bootstrap})
 
         def create(peer: Peer, topic: str) -> None:
-            if peer is theirs:
+            if peer is theirs or given.on_kafka:
                 order = jvm.org.apache.kafka.clients.admin.NewTopic(topic, PARTITIONS, 1)
                 admin.createTopics([order]).all().get()
                 return
-            with BlockingClient(",".join(cluster.bootstrap)) as client:
+            with BlockingClient(own) as client:
                 [created] = client.create_topics([NewTopic(topic, PARTITIONS, 1)])
             assert not created.error, created
 
         for peer in (ours, theirs):  # workers start, the JVM compiles
-            create(peer, "warm")
-            peer.write(rows_of(spark, 20_000, 100), "warm")
+            warm, small = f"{peer.name}-warm", f"{peer.name}-small"
+            create(peer, warm)
+            peer.write(rows_of(spark, 20_000, 100), warm)
             for _ in range(3):
-                noop(peer.source(spark.read, "warm").load())
-            create(peer, "small")
-            peer.write(rows_of(spark, 100, 100), "small")
-            peer.figures["batch read, 100 rows"] = per_job(spark, peer, "small")
+                noop(peer.source(spark.read, warm).load())
+            create(peer, small)
+            peer.write(rows_of(spark, 100, 100), small)
+            peer.figures["batch read, 100 rows"] = per_job(spark, peer, small)
         version = spark.version
-        print(f"Spark {version}: kafkalite | connector {CONNECTOR_VERSION} on Kafka {KAFKA_VERSION} (times better)")
+        where = f" on Kafka {KAFKA_VERSION}" if given.on_kafka else ""
+        print(
+            f"Spark {version}: kafkalite{where} | connector {CONNECTOR_VERSION} on Kafka {KAFKA_VERSION} (times better)"
+        )
         show("batch read, 100 rows", ours, theirs)
         measure(spark, [ours, theirs], create, Path(directory) / "checkpoints", given)
         admin.close()

@@ -102,16 +102,11 @@ class RpcServer:
         for connection in list(self.connections.values()):
             connection.shut("server is closing", quietly=True)
 
-    def credentials_changed(self, user: str) -> None:
-        """End the connections that have logged in with a credential of `user` that is gone, or another one now."""
-        for connection in list(self.connections.values()):
-            connection.check_login(user)
-
     def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
         """One line about a connection; many similar ones from one host are suppressed."""
-        untold = self._repeats.told((event, reason, peer.rpartition(":")[0]))
-        if untold is not None:
-            _log.warning(event, peer=peer, **details, reason=reason, suppressed=untold)
+        suppressed = self._repeats.admit((event, reason, peer.rpartition(":")[0]))
+        if suppressed is not None:
+            _log.warning(event, peer=peer, **details, reason=reason, suppressed=suppressed)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)

@@ -35,7 +35,7 @@ from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions import isr as isr_rules
 from kafkalite.replica.decisions import leader
 from kafkalite.replica.log_starts import LogStarts
-from kafkalite.replica.restarting import Restarting
+from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState, StopPartition
 
 #: (object or module, name, value): setattr, or what undoes itself in a test.
@@ -135,7 +135,7 @@ def anew_in_the_isr(patch: Patch) -> None:
             self._apply(state, "planted")
 
     patch(Commands, "_retry_offline", retry_offline)
-    patch(Restarting, "may_have_lost", lambda self, key, state: None)
+    patch(OfflineReplicas, "may_have_lost", lambda self, key, state: None)
 
 
 def notices_to_nobody(patch: Patch) -> None:

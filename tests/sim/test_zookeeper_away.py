@@ -10,12 +10,12 @@ from itertools import pairwise
 
 import pytest
 
+from kafkalite.client.configs import ConfigResource, alter_configs
 from kafkalite.env.seams import Env
-from kafkalite.errors import ErrorCode
+from kafkalite.errors import ErrorCode, KafkaliteError
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.extension.messages.watching import HealthProblem
 from kafkalite.replica import authority
-from kafkalite.rpc.messages.configs import AlterConfigsRequest, AlterConfigsResponse
 from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.sim_zookeeper_tree import ZnodeTree
@@ -304,21 +304,21 @@ class Asked(Watched):
             self.answers.append(f"{made[0].error} {made[0].message}")
             gone = await client.delete_topics(["topic1"], timeout_s=2.0)
             self.answers.append(f"{gone[0].error} {gone[0].message}")
-            request = AlterConfigsRequest("topics", "topic1", {"retention.ms": "1"})
-            altered = await client.order(request, AlterConfigsResponse)
-            self.answers.append(f"{altered.error} {altered.message}")
+            try:
+                await alter_configs(client, ConfigResource.topic("topic1"), {"retention.ms": "1"}, timeout_s=2.0)
+            except KafkaliteError as error:
+                self.answers.append(str(error))
 
     async def _ask_again(self, env: Env) -> None:
         """Orders whose own time-out lasts until ZooKeeper is back."""
         async with client_of(self.plan, env, "patient") as client:
-            request = AlterConfigsRequest("topics", "topic1", {"retention.ms": "604800001"})
-            altered, made, gone = await asyncio.gather(
-                client.order(request, AlterConfigsResponse),
+            _, made, gone = await asyncio.gather(
+                alter_configs(client, ConfigResource.topic("topic1"), {"retention.ms": "604800001"}),
                 client.create_topics([NewTopic("later", 1, 1)], timeout_s=30.0),
                 client.delete_topics(["never"], timeout_s=30.0),
             )
         assert gone[0].error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone
-        self.carried_out += [f"{altered.error}", f"{made[0].error}", "0"]
+        self.carried_out += ["0", f"{made[0].error}", "0"]
 
 
 def test_everybody_says_that_zookeeper_is_away_and_every_refused_order_does() -> None:

@@ -1,4 +1,4 @@
-"""Consumer groups over RPC: membership with commits, administration, and the verbs on top."""
+"""Consumer groups: membership with commits, administration, and the verbs on top."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.client.async_client import AsyncClient
-from kafkalite.client.groups import Groups, Membership, range_assignment
+from kafkalite.client.groups import Groups, Membership, Subscription, range_assignment
 from kafkalite.errors import ApiError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import TopicPartition
-from kafkalite.node.group_api import assigned_partitions, assignment, subscribed, subscription
-from kafkalite.rpc.messages.groups import Subscription
+from kafkalite.protocol.consumer_protocol import assigned_partitions, assignment, subscribed, subscription
 from kafkalite.testing.cluster import ThreadedCluster
 from tests.cluster.running import environment
 

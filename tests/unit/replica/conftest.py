@@ -39,7 +39,7 @@ from kafkalite.record.builder import build_batch
 from kafkalite.replica.metadata_cache import MetadataCache
 from kafkalite.replica.replica_manager import ReplicaManager
 from kafkalite.replica.requests import FetchedPartition, FetchPartition, FetchRequest, ProducedPartition
-from kafkalite.replica.rpc_handlers import Produce, handlers
+from kafkalite.replica.rpc_handlers import handlers
 from kafkalite.rpc.messages.control import (
     Broker,
     IsrChange,
@@ -55,10 +55,6 @@ from kafkalite.testing.sim_zookeeper import SimZooKeeper
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 TOPIC_ID = TopicId("t0t0t0t0t0t0t0t0t0t0t0")
-
-
-def _no_transactions() -> Produce:
-    raise AssertionError("there is no coordinator here")
 
 
 @dataclass
@@ -110,14 +106,14 @@ class TestNode:
             notify_isr=self.changes.extend,
             on_storage_error=self.storage_errors.append,
         )
-        await self.manager.look_for_missing(await self.session.wait(), is_start=True)
+        await self.manager.find_missing_logs(await self.session.wait(), is_start=True)
         self.session.on_lost(self.manager.on_session_lost)
         self.server = RpcServer(
             network=network,
             supervisor=self.supervisor,
             config=self.config,
             identity=lambda: Identity(CLUSTER_ID, self.broker_id, self.broker_epoch),
-            handlers=handlers(self.manager, _no_transactions),
+            handlers=handlers(self.manager),
         )
         self.endpoint: Endpoint = await self.server.start("127.0.0.1", 0)
         self.manager.start()

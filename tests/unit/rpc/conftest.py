@@ -21,7 +21,8 @@ from kafkalite.rpc.server import Identity, RpcServer
 from kafkalite.security.listener import ListenerSecurity
 
 CLUSTER = "cluster-a"
-CLIENT = HelloRequest("", BrokerId(-1), BrokerEpoch(-1), client_id="test")
+#: Of the node that asks.
+PEER = HelloRequest(CLUSTER, BrokerId(3), BrokerEpoch(30), client_id="test")
 
 
 class Rig:
@@ -50,7 +51,7 @@ class Rig:
         self.servers.append(server)
         return server, await server.start("127.0.0.1", 0)
 
-    async def connect(self, endpoint: Endpoint, hello: HelloRequest = CLIENT) -> RpcConnection:
+    async def connect(self, endpoint: Endpoint, hello: HelloRequest = PEER) -> RpcConnection:
         connection = await RpcConnection.open(
             self.network, endpoint, hello, supervisor=self.supervisor, max_frame_bytes=1 << 27, timeout_s=5
         )

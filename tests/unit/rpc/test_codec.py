@@ -8,11 +8,18 @@ import msgpack
 import pytest
 
 from kafkalite.errors import ProtocolError
-from kafkalite.extension.messages.topics import CreateTopicsRequest, NewTopic
+from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, ListReassignmentsRequest
+from kafkalite.extension.messages.topics import (
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    NewTopic,
+    RemovePartitionsRequest,
+)
+from kafkalite.extension.messages.watching import HistoryRequest, StatusRequest
 from kafkalite.model import BrokerEpoch, BrokerId
-from kafkalite.replica.requests import InitProducerIdRequest, MetadataRequest
-from kafkalite.rpc.codec import pack, unpack
-from kafkalite.rpc.messages.base import by_kind, response_kind
+from kafkalite.rpc.codec import pack, unpack, unpack_as
+from kafkalite.rpc.messages.base import Message, by_kind, response_kind
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
 
 
@@ -23,49 +30,54 @@ def test_nested_messages_survive_the_round_trip() -> None:
             NewTopic("u"),
         )
     )
-    assert unpack(CreateTopicsRequest.kind, pack(request)) == request
+    assert unpack_as(CreateTopicsRequest, pack(request)) == request
 
 
 def test_pairs_and_none_survive_the_round_trip() -> None:
     request = ReplicaFetchRequest(BrokerId(1), BrokerEpoch(2), 3, 4, 5, 6, 7, (), (("t", 0), ("u", 1)))
     assert unpack(request.kind, pack(request)) == request
-    assert unpack(36, pack(MetadataRequest(None))) == MetadataRequest(None)
+    assert unpack_as(ListReassignmentsRequest, pack(ListReassignmentsRequest(None))) == ListReassignmentsRequest(None)
 
 
 def test_fields_an_older_peer_does_not_send_take_their_defaults() -> None:
-    assert unpack(36, msgpack.packb([["t"]])) == MetadataRequest(("t",), allow_auto_create=False)
-    assert unpack(38, msgpack.packb([])) == InitProducerIdRequest()
+    assert unpack_as(DeleteTopicsRequest, msgpack.packb([["t"]])) == DeleteTopicsRequest(("t",), 30_000, vanished=False)
+    assert unpack_as(StatusRequest, msgpack.packb([])) == StatusRequest()
 
 
 def test_fields_a_newer_peer_adds_are_ignored() -> None:
-    assert unpack(36, msgpack.packb([["t"], True, "new", 7])) == MetadataRequest(("t",), allow_auto_create=True)
+    fields = [["t"], 1, True, "new", 7]
+    assert unpack_as(DeleteTopicsRequest, msgpack.packb(fields)) == DeleteTopicsRequest(("t",), 1, vanished=True)
 
 
 @pytest.mark.parametrize(
-    ("kind", "fields"),
+    ("cls", "fields"),
     [
-        (36, "text"),
-        (36, {"topics": []}),
-        (36, []),
-        (36, [["t", 1]]),
-        (36, [["t"], 1]),
-        (36, [b"t"]),
-        (30, [1, 1.0, []]),
-        (30, [True, 1, []]),
-        (30, [2**63, 1, []]),
-        (30, [1, 1, [["t", 0]]]),
-        (30, [1, 1, [["t", 0, None]]]),
-        (20, [1, 2, 3, 4, 5, 6, 7, [], [["t"]]]),
-        (20, [1, 2, 3, 4, 5, 6, 7, [], [["t", "0"]]]),
-        (40, [[["t", 1, 1, {"0": [1]}]]]),
-        (40, [[["t", 1, 1, [1]]]]),
-        (41, [None]),
-        (9999, []),
+        (DeleteTopicsRequest, "text"),
+        (DeleteTopicsRequest, {"topics": []}),
+        (DeleteTopicsRequest, []),
+        (DeleteTopicsRequest, [["t", 1]]),
+        (DeleteTopicsRequest, [["t"], 1, 1]),
+        (DeleteTopicsRequest, [b"t"]),
+        (RemovePartitionsRequest, ["t", 1.0]),
+        (RemovePartitionsRequest, ["t", True]),
+        (RemovePartitionsRequest, ["t", 2**63]),
+        (AlterReassignmentsRequest, [[["t", 0]]]),
+        (AlterReassignmentsRequest, [[["t", 0, [None]]]]),
+        (ReplicaFetchRequest, [1, 2, 3, 4, 5, 6, 7, [], [["t"]]]),
+        (ReplicaFetchRequest, [1, 2, 3, 4, 5, 6, 7, [], [["t", "0"]]]),
+        (CreateTopicsRequest, [[["t", 1, 1, {"0": [1]}]]]),
+        (CreateTopicsRequest, [[["t", 1, 1, [1]]]]),
+        (CreateTopicsResponse, [None]),
     ],
 )
-def test_whatever_differs_from_the_hints_is_refused(kind: int, fields: Any) -> None:
+def test_whatever_differs_from_the_hints_is_refused(cls: type[Message], fields: Any) -> None:
     with pytest.raises(ProtocolError):
-        unpack(kind, msgpack.packb(fields))
+        unpack_as(cls, msgpack.packb(fields))
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        unpack(9999, msgpack.packb([]))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +85,7 @@ def test_whatever_differs_from_the_hints_is_refused(kind: int, fields: Any) -> N
 )
 def test_broken_msgpack_is_refused(payload: bytes) -> None:
     with pytest.raises(ProtocolError):
-        unpack(36, payload)
+        unpack_as(HistoryRequest, payload)
 
 
 def test_every_request_has_its_response() -> None:

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkalite.errors import ProtocolError
+from kafkalite.extension.messages.watching import HistoryRequest
 from kafkalite.frames import ROOM_BYTES
-from kafkalite.replica.requests import MetadataRequest, ProducePartition, ProduceRequest
 from kafkalite.rpc.codec import from_fields
 from kafkalite.rpc.framing import Frame, FrameReader, encode_frame
+from kafkalite.rpc.messages.groups import CommittedOffsetsRequest
 
 
 def reader() -> FrameReader:
@@ -26,22 +27,22 @@ def raw(header: bytes, body: bytes = b"") -> bytes:
 
 
 def sample() -> bytes:
-    first = encode_frame(1, ProduceRequest(-1, 30_000, (ProducePartition("t", 0, 5),)), [b"ab", memoryview(b"cde")])
-    second = encode_frame(2, MetadataRequest(None))
-    return b"".join([*first, *second, *encode_frame(3, MetadataRequest(("t",)))])
+    first = encode_frame(1, CommittedOffsetsRequest((("t", 5),)), [b"ab", memoryview(b"cde")])
+    second = encode_frame(2, HistoryRequest(()))
+    return b"".join([*first, *second, *encode_frame(3, HistoryRequest(("t",)))])
 
 
 def told(frames: list[Frame]) -> list[tuple[int, int, bytes]]:
     return [(frame.kind, frame.correlation_id, bytes(frame.body)) for frame in frames]
 
 
-EXPECTED = [(30, 1, b"abcde"), (36, 2, b""), (36, 3, b"")]
+EXPECTED = [(86, 1, b"abcde"), (120, 2, b""), (120, 3, b"")]
 
 
 def test_frames_in_one_piece() -> None:
     frames = reader().feed(sample())
     assert told(frames) == EXPECTED
-    assert from_fields(MetadataRequest, frames[2].fields) == MetadataRequest(("t",))
+    assert from_fields(HistoryRequest, frames[2].fields) == HistoryRequest(("t",))
     assert sum(frame.size for frame in frames) == len(sample())
 
 
@@ -63,7 +64,7 @@ def test_the_body_of_a_frame_in_one_piece_is_not_copied() -> None:
 
 def long_frame(number: int, size: int = 3 * ROOM_BYTES) -> bytes:
     body = bytes([number]) * size
-    return b"".join(encode_frame(number, ProduceRequest(-1, 1, (ProducePartition("t", 0, size),)), [body]))
+    return b"".join(encode_frame(number, CommittedOffsetsRequest((("t", size),)), [body]))
 
 
 def read_all(under_test: FrameReader, data: bytes, pieces: list[int]) -> list[Frame]:
@@ -109,7 +110,7 @@ def test_a_buffer_is_used_again_once_nobody_sees_its_frame() -> None:
 
 def test_encoding_passes_the_bodys_buffers_through() -> None:
     body = memoryview(b"records")
-    assert encode_frame(1, MetadataRequest(None), [body])[1] is body
+    assert encode_frame(1, HistoryRequest(()), [body])[1] is body
 
 
 @pytest.mark.parametrize(
@@ -148,7 +149,7 @@ def test_a_giant_length_is_refused_before_its_bytes_come() -> None:
 
 
 def test_no_buffer_of_a_frame_is_empty() -> None:
-    request = ProduceRequest(-1, 30_000, (ProducePartition("t", 0, 3),))
+    request = CommittedOffsetsRequest((("t", 3),))
     head, *rest = encode_frame(1, request, [b"", b"ab", memoryview(b""), memoryview(b"c"), b""])
     assert rest == [b"ab", b"c"]
     assert len(encode_frame(1, request, [b""])) == 1

@@ -10,28 +10,26 @@ import msgpack
 import pytest
 
 from kafkalite.errors import ApiError, ErrorCode, api_error
-from kafkalite.extension.messages.watching import DescribeClusterRequest, HealthProblem, HealthRequest, HealthResponse
-from kafkalite.model import BrokerEpoch, BrokerId, Endpoint, Offset
-from kafkalite.replica.requests import (
-    FetchRequest,
-    InitProducerIdRequest,
-    InitProducerIdResponse,
-    MetadataRequest,
-    ProducedPartition,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
+from kafkalite.extension.messages.disks import DescribeDisksRequest
+from kafkalite.extension.messages.watching import (
+    HealthProblem,
+    HealthRequest,
+    HealthResponse,
+    HistoryRequest,
+    HistoryResponse,
 )
+from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc import server_connection
 from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
 from kafkalite.rpc.framing import FrameReader, encode_frame
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest
-from kafkalite.rpc.messages.replication import ReplicaFetchWake
+from kafkalite.rpc.messages.groups import CommittedOffsetsRequest, CommittedOffsetsResponse
+from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
 from kafkalite.rpc.server import Identity
 
-from .conftest import CLIENT
+from .conftest import PEER
 
 if TYPE_CHECKING:
     from tests.unit.rpc.conftest import Rig
@@ -39,20 +37,18 @@ if TYPE_CHECKING:
 NODE_OF_OTHER = HelloRequest("cluster-b", BrokerId(1), BrokerEpoch(1))
 
 
-def healthy(request: Request) -> Reply:
+def healthy(request: RpcRequest) -> Reply:
     return Reply(HealthResponse(BrokerId(7), ()))
 
 
-def stored(request: Request) -> Reply:
-    """Answers a produce with the size of its body as offset, and the body itself."""
-    assert isinstance(request.message, ProduceRequest)
-    entry = request.message.partitions[0]
-    answer = ProducedPartition(entry.topic, entry.partition, 0, Offset(len(request.body)))
-    return Reply(ProduceResponse((answer,)), [bytes(request.body)])
+def stored(request: RpcRequest) -> Reply:
+    """Answers with the size of the request's body, and the body itself."""
+    assert isinstance(request.message, CommittedOffsetsRequest)
+    return Reply(CommittedOffsetsResponse((len(request.body),), ()), [bytes(request.body)])
 
 
-def produce(size: int = 0) -> ProduceRequest:
-    return ProduceRequest(-1, 1000, (ProducePartition("t", 0, size),))
+def store() -> CommittedOffsetsRequest:
+    return CommittedOffsetsRequest((("t", 0),))
 
 
 async def closed(connection: RpcConnection) -> None:
@@ -64,19 +60,19 @@ async def closed(connection: RpcConnection) -> None:
 
 
 async def test_a_call_and_its_body(rig: Rig) -> None:
-    _, endpoint = await rig.serve({ProduceRequest: stored})
+    _, endpoint = await rig.serve({CommittedOffsetsRequest: stored})
     connection = await rig.connect(endpoint)
     assert (connection.peer.node_id, connection.peer.cluster_id) == (7, "cluster-a")
-    message, body = await connection.call(produce(6), [b"abc", memoryview(b"def")], timeout_s=5)
-    assert cast(ProduceResponse, message).partitions[0].base_offset == 6
+    message, body = await connection.call(store(), [b"abc", memoryview(b"def")], timeout_s=5)
+    assert cast(CommittedOffsetsResponse, message).coordinated == (6,)
     assert bytes(body) == b"abcdef"
 
 
 async def test_large_bodies_both_ways(rig: Rig) -> None:
-    _, endpoint = await rig.serve({ProduceRequest: stored})
+    _, endpoint = await rig.serve({CommittedOffsetsRequest: stored})
     connection = await rig.connect(endpoint)
     large = bytes(range(256)) * 40_000
-    calls = [connection.send_nowait(produce(), [large]) for _ in range(4)]
+    calls = [connection.send_nowait(store(), [large]) for _ in range(4)]
     for call in calls:
         assert (await call)[1] == large
 
@@ -88,23 +84,23 @@ async def test_handlers_run_in_arrival_order_and_answers_keep_it(rig: Rig) -> No
 
     async def slowly(number: int) -> Reply:
         await gates[number]
-        return Reply(InitProducerIdResponse(0, number, 0))  # type: ignore[arg-type]
+        return Reply(HistoryResponse(BrokerId(number), 0, ()))
 
-    def handler(request: Request) -> object:
-        number = cast(InitProducerIdRequest, request.message).transaction_timeout_ms
+    def handler(request: RpcRequest) -> object:
+        number = int(cast(HistoryRequest, request.message).subjects[0])
         seen.append(number)
         gates[number] = asyncio.get_running_loop().create_future()
         if len(seen) == 20:
             arrived.set()
         return slowly(number)
 
-    _, endpoint = await rig.serve({InitProducerIdRequest: handler})  # type: ignore[dict-item]
+    _, endpoint = await rig.serve({HistoryRequest: handler})  # type: ignore[dict-item]
     connection = await rig.connect(endpoint)
     order: list[int] = []
     calls = []
     for number in range(20):
-        call = connection.send_nowait(InitProducerIdRequest(transaction_timeout_ms=number))
-        call.add_done_callback(lambda f: order.append(cast(InitProducerIdResponse, f.result()[0]).producer_id))
+        call = connection.send_nowait(HistoryRequest((str(number),)))
+        call.add_done_callback(lambda f: order.append(cast(HistoryResponse, f.result()[0]).broker_id))
         calls.append(call)
     await arrived.wait()
     assert seen == list(range(20))
@@ -116,19 +112,19 @@ async def test_handlers_run_in_arrival_order_and_answers_keep_it(rig: Rig) -> No
 
 
 async def test_refusals_cross_as_their_code(rig: Rig) -> None:
-    def refuse(request: Request) -> Reply:
+    def refuse(request: RpcRequest) -> Reply:
         raise api_error(ErrorCode.NOT_CONTROLLER, "ask another")
 
-    async def refuse_late(request: Request) -> Reply:
+    async def refuse_late(request: RpcRequest) -> Reply:
         raise api_error(ErrorCode.STALE_BROKER_EPOCH)
 
-    _, endpoint = await rig.serve({HealthRequest: refuse, DescribeClusterRequest: refuse_late})
+    _, endpoint = await rig.serve({HealthRequest: refuse, DescribeDisksRequest: refuse_late})
     connection = await rig.connect(endpoint)
     with pytest.raises(ApiError, match="ask another") as early:
         await connection.call(HealthRequest(), timeout_s=5)
     assert early.value.code is ErrorCode.NOT_CONTROLLER
     with pytest.raises(ApiError) as late:
-        await connection.call(DescribeClusterRequest(), timeout_s=5)
+        await connection.call(DescribeDisksRequest(), timeout_s=5)
     assert late.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
@@ -136,60 +132,59 @@ async def test_an_unknown_api_is_refused_and_the_connection_stays(rig: Rig) -> N
     _, endpoint = await rig.serve({HealthRequest: healthy})
     connection = await rig.connect(endpoint)
     with pytest.raises(ApiError) as refusal:
-        await connection.call(MetadataRequest(None), timeout_s=5)
+        await connection.call(DescribeDisksRequest(), timeout_s=5)
     assert refusal.value.code is ErrorCode.UNSUPPORTED_VERSION
     assert (await connection.call(HealthRequest(), timeout_s=5))[0] == HealthResponse(BrokerId(7), ())
 
 
 async def test_a_bug_in_a_coroutine_is_answered_and_told(rig: Rig) -> None:
-    async def broken(request: Request) -> Reply:
+    async def broken(request: RpcRequest) -> Reply:
         raise KeyError("bug")
 
-    _, endpoint = await rig.serve({HealthRequest: broken, ProduceRequest: stored})
+    _, endpoint = await rig.serve({HealthRequest: broken, CommittedOffsetsRequest: stored})
     connection = await rig.connect(endpoint)
     with pytest.raises(ApiError) as refusal:
         await connection.call(HealthRequest(), timeout_s=5)
     assert refusal.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    await connection.call(produce(), timeout_s=5)
+    await connection.call(store(), timeout_s=5)
 
 
 async def test_a_bug_in_a_handler_costs_its_connection_only(rig: Rig) -> None:
-    def broken(request: Request) -> Reply:
+    def broken(request: RpcRequest) -> Reply:
         raise KeyError("bug")
 
-    server, endpoint = await rig.serve({HealthRequest: broken, ProduceRequest: stored})
+    server, endpoint = await rig.serve({HealthRequest: broken, CommittedOffsetsRequest: stored})
     connection, other = await rig.connect(endpoint), await rig.connect(endpoint)
     with pytest.raises(RpcDisconnected):
         await connection.call(HealthRequest(), timeout_s=5)
-    await other.call(produce(), timeout_s=5)
+    await other.call(store(), timeout_s=5)
     assert len(server.connections) == 1
     assert server.memory.used_bytes == 0
 
 
-async def test_no_answer_to_acks_0(rig: Rig) -> None:
-    def handler(request: Request) -> Reply | None:
-        return stored(request) if cast(ProduceRequest, request.message).acks else None
-
-    _, endpoint = await rig.serve({ProduceRequest: handler})
+async def test_no_answer_to_what_is_one_way(rig: Rig) -> None:
+    woken: list[Message] = []
+    _, endpoint = await rig.serve(
+        {ReplicaFetchWake: lambda request: woken.append(request.message), CommittedOffsetsRequest: stored}
+    )
     connection = await rig.connect(endpoint)
-    connection.oneway(ProduceRequest(0, 1000, (ProducePartition("t", 0, 3),)), [b"abc"])
-    message, _ = await connection.call(produce(), [b"abcd"], timeout_s=5)
-    assert cast(ProduceResponse, message).partitions[0].base_offset == 4
+    connection.oneway(ReplicaFetchWake(1))
+    message, _ = await connection.call(store(), [b"abcd"], timeout_s=5)
+    assert cast(CommittedOffsetsResponse, message).coordinated == (4,)
+    assert woken == [ReplicaFetchWake(1)]
 
 
-@pytest.mark.parametrize(
-    "message", [ReplicaFetchWake(1), ProduceRequest(0, 1000, ())], ids=lambda each: type(each).__name__
-)
-async def test_a_refusal_of_what_has_no_answer_is_not_sent(rig: Rig, message: Message) -> None:
+async def test_a_refusal_of_what_has_no_answer_is_not_sent(rig: Rig) -> None:
+    message = ReplicaFetchWake(1)
     refused: list[Message] = []
 
-    def handler(request: Request) -> Reply:
+    def handler(request: RpcRequest) -> Reply:
         refused.append(request.message)
         raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not you")
 
     _, endpoint = await rig.serve({type(message): handler, HealthRequest: healthy})
     reader, writer = await rig.dial(endpoint)
-    for number, each in enumerate((CLIENT, message, HealthRequest())):
+    for number, each in enumerate((PEER, message, HealthRequest())):
         writer.writelines(encode_frame(number, each))
     frames = FrameReader(max_frame_bytes=1 << 20)
     heard: list[int] = []
@@ -202,11 +197,11 @@ async def test_a_refusal_of_what_has_no_answer_is_not_sent(rig: Rig, message: Me
 
 async def test_timeouts_leave_the_connection_usable(rig: Rig) -> None:
     gate: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
-    _, endpoint = await rig.serve({HealthRequest: lambda _: gate, ProduceRequest: stored})
+    _, endpoint = await rig.serve({HealthRequest: lambda _: gate, CommittedOffsetsRequest: stored})
     connection = await rig.connect(endpoint)
     with pytest.raises(RpcTimeout):
         await connection.call(HealthRequest(), timeout_s=0.01)
-    late = connection.send_nowait(produce())
+    late = connection.send_nowait(store())
     gate.set_result(Reply(HealthResponse(BrokerId(7), ())))
     await late
 
@@ -217,7 +212,7 @@ async def test_a_closed_connection_cancels_waiting_futures(rig: Rig) -> None:
     cancelled = asyncio.Event()
     waiting.add_done_callback(lambda f: cancelled.set() if f.cancelled() else None)
 
-    def handler(request: Request) -> asyncio.Future[Reply | None]:
+    def handler(request: RpcRequest) -> asyncio.Future[Reply | None]:
         arrived.set_result(None)
         return waiting
 
@@ -242,7 +237,7 @@ async def test_a_closed_connection_cancels_waiting_futures(rig: Rig) -> None:
     [
         (NODE_OF_OTHER, ErrorCode.INCONSISTENT_CLUSTER_ID),
         (HelloRequest("", BrokerId(1), BrokerEpoch(1)), ErrorCode.INCONSISTENT_CLUSTER_ID),
-        (HelloRequest("cluster-b", BrokerId(-1), BrokerEpoch(-1)), ErrorCode.INCONSISTENT_CLUSTER_ID),
+        (HelloRequest("cluster-a", BrokerId(-1), BrokerEpoch(-1)), ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         (HelloRequest("cluster-a", BrokerId(1), BrokerEpoch(1), 5, 9), ErrorCode.UNSUPPORTED_VERSION),
     ],
 )
@@ -251,6 +246,21 @@ async def test_strangers_are_refused(rig: Rig, hello: HelloRequest, code: ErrorC
     with pytest.raises(ApiError) as refusal:
         await rig.connect(endpoint, hello)
     assert refusal.value.code is code
+
+
+async def test_a_client_hears_where_clients_are_served(rig: Rig) -> None:
+    _, endpoint = await rig.serve({HealthRequest: healthy})
+    with pytest.raises(ApiError, match="for nodes only; clients connect to the Kafka listener"):
+        await rig.connect(endpoint, HelloRequest("", BrokerId(-1), BrokerEpoch(-1), client_id="kafkalite"))
+
+
+async def test_nodes_of_older_versions_say_no_id_on_some_connections(rig: Rig) -> None:
+    _, endpoint = await rig.serve({HealthRequest: healthy})
+    for purpose in ("controller-watch", "draining"):
+        connection = await rig.connect(
+            endpoint, HelloRequest("cluster-a", BrokerId(-1), BrokerEpoch(-1), client_id=purpose)
+        )
+        await connection.call(HealthRequest(), timeout_s=5)
 
 
 async def test_a_node_that_does_not_know_its_cluster_puts_peers_off(rig: Rig) -> None:
@@ -270,7 +280,7 @@ async def test_nobody_there_is_certainly_not_sent(rig: Rig) -> None:
 
 # --- bounds ----------------------------------------------------------------------------------
 
-HELLO = b"".join(encode_frame(0, HelloRequest("", BrokerId(-1), BrokerEpoch(-1))))
+HELLO = b"".join(encode_frame(0, PEER))
 
 
 @pytest.mark.parametrize(
@@ -282,7 +292,7 @@ HELLO = b"".join(encode_frame(0, HelloRequest("", BrokerId(-1), BrokerEpoch(-1))
         b"".join(encode_frame(1, HealthRequest())),
         HELLO + HELLO,
         HELLO + struct.pack(">II", 200_000_000, 20),
-        HELLO + struct.pack(">II", 4_000_000, 2_000_000),
+        HELLO + struct.pack(">II", 80_000_000, 70_000_000),
         HELLO + b"".join(encode_frame(1, HealthResponse(BrokerId(1), ()))),
         HELLO + struct.pack(">II", 8, 4) + msgpack.packb([48, 1, 2]),
     ],
@@ -301,16 +311,16 @@ async def test_bad_bytes_close_that_connection_only(rig: Rig, data: bytes) -> No
 async def test_requests_read_ahead_are_bounded(rig: Rig) -> None:
     waiting: list[asyncio.Future[Reply | None]] = []
 
-    def handler(request: Request) -> asyncio.Future[Reply | None]:
+    def handler(request: RpcRequest) -> asyncio.Future[Reply | None]:
         waiting.append(asyncio.get_running_loop().create_future())
         return waiting[-1]
 
     _, endpoint = await rig.serve(
-        {HealthRequest: handler, ProduceRequest: stored}, max_inflight_requests_per_connection=3
+        {HealthRequest: handler, CommittedOffsetsRequest: stored}, max_inflight_requests_per_connection=3
     )
     connection, other = await rig.connect(endpoint), await rig.connect(endpoint)
     calls = [connection.send_nowait(HealthRequest()) for _ in range(10)]
-    await other.call(produce(), timeout_s=5)
+    await other.call(store(), timeout_s=5)
     assert len(waiting) == 3
     answered = 0
     while answered < 10:
@@ -323,15 +333,15 @@ async def test_requests_read_ahead_are_bounded(rig: Rig) -> None:
 async def test_fetches_under_way_are_bounded(rig: Rig) -> None:
     waiting: list[asyncio.Future[Reply | None]] = []
 
-    def handler(request: Request) -> asyncio.Future[Reply | None]:
+    def handler(request: RpcRequest) -> asyncio.Future[Reply | None]:
         waiting.append(asyncio.get_running_loop().create_future())
         return waiting[-1]
 
-    _, endpoint = await rig.serve({FetchRequest: handler, ProduceRequest: stored})
+    _, endpoint = await rig.serve({ReplicaFetchRequest: handler, CommittedOffsetsRequest: stored})
     connection, other = await rig.connect(endpoint), await rig.connect(endpoint)
     for _ in range(30):
-        connection.send_nowait(FetchRequest(500, 1, 1 << 20, ()))
-    await other.call(produce(), timeout_s=5)
+        connection.send_nowait(ReplicaFetchRequest(BrokerId(3), BrokerEpoch(30), 0, 0, 500, 1, 1 << 20, (), ()))
+    await other.call(store(), timeout_s=5)
     assert len(waiting) == server_connection.MAX_INFLIGHT_FETCHES
 
 
@@ -339,24 +349,24 @@ async def test_a_peer_that_does_not_read_stops_being_served(rig: Rig) -> None:
     served = 0
     answer = Reply(HealthResponse(BrokerId(7), ()), [bytes(1 << 20)])
 
-    def handler(request: Request) -> Reply:
+    def handler(request: RpcRequest) -> Reply:
         nonlocal served
         served += 1
         return answer
 
-    server, endpoint = await rig.serve({HealthRequest: handler, ProduceRequest: stored})
+    server, endpoint = await rig.serve({HealthRequest: handler, CommittedOffsetsRequest: stored})
     _, writer = await rig.dial(endpoint)
     writer.transport.pause_reading()  # type: ignore[attr-defined]
     writer.write(HELLO + b"".join(b"".join(encode_frame(n, HealthRequest())) for n in range(1000)))
     good = await rig.connect(endpoint)
     for _ in range(50):
-        await good.call(produce(), timeout_s=5)
+        await good.call(store(), timeout_s=5)
     assert 0 < served < 300
     loop = asyncio.get_running_loop()
     victim = next(iter(server.connections.values()))
     victim.check_deadlines(loop.time() + server_connection.STALL_TIMEOUT_S + 1)
     for _ in range(3):
-        await good.call(produce(), timeout_s=5)
+        await good.call(store(), timeout_s=5)
     assert len(server.connections) == 1
     assert server.memory.used_bytes == 0
 
@@ -402,22 +412,22 @@ async def test_memory_of_all_connections_is_bounded_and_frees_itself(rig: Rig) -
     handled = 0
     most = 0
 
-    async def handler_later(request: Request) -> Reply:
+    async def handler_later(request: RpcRequest) -> Reply:
         await gate.wait()
         return stored(request)
 
-    def handler(request: Request) -> object:
+    def handler(request: RpcRequest) -> object:
         nonlocal handled, most
         handled += 1
         most = max(most, server.memory.used_bytes)
         return handler_later(request)
 
     server, endpoint = await rig.serve(
-        {ProduceRequest: handler, HealthRequest: healthy},  # type: ignore[dict-item]
+        {CommittedOffsetsRequest: handler, HealthRequest: healthy},  # type: ignore[dict-item]
         queued_max_request_bytes=4 << 20,
     )
     connections = [await rig.connect(endpoint) for _ in range(8)]
-    calls = [c.send_nowait(produce(), [bytes(1 << 20)]) for c in connections for _ in range(4)]
+    calls = [c.send_nowait(store(), [bytes(1 << 20)]) for c in connections for _ in range(4)]
     while server.memory.used_bytes < 4 << 20:
         await asyncio.sleep(0)
     before = handled
@@ -431,8 +441,8 @@ async def test_memory_of_all_connections_is_bounded_and_frees_itself(rig: Rig) -
 
 
 async def test_half_frames_alone_cannot_block_each_other_for_ever(rig: Rig) -> None:
-    server, endpoint = await rig.serve({ProduceRequest: stored}, queued_max_request_bytes=1 << 20)
-    frame = b"".join(encode_frame(1, produce(), [bytes(1 << 20)]))
+    server, endpoint = await rig.serve({CommittedOffsetsRequest: stored}, queued_max_request_bytes=1 << 20)
+    frame = b"".join(encode_frame(1, store(), [bytes(1 << 20)]))
     peers = [await rig.dial(endpoint) for _ in range(4)]
     for reader, writer in peers:
         writer.write(HELLO)
@@ -455,7 +465,7 @@ async def test_a_server_that_closes_fails_its_callers(rig: Rig) -> None:
     waiting: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
     arrived = asyncio.Event()
 
-    def handler(request: Request) -> asyncio.Future[Reply | None]:
+    def handler(request: RpcRequest) -> asyncio.Future[Reply | None]:
         arrived.set()
         return waiting
 

@@ -13,13 +13,6 @@ from typing import Any
 
 import prometheus_client
 import pytest
-from kafkalite.rpc.messages.configs import AlterConfigsRequest, DescribeConfigsRequest
-from kafkalite.rpc.messages.security import (
-    AlterAclsRequest,
-    AlterQuotasRequest,
-    QuotaEntity,
-)
-from kafkalite.rpc.messages.transactions import FindCoordinatorRequest
 
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.consumer import Consumer
@@ -30,16 +23,12 @@ from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError
-from kafkalite.extension.messages.disks import DiskOnlineRequest
-from kafkalite.extension.messages.open_transactions import ListTransactionsResponse, OpenTransactionsResponse
-from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest, ElectLeadersRequest
+from kafkalite.extension.apis import APIS
+from kafkalite.extension.messages.reassignment import AlterReassignmentsRequest
 from kafkalite.extension.messages.topics import (
-    AddPartitionsRequest,
     CreateTopicsRequest,
     DeleteTopicsRequest,
     DescribeReplicasRequest,
-    DescribeReplicasResponse,
-    NewPartitions,
     NewTopic,
     RemovePartitionsRequest,
 )
@@ -49,25 +38,12 @@ from kafkalite.http.metrics import NodeCollector
 from kafkalite.model import NO_BROKER_EPOCH, BrokerId, TopicPartition
 from kafkalite.protocol import wire
 from kafkalite.record.builder import RecordBatchBuilder
-from kafkalite.replica.requests import (
-    FetchPartition,
-    FetchRequest,
-    InitProducerIdRequest,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    MetadataRequest,
-    ProducePartition,
-    ProduceRequest,
-)
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.base import Message, by_kind
 from kafkalite.rpc.messages.connection import HelloRequest
-from kafkalite.rpc.messages.groups import (
-    ListGroupsResponse,
-)
-from kafkalite.security.acl import Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
+from kafkalite.security.acl import AclEntry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
-from kafkalite.security.requirements import FREE, REFUSALS, RPC
+from kafkalite.security.requirements import FREE, REFUSALS, RPC, Scope
 from kafkalite.testing.loopback_cluster import LoopbackCluster
 from tests.datadriven.test_rpc_messages import sample
 from tests.support.principals import SECURE, by_client_id
@@ -98,10 +74,10 @@ def client_as(cluster: LoopbackCluster, who: str) -> AsyncClient:
 
 
 @asynccontextmanager
-async def rpc(cluster: LoopbackCluster, who: str) -> AsyncIterator[RpcConnection]:
-    """A connection to node 1's RPC listener that is no node's."""
+async def rpc(cluster: LoopbackCluster) -> AsyncIterator[RpcConnection]:
+    """A connection to node 1's RPC listener, as node 2."""
     supervisor = Supervisor(lambda error: None)
-    hello = HelloRequest("", BrokerId(-1), NO_BROKER_EPOCH, client_id=f"as-{who}")
+    hello = HelloRequest(cluster.nodes[1].cluster_id, BrokerId(2), NO_BROKER_EPOCH, client_id="test")
     endpoint = cluster.nodes[1].endpoints["rpc"]
     connection = await RpcConnection.open(RealNetwork(), endpoint, hello, supervisor=supervisor)
     try:
@@ -157,75 +133,58 @@ def codes_in(message: Any) -> set[int]:
     return found.union(*(codes_in(getattr(message, name)) for name in fields if name != "error"))
 
 
-REQUESTS = {cls.__name__: cls for cls in by_kind.values()}
-
-
-def request_of(name: str) -> Message:
-    """A request of that kind which names topic "t" and the transactional id "x"."""
-    cls = REQUESTS[name]
-    given: dict[str, Message] = {
-        "ProduceRequest": ProduceRequest(1, 1000, (ProducePartition("t", 0, 0),), "x"),
-        "FetchRequest": FetchRequest(0, 0, 1000, (FetchPartition("t", 0, 0, 1000),)),  # type: ignore[arg-type]
-        "ListOffsetsRequest": ListOffsetsRequest((ListOffsetsPartition("t", 0, -1),)),
-        "MetadataRequest": MetadataRequest(("t",)),
-        "InitProducerIdRequest": InitProducerIdRequest("x"),
-        "FindCoordinatorRequest": FindCoordinatorRequest("x"),
-        "CreateTopicsRequest": CreateTopicsRequest((NewTopic("t", 1, 1),), 1000, True),
-        "DeleteTopicsRequest": DeleteTopicsRequest(("t",), 0),
-        "DescribeReplicasRequest": DescribeReplicasRequest(("t",)),
-        "AddPartitionsRequest": AddPartitionsRequest((NewPartitions("t", 1),), 0, True),
-        "RemovePartitionsRequest": RemovePartitionsRequest("t", 5, timeout_ms=0),
-        "DescribeConfigsRequest": DescribeConfigsRequest("topics", "t"),
-        "AlterConfigsRequest": AlterConfigsRequest("brokers", "1", {}),
-        "EndTxnGroupRequest": EndTxnGroupRequest("g", "o", 1, (), False),
-        "AlterReassignmentsRequest": AlterReassignmentsRequest((), 0),
-        "ElectLeadersRequest": ElectLeadersRequest((), timeout_ms=0),
-        "DiskOnlineRequest": sample(DiskOnlineRequest, 0),
-        "AlterAclsRequest": AlterAclsRequest(),
-        "AlterQuotasRequest": AlterQuotasRequest(QuotaEntity("u"), {}),
+def request_of(cls: type[Message]) -> Message:
+    """A request of that class which names topic "t" and the transactional id "x"."""
+    given: dict[type[Message], Message] = {
+        CreateTopicsRequest: CreateTopicsRequest((NewTopic("t", 1, 1),), 1000, True),
+        DeleteTopicsRequest: DeleteTopicsRequest(("t",), 0),
+        DescribeReplicasRequest: DescribeReplicasRequest(("t",)),
+        RemovePartitionsRequest: RemovePartitionsRequest("t", 5, timeout_ms=0),
+        EndTxnGroupRequest: EndTxnGroupRequest("g", "o", 1, (), False),
+        AlterReassignmentsRequest: AlterReassignmentsRequest((), 0),
     }
-    if name in given:
-        return given[name]
-    has_no_fields = not cls.__dataclass_fields__
+    if cls in given:
+        return given[cls]
+    has_no_fields = not cls.__dataclass_fields__  # type: ignore[attr-defined]
     return cls() if has_no_fields else sample(cls, 0)  # type: ignore[no-any-return]
 
 
-async def ask(client: RpcConnection, request: Message) -> set[int]:
+async def ask(asking: Awaitable[Any]) -> set[int]:
     try:
-        answer, _ = await client.call(request, timeout_s=10)
+        return codes_in(await asking)
     except ApiError as error:
         return {int(error.code)}
-    return codes_in(answer)
 
 
-async def test_every_rpc_request_by_one_who_may_and_one_who_may_not(cluster: LoopbackCluster) -> None:
-    async with client_as(cluster, "root") as client:
-        await client.create_topics([NewTopic("t", 1, 2)])
-    async with rpc(cluster, "root") as root, rpc(cluster, "nobody") as nobody:
-        nodes_only = {name for name, row in RPC.items() if row and row[0].operation is Operation.CLUSTER_ACTION}
+async def test_every_rpc_request_by_a_node_that_may_and_one_that_may_not(
+    cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = {cls.__name__: cls for kind, cls in by_kind.items() if kind % 2 == 0}
+    async with rpc(cluster) as node:
+        assert not await ask(node.call(requests["HealthRequest"](), timeout_s=10)) & REFUSED
+    monkeypatch.setattr("tests.support.principals.NODE", Principal("User", "nobody"))
+    async with rpc(cluster) as nobody:
         for name, row in sorted(RPC.items()):
-            if name == "ReplicaFetchWake" or name not in REQUESTS:
-                continue  # one way: nobody hears what it is answered; or not there (yet)
-            request = request_of(name)
-            refused = await ask(nobody, request)
-            if row == FREE:
-                assert not refused & REFUSED, name
-            elif name == "DescribeReplicasRequest":
-                answer = (await nobody.call(request, timeout_s=10))[0]
-                assert isinstance(answer, DescribeReplicasResponse)
-                assert answer.replicas == ()
-            elif name == "ListGroupsRequest":
-                listed = (await nobody.call(request, timeout_s=10))[0]
-                assert isinstance(listed, ListGroupsResponse)
-                assert listed.groups == ()
-            elif name in ("ListTransactionsRequest", "OpenTransactionsRequest"):
-                shown = (await nobody.call(request, timeout_s=10))[0]
-                assert isinstance(shown, ListTransactionsResponse | OpenTransactionsResponse)
-                assert shown.transactions == ()
-            else:
-                assert refused & REFUSED, (name, refused)
-            if name not in nodes_only and name != "DeleteTopicsRequest":
-                assert not await ask(root, request) & REFUSED, name
+            if name == "ReplicaFetchWake":
+                continue  # one way: nobody hears what it is answered
+            refused = await ask(nobody.call(request_of(requests[name]), timeout_s=10))
+            assert bool(refused & REFUSED) == (row != FREE), (name, refused)
+
+
+async def test_every_extension_request_by_one_who_may_and_one_who_may_not(cluster: LoopbackCluster) -> None:
+    async with client_as(cluster, "root") as root, client_as(cluster, "nobody") as nobody:
+        await root.create_topics([NewTopic("t", 1, 2)])
+        await nobody.metadata(())
+        for kind, api in sorted(APIS.items()):
+            request = request_of(api.request)
+            if any(need.scope is Scope.HIDE for need in api.needs):
+                shown = await nobody.call_node(BrokerId(1), request, timeout_s=10)
+                assert getattr(shown, "replicas" if kind == "DescribeReplicasRequest" else "transactions") == ()
+                continue
+            refused = await ask(nobody.call_node(BrokerId(1), request, timeout_s=10))
+            assert bool(refused & REFUSED) == (api.needs != FREE), (kind, refused)
+            if kind != "DeleteTopicsRequest":
+                assert not await ask(root.call_node(BrokerId(1), request, timeout_s=10)) & REFUSED, kind
 
 
 async def test_three_principals_with_different_rights(cluster: LoopbackCluster) -> None:
@@ -414,7 +373,7 @@ async def test_a_node_knows_the_rules_before_it_listens(cluster: LoopbackCluster
     authorizer = node.rights.access.authorizer
     assert authorizer is not None
     pattern = Pattern(ResourceType.TOPIC, "t", PatternType.PREFIXED)
-    entry = Entry("User:ann", "*", Operation.DESCRIBE, Permission.ALLOW)
+    entry = AclEntry("User:ann", "*", Operation.DESCRIBE, Permission.ALLOW)
     assert [(each.pattern, each.entry) for each in node.rights.describe_acls(Filter())] == [(pattern, entry)]
     await cluster._wait_ready(2)
 
