@@ -33,7 +33,9 @@ def test_nothing_goes_that_reaches_beyond_the_high_watermark(high_watermark: int
     assert removed(TopicConfig(retention_ms=0), high_watermark=high_watermark) == count
 
 
-@pytest.mark.parametrize(("sizes", "count"), [((0,), 0), ((100, 0), 1), ((0, 0), 1), ((0, 100, 0), 2), ((100, 0, 0), 2)])
+@pytest.mark.parametrize(
+    ("sizes", "count"), [((0,), 0), ((100, 0), 1), ((0, 0), 1), ((0, 100, 0), 2), ((100, 0, 0), 2)]
+)
 def test_an_empty_active_segment_stays_where_all_records_are_deleted(sizes: tuple[int, ...], count: int) -> None:
     segments = [SegmentFacts(10, size, 0) for size in sizes]
     config = TopicConfig(retention_ms=-1)
