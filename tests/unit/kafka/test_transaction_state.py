@@ -189,3 +189,20 @@ def test_an_end_after_the_markers_is_repeated_with_the_epoch_before_only() -> No
     assert rules.end_and_bump(moved, 7, MAX_PRODUCER_EPOCH, FRESH, 12, is_commit=True) is moved
     with _Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
         rules.end_and_bump(replace(moved, producer_epoch=1), 7, MAX_PRODUCER_EPOCH, FRESH, 12, is_commit=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "is_repeated"),
+    [
+        (2, TransactionState.COMPLETE_COMMIT, True), (2, TransactionState.COMPLETE_ABORT, True),
+        (1, TransactionState.COMPLETE_COMMIT, False), (1, TransactionState.COMPLETE_ABORT, False),
+        (2, TransactionState.ONGOING, False), (1, TransactionState.EMPTY, True),
+    ],
+)  # fmt: skip
+def test_an_epoch_that_was_given_already(version: int, state: TransactionState, is_repeated: bool) -> None:
+    known = replace(NEW, producer_epoch=6, last_producer_epoch=5, client_version=version, state=state)
+    if is_repeated:
+        assert rules.init_producer(known, (7, 5), 60_000, FRESH, 3) is known
+    else:
+        with _Refused(ErrorCode.PRODUCER_FENCED):
+            rules.init_producer(known, (7, 5), 60_000, FRESH, 3)
