@@ -246,7 +246,7 @@ class BrokerConfig:
 
     listener_security_protocol: str = _key("PLAINTEXT", "security protocol of the Kafka listener", choices=PROTOCOLS)
     rpc_security_protocol: str = _key(
-        "PLAINTEXT", "security protocol of the RPC listener, for nodes and native clients", choices=PROTOCOLS
+        "PLAINTEXT", "security protocol of the RPC listener, which is for nodes", choices=PROTOCOLS
     )
     http_security_protocol: str = _key(
         "",

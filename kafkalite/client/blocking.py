@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 from kafkalite.client.blocking_connection import BlockingConnection, ConnectTimeout
 from kafkalite.client.bootstrap import parse_bootstrap
 from kafkalite.client.cluster_view import ClusterView
+from kafkalite.client.effects import Effect, Flow, LeaderRequest, Pause, Refresh, ToAny, ToLeaders, ToNode
 from kafkalite.client.exchange import Request
+from kafkalite.client.flows import Flows
 from kafkalite.client.node_order import NodeOrder
 from kafkalite.client.results import AbortedTransaction, ListedOffset, Metadata, ProducedPartition
 from kafkalite.client.retry import BootstrapFailed
-from kafkalite.client.routing import Effect, Flow, LeaderRequest, Pause, Refresh, Router, ToAny, ToLeaders, ToNode
 from kafkalite.errors import ApiError, ErrorCode, KafkaliteError, is_retriable
 from kafkalite.extension.messages.topics import NewTopic, TopicResult
 from kafkalite.lazy_dataclass import dataclass
@@ -88,7 +89,7 @@ class BlockingClient:
         self._unreachable: set[Endpoint] = set()
         #: Connections with an answer to come, which nothing else may be asked on meanwhile.
         self._awaited: set[Endpoint] = set()
-        self.routing = Router(
+        self.routing = Flows(
             self.view, self._endpoints, time.monotonic, self._random,
             request_timeout_s=self.config.request_timeout_ms / 1000,
         )  # fmt: skip

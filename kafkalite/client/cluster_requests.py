@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kafkalite.client.cluster_view import ClusterView
 from kafkalite.client.connection import Connection
 from kafkalite.client.connections import Connections, join, now
+from kafkalite.client.effects import Effect, Flow, LeaderRequest, Pause, Refresh, ToAny, ToLeaders, ToNode
 from kafkalite.client.exchange import Request
+from kafkalite.client.flows import Flows
 from kafkalite.client.results import Metadata
 from kafkalite.client.retry import Backoff
-from kafkalite.client.routing import Effect, Flow, LeaderRequest, Pause, Refresh, Router, ToAny, ToLeaders, ToNode
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, KafkaliteError, is_retriable
@@ -77,7 +78,7 @@ class ClusterRequests:
             bootstrap, network=network, view=self.view, backoff=self.backoff, supervisor=self.supervisor, rng=rng,
             client_id=client_id, dialling=dialling, entropy=entropy,
         )  # fmt: skip
-        self.routing = Router(self.view, self.connections.in_turn, now, rng, request_timeout_s=request_timeout_s)
+        self.routing = Flows(self.view, self.connections.in_turn, now, rng, request_timeout_s=request_timeout_s)
         self._metadata_max_age_s = metadata_max_age_s
         self._refreshing: asyncio.Task[KafkaliteError | None] | None = None
         self._topics: set[str] = set()

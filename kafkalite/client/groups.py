@@ -1,4 +1,4 @@
-"""Consumer groups for the native client: administration, and membership with the assignor "range"."""
+"""Consumer groups for our client: administration, and membership with the assignor "range"."""
 
 from __future__ import annotations
 

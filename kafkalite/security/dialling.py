@@ -1,4 +1,4 @@
-"""What a client shows and asks for when it connects: the native clients, and nodes among themselves."""
+"""What a client shows and asks for when it connects: our clients, and nodes among themselves."""
 
 from __future__ import annotations
 

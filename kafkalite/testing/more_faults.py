@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.client.async_client import AsyncClient
+from kafkalite.client.configs import ConfigResource, alter_configs
 from kafkalite.coordination.coordinator import Create, Delete
 from kafkalite.env.seams import Env
-from kafkalite.errors import KafkaliteError, api_error, error_code, is_retriable
+from kafkalite.errors import ApiError, KafkaliteError, is_retriable
 from kafkalite.extension.messages.disks import DiskMoveOrder, MoveReplicasRequest
 from kafkalite.model import BrokerId
-from kafkalite.protocol import wire
 from kafkalite.testing.plan import KEYED, LONE, Fault, FaultKind
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.workload import client_of
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from kafkalite.testing.simulation import Simulation
 
 Undo = Callable[[], None]
-#: Resource type and operations of IncrementalAlterConfigs.
-_TOPIC, _SET, _DELETE = 2, 0, 1
 
 MORE = frozenset(
     {
@@ -176,16 +174,12 @@ class MoreFaults:
         self._world.start(f"hand{self._orders}", program, self._simulation.client_ended)
 
     def _alter(self, topic: str, changes: dict[str, str], deletions: tuple[str, ...], *, until_taken: bool) -> None:
-        message = wire.IncrementalAlterConfigsRequest
-        configs = [message.AlterableConfig(name, _SET, value) for name, value in changes.items()]
-        configs += [message.AlterableConfig(name, _DELETE, None) for name in deletions]
-        request = message([message.AlterConfigsResource(_TOPIC, topic, configs)])
-
         async def alter(client: AsyncClient) -> None:
-            answer = await client.call_controller(request, timeout_s=5.0)
-            code = error_code(answer.responses[0].error_code)
-            if is_retriable(code):
-                raise api_error(code)
+            try:
+                await alter_configs(client, ConfigResource.topic(topic), changes, deletions, timeout_s=5.0)
+            except ApiError as error:
+                if is_retriable(error.code):
+                    raise
 
         self._order(alter, until_taken=until_taken)
 

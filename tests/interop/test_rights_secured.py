@@ -114,7 +114,7 @@ async def read_natively(cluster: SecuredCluster, user: str, count: int) -> list[
 
 
 async def in_a_group(cluster: SecuredCluster, user: str, code: int = 0) -> str:
-    """What the native client reads as a member of bob's group."""
+    """What the Python client reads as a member of bob's group."""
     options = ("--group", "auditors", "--from", "beginning", "--max", str(NATIVE_SHARE), "--format", "{value}\n")
     config = cluster.client_config(user)
     return await asyncio.to_thread(cluster.command, "consume", "ledger", *options, client_config=config, code=code)

@@ -125,7 +125,7 @@ async def test_ten_thousand_partitions_are_told_a_page_at_a_time() -> None:
             broker_id=BrokerId(1),
             cluster_id="c",
         )
-        overview = Overview(host, node.env.clock, node.peer_client)
+        overview = Overview(host, node.env.clock, node.peers)
 
         first = await overview.answer(StatusRequest(limit=10_000))
         assert (len(first.partitions), first.partitions_matched, first.partitions_total) == (200, 10_000, 10_000)

@@ -23,7 +23,7 @@ from kafkalite.errors import ConfigError, ErrorCode
 from kafkalite.extension.messages.topics import NewTopic
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.testing.cluster import Cluster, cluster
-from tests.support.configs import BROKER, alter_configs
+from tests.support.configs import alter_broker
 
 
 async def settled(running: Cluster, condition: Callable[[BrokerConfig], bool], nodes: tuple[int, ...]) -> None:
@@ -35,25 +35,25 @@ async def test_a_change_reaches_running_nodes_and_goes_again() -> None:
     async with cluster(2) as running, AsyncClient.connect(running.bootstrap) as client:
         await client.create_topics([NewTopic("t", 1, 2), NewTopic("own", 1, 2, configs={"min.insync.replicas": "1"})])
 
-        async def alter(name: str, changes: dict[str, str], deletions: tuple[str, ...] = ()) -> int:
-            return await alter_configs(client, BROKER, name, changes, deletions)
+        async def alter(node: int | None, changes: dict[str, str], deletions: tuple[str, ...] = ()) -> int:
+            return await alter_broker(client, node, changes, deletions)
 
         def insync(topic: str) -> set[int]:
             hosted = [node.replicas.partition(TopicPartition(topic, 0)) for node in running.nodes.values()]
             return {each.leader.min_insync_replicas for each in hosted if each is not None and each.leader is not None}
 
-        assert await alter("", {"min.insync.replicas": "2", "max.connections": "50"}) == 0
-        assert await alter("1", {"max.connections": "60"}) == 0
+        assert await alter(None, {"min.insync.replicas": "2", "max.connections": "50"}) == 0
+        assert await alter(1, {"max.connections": "60"}) == 0
         await settled(running, lambda config: config.topic.min_insync_replicas == 2, (1, 2))
         await settled(running, lambda config: config.max_connections == 60, (1,))
         await settled(running, lambda config: config.max_connections == 50, (2,))
         assert (insync("t"), insync("own")) == ({2}, {1})  # applied to what is led now; a topic's own word is stronger
         assert running.nodes[1].rpc.max_connections == 60
 
-        assert await alter("", {"num.partitions": "7"}) == ErrorCode.INVALID_REQUEST  # needs a restart
-        assert await alter("", {"no.such": "7"}) == ErrorCode.INVALID_REQUEST
-        assert await alter("", {"max.connections": "0"}) == ErrorCode.INVALID_CONFIG
-        assert await alter("", {}, ("min.insync.replicas", "max.connections")) == 0
+        assert await alter(None, {"num.partitions": "7"}) == ErrorCode.INVALID_REQUEST  # needs a restart
+        assert await alter(None, {"no.such": "7"}) == ErrorCode.INVALID_REQUEST
+        assert await alter(None, {"max.connections": "0"}) == ErrorCode.INVALID_CONFIG
+        assert await alter(None, {}, ("min.insync.replicas", "max.connections")) == 0
         await settled(running, lambda config: config.topic.min_insync_replicas == 1, (1, 2))
         await settled(running, lambda config: config.max_connections == 10_000, (2,))
         assert insync("t") == {1} and running.nodes[1].config.max_connections == 60
@@ -71,8 +71,8 @@ async def test_fetchers_are_more_or_fewer_without_a_restart() -> None:
         assignment = {number: (first, second) if number < 3 else (second, first) for number in range(6)}
         await client.create_topics([NewTopic("t", assignment=assignment)])
 
-        async def alter(name: str, changes: dict[str, str], deletions: tuple[str, ...] = ()) -> int:
-            return await alter_configs(client, BROKER, name, changes, deletions)
+        async def alter(node: int | None, changes: dict[str, str], deletions: tuple[str, ...] = ()) -> int:
+            return await alter_broker(client, node, changes, deletions)
 
         def fetchers(node: int) -> int:
             return len(running.nodes[node].replicas._fetchers)
@@ -83,15 +83,15 @@ async def test_fetchers_are_more_or_fewer_without_a_restart() -> None:
                 ({"num.replica.fetchers": "2"}, (), 2),
                 ({}, ("num.replica.fetchers",), 1),
             ):
-                assert await alter("", changes, deletions) == 0
+                assert await alter(None, changes, deletions) == 0
                 await settled(running, lambda config, wanted=wanted: config.num_replica_fetchers == wanted, (1, 2))  # type: ignore[misc]
                 assert (fetchers(1), fetchers(2)) == (wanted, wanted)
                 for partition in range(6):
                     await (await producer.send("t", None, b"x", partition=partition))
-            assert await alter("1", {"num.replica.fetchers": "2"}) == 0
+            assert await alter(1, {"num.replica.fetchers": "2"}) == 0
             await settled(running, lambda config: config.num_replica_fetchers == 2, (1,))
             assert (fetchers(1), fetchers(2)) == (2, 1)
-        assert await alter("1", {"num.replica.fetchers": "65"}) == ErrorCode.INVALID_CONFIG
+        assert await alter(1, {"num.replica.fetchers": "65"}) == ErrorCode.INVALID_CONFIG
 
 
 def test_layers() -> None:

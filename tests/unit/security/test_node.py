@@ -174,6 +174,7 @@ async def test_every_rpc_request_by_a_node_that_may_and_one_that_may_not(
 async def test_every_extension_request_by_one_who_may_and_one_who_may_not(cluster: LoopbackCluster) -> None:
     async with client_as(cluster, "root") as root, client_as(cluster, "nobody") as nobody:
         await root.create_topics([NewTopic("t", 1, 2)])
+        await root.metadata(())
         await nobody.metadata(())
         for kind, api in sorted(APIS.items()):
             request = request_of(api.request)
