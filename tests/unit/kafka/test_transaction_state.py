@@ -206,3 +206,13 @@ def test_an_epoch_that_was_given_already(version: int, state: TransactionState, 
     else:
         with _Refused(ErrorCode.PRODUCER_FENCED):
             rules.init_producer(known, (7, 5), 60_000, FRESH, 3)
+
+
+def test_a_producer_with_its_next_id_waits_for_the_markers() -> None:
+    prepared = replace(rules.end(OPEN, 7, 0, 2, is_commit=True), next_producer_id=FRESH)
+    for producer_id, epoch, code in (
+        (FRESH, 0, ErrorCode.CONCURRENT_TRANSACTIONS), (8, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (7, 3, ErrorCode.PRODUCER_FENCED),
+    ):  # fmt: skip
+        with _Refused(code):
+            rules.end(prepared, producer_id, epoch, 3, is_commit=True)
