@@ -216,3 +216,14 @@ def test_a_producer_with_its_next_id_waits_for_the_markers() -> None:
     ):  # fmt: skip
         with _Refused(code):
             rules.end(prepared, producer_id, epoch, 3, is_commit=True)
+
+
+def test_what_an_end_that_bumps_the_epoch_leaves_to_the_markers() -> None:
+    ended = rules.end_and_bump(OPEN, 7, 0, FRESH, 9, is_commit=True)
+    assert (ended.partitions, ended.started_ms, ended.last_producer_epoch) == ({P0}, 5, 0)
+    # An abort without an open transaction: nothing gets a marker.
+    done = replace(ended, state=TransactionState.COMPLETE_COMMIT)
+    empty = rules.end_and_bump(done, 7, 1, FRESH, 20, is_commit=False)
+    assert (empty.state, empty.partitions, empty.started_ms) == (TransactionState.PREPARE_ABORT, frozenset(), 20)
+    with _Refused(ErrorCode.INVALID_TXN_STATE):
+        rules.end_and_bump(done, 7, 1, FRESH, 20, is_commit=True)
