@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from bench.soak.checks import Version, copied, keyed, numbered, transactions
@@ -225,6 +225,9 @@ class Transactions(Workload):
         #: The records that a live read_committed reader has seen.
         self.seen_live: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
+        #: A record was given up after message.timeout.ms. librdkafka has numbered it, so the next batch of its partition skips a
+        #: sequence number, and brokers refuse that, Apache Kafka too.
+        self._has_timed_out = False
 
     def _open(self) -> Producer | None:
         while not self.stopping.is_set():
@@ -259,7 +262,8 @@ class Transactions(Workload):
             producer.begin_transaction()
             for record in range(count):
                 value = f"{self.name}:{number}:{record}:{count}"
-                producer.produce("transactions", value.encode(), partition=self.rng.randrange(PARTITIONS))
+                partition = self.rng.randrange(PARTITIONS)
+                producer.produce("transactions", value.encode(), partition=partition, on_delivery=self._delivered)
             if self.rng.random() < 0.05:
                 self.stopping.wait(self.rng.random() * 3)
             if is_commit:
@@ -270,6 +274,10 @@ class Transactions(Workload):
             return "aborted", True
         except KafkaException as error:
             self.counts[f"{self.name} {error.args[0].name()}"] += 1
+            if error.args[0].code() == KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                if not self._has_timed_out:
+                    self.findings.append(f"{self.name} OUT OF ORDER: transaction {number}, no record had timed out")
+                self._has_timed_out = False
             if not error.args[0].txn_requires_abort():
                 return "unknown", False
             try:
@@ -277,6 +285,11 @@ class Transactions(Workload):
                 return "aborted", True
             except KafkaException:
                 return "unknown", False
+
+    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None and error.code() == KafkaError._MSG_TIMED_OUT:
+            self._has_timed_out = True
+            self.counts[f"{self.name} timed out"] += 1
 
     def _commit(self, producer: Producer) -> tuple[str, bool]:
         until = time.monotonic() + 5 * CALL_S

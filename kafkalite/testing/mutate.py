@@ -40,7 +40,11 @@ MODULES: dict[str, tuple[str, ...]] = {
         "tests/unit/log/test_partition_log.py",
         "tests/property/log/test_twins.py",
     ),
-    "kafkalite.log.retention": ("tests/property/log/test_twins.py", "tests/unit/log/test_partition_log.py"),
+    "kafkalite.log.retention": (
+        "tests/unit/log/test_retention_rules.py",
+        "tests/property/log/test_twins.py",
+        "tests/unit/log/test_partition_log.py",
+    ),
     "kafkalite.replica.decisions.follower": ("tests/unit/replica/test_isr.py", "tests/unit/replica/test_scenarios.py"),
     "kafkalite.replica.decisions.isr": (
         "tests/unit/replica/test_isr.py",

@@ -217,11 +217,11 @@ def deleted_for_a_minute(patch: Patch) -> None:
 def last_copy_set_aside(patch: Patch) -> None:
     """A log that has failed is set aside at once, and removed after the delay, whether or not another copy is known."""
 
-    async def look_again(self: DirFailures, log_dir: LogDir) -> None:
+    async def reopen_failed(self: DirFailures, log_dir: LogDir) -> None:
         for topic_partition in sorted(log_dir.failed):
             self.take_failed_away(topic_partition, STRAY_SUFFIX)
 
-    patch(DirFailures, "look_again", look_again)
+    patch(DirFailures, "reopen_failed", reopen_failed)
     patch(Removals, "_may_go", lambda self, stray: True)
 
 

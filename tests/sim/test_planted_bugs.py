@@ -38,6 +38,7 @@ def plan(seed: int, flush_before_ack: bool, *faults: Fault) -> Plan:
         consumers=1,
         transactions=0,
         keyed="",
+        trims=False,
         patience_ms=600_000,
         faults=faults,
     )

@@ -137,3 +137,93 @@ def test_only_what_is_under_way_is_open() -> None:
 def test_states_have_kafkas_names() -> None:
     assert TransactionState.PREPARE_COMMIT.wire_name == "PrepareCommit"
     assert isinstance(OPEN, Transaction)
+
+
+@pytest.mark.parametrize(("version", "last"), [(0, -1), (1, -1), (2, 0), (3, 0)])
+def test_a_fence_remembers_the_epoch_of_a_client_that_leaves_bumps_to_the_coordinator(version: int, last: int) -> None:
+    """KIP-890: such a client may end its transaction once more with the epoch that it has."""
+    assert rules.fence(replace(OPEN, client_version=version), 3).last_producer_epoch == last
+
+
+@pytest.mark.parametrize("epoch", [0, MAX_PRODUCER_EPOCH])
+def test_only_who_has_told_its_epoch_can_repeat_itself(epoch: int) -> None:
+    known = replace(NEW, producer_epoch=epoch)
+    assert rules.init_producer(known, ANY, 60_000, FRESH, 3).last_producer_epoch == -1
+    after = rules.init_producer(known, (7, epoch), 60_000, FRESH, 3)
+    assert after.last_producer_epoch == epoch
+    assert rules.init_producer(after, (7, epoch), 60_000, FRESH, 4) is after
+    with _Refused(ErrorCode.PRODUCER_FENCED):
+        rules.init_producer(after, (7, epoch - 1), 60_000, FRESH, 4)
+
+
+def test_an_end_while_the_markers_are_under_way() -> None:
+    """With the epoch of the transaction it is a repetition, with the next one it is early; any other is fenced."""
+    prepared = rules.end_and_bump(replace(OPEN, producer_epoch=5), 7, 5, FRESH, 9, is_commit=True)
+    assert (prepared.state, prepared.producer_epoch) == (TransactionState.PREPARE_COMMIT, 6)
+    for epoch, code in (
+        (4, ErrorCode.PRODUCER_FENCED), (5, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (6, ErrorCode.CONCURRENT_TRANSACTIONS), (7, ErrorCode.PRODUCER_FENCED),
+    ):  # fmt: skip
+        with _Refused(code):
+            rules.end_and_bump(prepared, 7, epoch, FRESH, 10, is_commit=True)
+    with _Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+        rules.end_and_bump(prepared, 8, 6, FRESH, 10, is_commit=True)
+    next_id = replace(prepared, next_producer_id=FRESH)
+    with _Refused(ErrorCode.CONCURRENT_TRANSACTIONS):
+        rules.end_and_bump(next_id, FRESH, 0, FRESH, 10, is_commit=True)
+
+
+def test_an_end_after_the_markers_is_repeated_with_the_epoch_before_only() -> None:
+    prepared = rules.end_and_bump(replace(OPEN, producer_epoch=5), 7, 5, FRESH, 9, is_commit=True)
+    done = rules.complete(prepared, 10)
+    assert rules.end_and_bump(done, 7, 5, FRESH, 11, is_commit=True) is done
+    for producer_id, epoch, code in (
+        (7, 4, ErrorCode.PRODUCER_FENCED), (7, 7, ErrorCode.PRODUCER_FENCED), (8, 6, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ):  # fmt: skip
+        with _Refused(code):
+            rules.end_and_bump(done, producer_id, epoch, FRESH, 11, is_commit=True)
+    with _Refused(ErrorCode.INVALID_TXN_STATE):
+        rules.end_and_bump(done, 7, 5, FRESH, 11, is_commit=False)
+    # The producer id has changed: the last epoch of the one before counts as the epoch before.
+    moved = replace(done, producer_id=FRESH, producer_epoch=0, previous_producer_id=ProducerId(7))
+    assert rules.end_and_bump(moved, 7, MAX_PRODUCER_EPOCH, FRESH, 12, is_commit=True) is moved
+    with _Refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING):
+        rules.end_and_bump(replace(moved, producer_epoch=1), 7, MAX_PRODUCER_EPOCH, FRESH, 12, is_commit=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "is_repeated"),
+    [
+        (2, TransactionState.COMPLETE_COMMIT, True), (2, TransactionState.COMPLETE_ABORT, True),
+        (1, TransactionState.COMPLETE_COMMIT, False), (1, TransactionState.COMPLETE_ABORT, False),
+        (2, TransactionState.ONGOING, False), (1, TransactionState.EMPTY, True),
+    ],
+)  # fmt: skip
+def test_an_epoch_that_was_given_already(version: int, state: TransactionState, is_repeated: bool) -> None:
+    known = replace(NEW, producer_epoch=6, last_producer_epoch=5, client_version=version, state=state)
+    if is_repeated:
+        assert rules.init_producer(known, (7, 5), 60_000, FRESH, 3) is known
+    else:
+        with _Refused(ErrorCode.PRODUCER_FENCED):
+            rules.init_producer(known, (7, 5), 60_000, FRESH, 3)
+
+
+def test_a_producer_with_its_next_id_waits_for_the_markers() -> None:
+    prepared = replace(rules.end(OPEN, 7, 0, 2, is_commit=True), next_producer_id=FRESH)
+    for producer_id, epoch, code in (
+        (FRESH, 0, ErrorCode.CONCURRENT_TRANSACTIONS), (8, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (7, 3, ErrorCode.PRODUCER_FENCED),
+    ):  # fmt: skip
+        with _Refused(code):
+            rules.end(prepared, producer_id, epoch, 3, is_commit=True)
+
+
+def test_what_an_end_that_bumps_the_epoch_leaves_to_the_markers() -> None:
+    ended = rules.end_and_bump(OPEN, 7, 0, FRESH, 9, is_commit=True)
+    assert (ended.partitions, ended.started_ms, ended.last_producer_epoch) == ({P0}, 5, 0)
+    # An abort without an open transaction: nothing gets a marker.
+    done = replace(ended, state=TransactionState.COMPLETE_COMMIT)
+    empty = rules.end_and_bump(done, 7, 1, FRESH, 20, is_commit=False)
+    assert (empty.state, empty.partitions, empty.started_ms) == (TransactionState.PREPARE_ABORT, frozenset(), 20)
+    with _Refused(ErrorCode.INVALID_TXN_STATE):
+        rules.end_and_bump(done, 7, 1, FRESH, 20, is_commit=True)

@@ -31,3 +31,12 @@ def test_a_segment_goes_when_what_is_left_without_it_is_enough(retention_bytes: 
 @pytest.mark.parametrize(("high_watermark", "count"), [(9, 0), (10, 1), (29, 2), (30, 3)])
 def test_nothing_goes_that_reaches_beyond_the_high_watermark(high_watermark: int, count: int) -> None:
     assert removed(TopicConfig(retention_ms=0), high_watermark=high_watermark) == count
+
+
+@pytest.mark.parametrize(
+    ("sizes", "count"), [((0,), 0), ((100, 0), 1), ((0, 0), 1), ((0, 100, 0), 2), ((100, 0, 0), 2)]
+)
+def test_an_empty_active_segment_stays_where_all_records_are_deleted(sizes: tuple[int, ...], count: int) -> None:
+    segments = [SegmentFacts(10, size, 0) for size in sizes]
+    config = TopicConfig(retention_ms=-1)
+    assert segments_to_delete(segments, config, high_watermark=10, log_start_offset=10, now_ms=0) == count
