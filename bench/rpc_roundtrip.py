@@ -24,7 +24,7 @@ from kafkalite.env.real import RealNetwork
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.model import BrokerEpoch, BrokerId, Offset
 from kafkalite.rpc.client import Answer, RpcConnection
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.connection import HelloRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchedPartition, ReplicaFetchRequest, ReplicaFetchResponse
 from kafkalite.rpc.server import Identity, RpcServer
@@ -67,7 +67,7 @@ async def run(seconds: float) -> list[dict[str, Any]]:
     network = RealNetwork()
     bodies = {size: bytes(size) for size, _ in CASES}
 
-    def fetched(request: Request) -> Reply:
+    def fetched(request: RpcRequest) -> Reply:
         assert isinstance(request.message, ReplicaFetchRequest)
         size = request.message.max_bytes
         part = ReplicaFetchedPartition("topic", 0, 0, Offset(5), Offset(0), size)

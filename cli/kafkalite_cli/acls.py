@@ -11,8 +11,8 @@ from kafkalite.client.acls import create_acls, delete_acls, describe_acls
 from kafkalite.security.acl import (
     CLUSTER_NAME,
     OPERATIONS,
+    AclEntry,
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
@@ -196,7 +196,7 @@ def _bindings(
         # The cluster has one name: nothing begins with it.
         pattern_type = PatternType.LITERAL if kind is _CLUSTER else _PATTERNS[pattern]
         found += [
-            Binding(Pattern(kind, name, pattern_type), Entry(who, host, operation, permission))
+            Binding(Pattern(kind, name, pattern_type), AclEntry(who, host, operation, permission))
             for who, host, permission in whom
         ]
     return tuple(found)

@@ -155,7 +155,7 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
         (result,) = await client.create_topics([topic], timeout_s=timeout_s)
         raise_for(result)
         spread = await _wait_until_spread(client, topic.topic, min(timeout_s, SPREAD_TIMEOUT_S))
-        told = {
+        reported = {
             "topic": result.topic,
             "topic_id": result.topic_id,
             "partitions": result.partitions,
@@ -164,7 +164,7 @@ async def _create_topic(topic: NewTopic, bootstrap: str, timeout_s: float, out: 
         }
         counts = f"{result.partitions} partitions, {result.replication_factor} replicas each"
         late = "" if spread else "; not every node knows its leaders yet"
-        out.value(told, f"created topic {result.topic}: {counts}{late}")
+        out.value(reported, f"created topic {result.topic}: {counts}{late}")
 
 
 async def _wait_until_spread(client: AsyncClient, topic: str, timeout_s: float) -> bool:
@@ -422,7 +422,7 @@ def health(bootstrap: str, timeout_s: float, as_json: bool) -> None:
             if isinstance(answer, KafkaliteError):
                 problems.append(_unreachable(node, str(answer), now_ms))
             else:
-                problems += [{"broker_id": node, **dataclasses.asdict(told)} for told in answer.problems]
+                problems += [{"broker_id": node, **dataclasses.asdict(reported)} for reported in answer.problems]
         for problem in problems:
             problem |= dataclasses.asdict(advice(str(problem["what"])))
         out = Output(as_json)

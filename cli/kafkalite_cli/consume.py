@@ -138,7 +138,7 @@ def formatter(template: str) -> Callable[[ConsumedRecord], bytes]:
 
 def json_line(record: ConsumedRecord) -> bytes:
     """A record as one line of JSON."""
-    told: dict[str, object] = {
+    reported: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,
         "offset": record.offset,
@@ -146,15 +146,15 @@ def json_line(record: ConsumedRecord) -> bytes:
     }
     for name, data in (("key", record.key), ("value", record.value)):
         try:
-            told[name] = None if data is None else data.decode()
+            reported[name] = None if data is None else data.decode()
         except UnicodeDecodeError:
-            told[f"{name}_base64"] = base64.b64encode(data or b"").decode()
+            reported[f"{name}_base64"] = base64.b64encode(data or b"").decode()
     if record.headers:
-        told["headers"] = [
+        reported["headers"] = [
             [name, None if value is None else value.decode("utf-8", "backslashreplace")]
             for name, value in record.headers
         ]
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(reported).encode() + b"\n"
 
 
 async def _copy(

@@ -71,9 +71,9 @@ def list_disks(broker: int | None, bootstrap: str, timeout_s: float, as_json: bo
             else:
                 unreachable[node] = str(answer)
         if as_json:
-            told = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in disks]
+            reported = [{"broker_id": node, **dataclasses.asdict(each)} for node, each in disks]
             failed = [{"broker_id": node, "error": text} for node, text in sorted(unreachable.items())]
-            out.value({"disks": told, "unreachable": failed}, "")
+            out.value({"disks": reported, "unreachable": failed}, "")
         else:
             columns = ("broker", "directory", "state", "partitions", "size", "free", "of", "since", "why")
             out.table("", columns, [_row(node, each, now_ms) for node, each in disks])
@@ -117,8 +117,8 @@ def bring_online(directory: str, broker: int, bootstrap: str, timeout_s: float, 
         if answer.error:
             code = error_code(answer.error)
             raise api_error(code, answer.message or code.name)
-        told = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
-        Output(as_json).value(told, f"broker {broker}: {directory} is online, with {answer.logs} partitions in it")
+        reported = {"broker_id": broker, "directory": directory, "online": True, "logs": answer.logs}
+        Output(as_json).value(reported, f"broker {broker}: {directory} is online, with {answer.logs} partitions in it")
 
     run_async(work())
 

@@ -67,12 +67,12 @@ def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> Non
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            node, told = await _existing(Groups(client, timeout_s=timeout_s), group)
-            keys = [TopicPartition(each.topic, each.partition) for each in told.offsets]
+            node, reported = await _existing(Groups(client, timeout_s=timeout_s), group)
+            keys = [TopicPartition(each.topic, each.partition) for each in reported.offsets]
             ends = await _ends(client, keys, LATEST_TIMESTAMP, timeout_s)
-        owners = {partition: member for member in told.members for partition in member.partitions}
+        owners = {partition: member for member in reported.members for partition in member.partitions}
         rows: list[dict[str, object]] = []
-        for each in told.offsets:
+        for each in reported.offsets:
             end = ends.get(TopicPartition(each.topic, each.partition))
             owner = owners.get((each.topic, each.partition))
             lag = None if end is None else max(0, end - each.offset)
@@ -80,18 +80,18 @@ def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> Non
             rows.append({**row, "member_id": owner.member_id if owner else "", "metadata": each.metadata})
         out = Output(as_json)
         if as_json:
-            value = {"group": group, "coordinator": node, "state": told.state, "protocol": told.protocol}
-            members = [dataclasses.asdict(member) for member in told.members]
+            value = {"group": group, "coordinator": node, "state": reported.state, "protocol": reported.protocol}
+            members = [dataclasses.asdict(member) for member in reported.members]
             out.value({**value, "members": members, "offsets": rows}, "")
             return
-        click.echo(f"group {group}: {told.state}, {len(told.members)} members, coordinator {node}")
-        if told.members:
+        click.echo(f"group {group}: {reported.state}, {len(reported.members)} members, coordinator {node}")
+        if reported.members:
             out.table(
                 "",
                 ("member", "client", "host", "partitions"),
                 [
                     (m.member_id, m.client_id, m.client_host, ", ".join(f"{t}-{p}" for t, p in m.partitions))
-                    for m in told.members
+                    for m in reported.members
                 ],
             )
         columns = ("topic", "partition", "offset", "end", "lag", "member_id")
@@ -101,10 +101,10 @@ def describe(group: str, bootstrap: str, timeout_s: float, as_json: bool) -> Non
 
 
 async def _existing(admin: Groups, group: str) -> tuple[int, GroupDescription]:
-    node, told = await admin.describe(group)
-    if told.state == _NOBODY:
+    node, reported = await admin.describe(group)
+    if reported.state == _NOBODY:
         raise api_error(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group!r}")
-    return node, told
+    return node, reported
 
 
 async def _ends(
@@ -191,10 +191,12 @@ def reset_offsets(
         async with connect(bootstrap, timeout_s) as client:
             admin = Groups(client, timeout_s=timeout_s)
             # A group may be given offsets of topics before it has any; without topics, where should they be?
-            _, told = await (admin.describe(group) if topics else _existing(admin, group))
-            if execute and told.members:
-                raise api_error(ErrorCode.NON_EMPTY_GROUP, f"{group} has {len(told.members)} members: stop them first")
-            before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in told.offsets}
+            _, reported = await (admin.describe(group) if topics else _existing(admin, group))
+            if execute and reported.members:
+                raise api_error(
+                    ErrorCode.NON_EMPTY_GROUP, f"{group} has {len(reported.members)} members: stop them first"
+                )
+            before = {TopicPartition(each.topic, each.partition): int(each.offset) for each in reported.offsets}
             keys = await _chosen(client, topics, before, timeout_s)
             first = await _ends(client, keys, EARLIEST_TIMESTAMP, timeout_s)
             last = await _ends(client, keys, LATEST_TIMESTAMP, timeout_s)
@@ -262,8 +264,8 @@ def get(group: str, partitions: tuple[str, ...], bootstrap: str, timeout_s: floa
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            _, told = await _existing(Groups(client, timeout_s=timeout_s), group)
-        rows = [each for each in told.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
+            _, reported = await _existing(Groups(client, timeout_s=timeout_s), group)
+        rows = [each for each in reported.offsets if not wanted or TopicPartition(each.topic, each.partition) in wanted]
         out = Output(as_json)
         if as_json:
             out.value({"group": group, "offsets": [dataclasses.asdict(each) for each in rows]}, "")
@@ -300,8 +302,10 @@ def set_(group: str, pairs: tuple[str, ...], bootstrap: str, timeout_s: float, a
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             await Groups(client, timeout_s=timeout_s).commit(group, wanted, deletions=gone)
-        told = {str(key): offset for key, offset in sorted(wanted.items())}
-        text = ", ".join([f"{key} at {offset}" for key, offset in told.items()] + [f"{key} forgotten" for key in gone])
-        Output(as_json).value({"group": group, "set": told, "forgotten": [str(key) for key in gone]}, text)
+        reported = {str(key): offset for key, offset in sorted(wanted.items())}
+        text = ", ".join(
+            [f"{key} at {offset}" for key, offset in reported.items()] + [f"{key} forgotten" for key in gone]
+        )
+        Output(as_json).value({"group": group, "set": reported, "forgotten": [str(key) for key in gone]}, text)
 
     run_async(work())

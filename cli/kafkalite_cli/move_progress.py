@@ -54,9 +54,9 @@ async def sample(client: AsyncClient, timeout_s: float) -> list[Part]:
     await client.metadata((), timeout_s=timeout_s)
     topics = sorted({each.topic for each in answer.reassignments})
     held: dict[tuple[TopicPartition, BrokerId], int] = {}
-    for node, told in (await client.describe_replicas(topics, timeout_s=min(timeout_s, 5.0))).items():
-        if not isinstance(told, KafkaliteError):
-            held |= {(TopicPartition(r.topic, r.partition), node): r.size_bytes for r in told.replicas}
+    for node, reported in (await client.describe_replicas(topics, timeout_s=min(timeout_s, 5.0))).items():
+        if not isinstance(reported, KafkaliteError):
+            held |= {(TopicPartition(r.topic, r.partition), node): r.size_bytes for r in reported.replicas}
     return [part_of(each, held) for each in answer.reassignments]
 
 

@@ -39,8 +39,8 @@ def add_partitions(
             have = await partitions.partition_count(client, topic, timeout_s=timeout_s)
             total = have + (count if count is not None else len(given))
             await partitions.add_partitions(client, topic, total, given, timeout_s=timeout_s)
-            told = {"topic": topic, "added": total - have, "partitions": total}
-            Output(as_json).value(told, f"added {total - have} partitions to {topic}, which has {total} now")
+            reported = {"topic": topic, "added": total - have, "partitions": total}
+            Output(as_json).value(reported, f"added {total - have} partitions to {topic}, which has {total} now")
 
     run_async(work())
 
@@ -69,7 +69,7 @@ def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeo
             request = RemovePartitionsRequest(topic, have - count, drain, int(timeout_s * 1000))
             answer = await client.order(request, RemovePartitionsResponse, timeout_s=timeout_s + 5)
             refuse(answer.error, f"{topic}: {answer.message}")
-            told = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
+            reported = {"topic": topic, "removed": list(answer.partitions), "done": answer.is_done}
             names = ", ".join(f"{topic}-{number}" for number in answer.partitions)
             if answer.is_done:
                 text = f"removed {names}"
@@ -77,7 +77,7 @@ def remove_partitions(topic: str, count: int, drain: bool, bootstrap: str, timeo
                 text = f"draining {names}: no more records are accepted; the partitions are removed when they are empty"
             else:
                 text = f"removing {names}: continues in the background (a dead replica must return first)"
-            Output(as_json).value(told, text)
+            Output(as_json).value(reported, text)
 
     run_async(work())
 

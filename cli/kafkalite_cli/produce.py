@@ -143,8 +143,8 @@ class _Run:
 
     def report(self, out: Output) -> int:
         seconds = self._client.now() - self._started
-        told = {"topic": self._topic, "acked": self.acked, "failed": self.failed, "seconds": round(seconds, 3)}
-        out.value(told, f"{self.acked} acked")
+        reported = {"topic": self._topic, "acked": self.acked, "failed": self.failed, "seconds": round(seconds, 3)}
+        out.value(reported, f"{self.acked} acked")
         if self.bad_line is not None:
             raise click.UsageError(self.bad_line)
         if self.first_error is not None:

@@ -148,7 +148,7 @@ def _change(
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
             await alter_quotas(client, entity, changes, timeout_s=timeout_s)
-        told = {"user": entity.user, "client_id": entity.client_id}
-        out.value({**told, "set": limits, "deleted": list(deletions)}, "done")
+        reported = {"user": entity.user, "client_id": entity.client_id}
+        out.value({**reported, "set": limits, "deleted": list(deletions)}, "done")
 
     run_async(work())

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import click
 
-from kafkalite.admin.decisions.planner import Goal, Plan, make_plan
+from kafkalite.admin.decisions.planner import Goal, ReassignmentPlan, make_plan
 from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.refusals import refuse
 from kafkalite.errors import ErrorCode, KafkaliteError, api_error
@@ -118,7 +118,7 @@ async def _sizes(client: AsyncClient, timeout_s: float) -> dict[TopicPartition, 
     return sizes
 
 
-def _document(made: Plan, assignment: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> dict[str, Any]:
+def _document(made: ReassignmentPlan, assignment: Mapping[TopicPartition, tuple[BrokerId, ...]]) -> dict[str, Any]:
     """Kafka's format; `current` is for people, and for a plan back."""
     return {
         "version": 1,
@@ -142,7 +142,7 @@ def _save(path: str, document: dict[str, Any]) -> None:
 
 
 def _show_plan(
-    made: Plan,
+    made: ReassignmentPlan,
     assignment: Mapping[TopicPartition, tuple[BrokerId, ...]],
     sizes: Mapping[TopicPartition, int],
     document: dict[str, Any],
@@ -152,8 +152,8 @@ def _show_plan(
     copied = {p: sum(b not in assignment[p] for b in made.targets[p]) * sizes.get(p, 0) for p in made.targets}
     moved = sum(sum(b not in assignment[p] for b in target) for p, target in made.targets.items())
     if out.as_json:
-        told = {"plan": document, "replicas_to_copy": moved, "bytes_to_copy": sum(copied.values()), "file": path}
-        out.value(told, "")
+        reported = {"plan": document, "replicas_to_copy": moved, "bytes_to_copy": sum(copied.values()), "file": path}
+        out.value(reported, "")
         return
     if not made.targets:
         click.echo("nothing has to move")

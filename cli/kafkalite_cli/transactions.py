@@ -63,21 +63,21 @@ def describe(transactional_id: str, bootstrap: str, timeout_s: float, as_json: b
 
     async def work() -> None:
         async with connect(bootstrap, timeout_s) as client:
-            node, told = await Transactions(client, timeout_s=timeout_s).describe(transactional_id)
+            node, reported = await Transactions(client, timeout_s=timeout_s).describe(transactional_id)
             now_ms = client.clock.wall_ms()
         out = Output(as_json)
-        open_ms = max(0, now_ms - told.started_ms) if told.started_ms >= 0 else None
+        open_ms = max(0, now_ms - reported.started_ms) if reported.started_ms >= 0 else None
         if as_json:
-            value = dataclasses.asdict(told)
+            value = dataclasses.asdict(reported)
             out.value({**value, "coordinator": node, "open_ms": open_ms}, "")
             return
         click.echo(
-            f"{transactional_id}: {told.state}, producer {told.producer_id} epoch {told.producer_epoch}, "
-            f"timeout {told.timeout_ms} ms, coordinator {node}"
+            f"{transactional_id}: {reported.state}, producer {reported.producer_id} epoch {reported.producer_epoch}, "
+            f"timeout {reported.timeout_ms} ms, coordinator {node}"
         )
         if open_ms is not None:
             click.echo(f"begun {duration(open_ms / 1000)} ago")
-        for topic, number in told.partitions:
+        for topic, number in reported.partitions:
             click.echo(f"  {topic}-{number}")
 
     run_async(work())

@@ -170,8 +170,8 @@ def set_(
     wanted = mechanisms or tuple(sorted(MECHANISMS))
     credentials = [_credential(mechanism, password, iterations) for mechanism in wanted]
     _alter(name, credentials, (), zookeeper, bootstrap, timeout_s)
-    told = {"user": name, "mechanisms": list(wanted), "iterations": iterations}
-    Output(as_json).value(told, f"{name}: {', '.join(wanted)}")
+    reported = {"user": name, "mechanisms": list(wanted), "iterations": iterations}
+    Output(as_json).value(reported, f"{name}: {', '.join(wanted)}")
 
 
 def _credential(mechanism: str, password: str, iterations: int) -> NewCredential:

@@ -36,40 +36,40 @@ def why(partition: str, number: str | None, bootstrap: str, timeout_s: float, as
         async with connect(bootstrap, timeout_s) as client:
             known = await ask(client, key, timeout_s=timeout_s)
             now_ms = client.clock.wall_ms()
-        told = diagnose(known)
+        reported = diagnose(known)
         out = Output(as_json)
         if as_json:
             unreachable = {str(node): text for node, text in sorted(known.unreachable.items())}
-            out.value({**dataclasses.asdict(told), "at_ms": now_ms, "unreachable": unreachable}, "")
+            out.value({**dataclasses.asdict(reported), "at_ms": now_ms, "unreachable": unreachable}, "")
         else:
-            _tell(told, now_ms)
-        return 1 if told.findings else 0
+            _tell(reported, now_ms)
+        return 1 if reported.findings else 0
 
     code = run_async(work())
     if code:
         raise click.exceptions.Exit(code)
 
 
-def _tell(told: Diagnosis, now_ms: int) -> None:
-    leader = "nobody leads" if told.leader < 0 else f"leader {told.leader}"
-    eligible = f", eligible {list(told.elr)}" if told.elr else ""
+def _tell(reported: Diagnosis, now_ms: int) -> None:
+    leader = "nobody leads" if reported.leader < 0 else f"leader {reported.leader}"
+    eligible = f", eligible {list(reported.elr)}" if reported.elr else ""
     click.echo(
-        f"{told.partition}: {leader}, epoch {told.leader_epoch}, in sync {list(told.isr)} of {list(told.replicas)}{eligible}"
+        f"{reported.partition}: {leader}, epoch {reported.leader_epoch}, in sync {list(reported.isr)} of {list(reported.replicas)}{eligible}"
     )
-    if not told.findings:
+    if not reported.findings:
         click.echo("nothing is wrong with it")
-    for finding in told.findings:
+    for finding in reported.findings:
         since = f", for {duration(max(0, now_ms - finding.since_ms) / 1000)}" if finding.since_ms else ""
         click.echo(f"\n{finding.what}{since}: {finding.detail}")
         if finding.doing:
             click.echo(f"  the cluster: {finding.doing}")
         click.echo(f"  you: {finding.do}")
     click.echo("\nprogress of the replicas")
-    for line in told.progress:
+    for line in reported.progress:
         click.echo(f"  {line}")
     click.echo("\nhistory")
-    for node, event in told.events:
-        about = "" if event.subject == str(told.partition) or not event.subject else f" broker {event.subject}"
+    for node, event in reported.events:
+        about = "" if event.subject == str(reported.partition) or not event.subject else f" broker {event.subject}"
         text = f"{event.what}{about}: {event.detail}".rstrip(": ")
         earlier = " (before its restart)" if event.is_earlier else ""
         click.echo(f"  {_time(event.at_ms, now_ms)}Z  on {node}  {text}{earlier}")

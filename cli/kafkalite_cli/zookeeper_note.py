@@ -21,6 +21,6 @@ async def note_zookeeper(client: AsyncClient) -> None:
         if isinstance(answer, HealthResponse):
             for problem in answer.problems:
                 if problem.what.startswith("zookeeper."):
-                    told = f"note: this is the brokers' last known state: {problem.detail} (broker {node}; see `admin health`)"
-                    click.echo(told, err=True)
+                    reported = f"note: this is the brokers' last known state: {problem.detail} (broker {node}; see `admin health`)"
+                    click.echo(reported, err=True)
                     return

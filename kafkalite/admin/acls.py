@@ -13,7 +13,7 @@ from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.env.seams import Clock
 from kafkalite.errors import ApiError, ConfigError, ErrorCode, api_error
 from kafkalite.security.access import Access, Subject
-from kafkalite.security.acl import Binding, Entry, Filter, Pattern
+from kafkalite.security.acl import AclEntry, Binding, Filter, Pattern
 from kafkalite.security.authorizer import Authorizer, Entries, parse_super_users
 from kafkalite.security.connection_limits import ConnectionLimits, parse_overrides
 from kafkalite.security.principal import Principal
@@ -94,7 +94,7 @@ class AclManager:
         """Add each; what is there already stays. The errors are by position. Raises ApiError SECURITY_DISABLED."""
         self._authorizer()
         results: list[ApiError | None] = []
-        wanted: dict[Pattern, set[Entry]] = {}
+        wanted: dict[Pattern, set[AclEntry]] = {}
         for binding in bindings:
             problem = binding.problem()
             results.append(None if problem is None else api_error(ErrorCode.INVALID_REQUEST, problem))
@@ -102,7 +102,7 @@ class AclManager:
                 wanted.setdefault(binding.pattern, set()).add(binding.entry)
         for pattern, entries in wanted.items():
 
-            def add(before: Entries, entries: set[Entry] = entries) -> Entries:
+            def add(before: Entries, entries: set[AclEntry] = entries) -> Entries:
                 return before | entries
 
             try:
@@ -111,7 +111,7 @@ class AclManager:
                 results = [error if b.pattern == pattern and r is None else r for b, r in zip(bindings, results)]
                 continue
             for entry in sorted(after - before):
-                self._tell(subject, "acl.created", Binding(pattern, entry))
+                self._log_change(subject, "acl.created", Binding(pattern, entry))
         return results
 
     async def delete_acls(self, subject: Subject, filters: Sequence[Filter]) -> list[list[Binding] | ApiError]:
@@ -131,7 +131,7 @@ class AclManager:
             try:
                 for pattern in [each for each in authorizer.patterns() if wanted.matches_pattern(each)]:
 
-                    def keep(before: Entries, wanted: Filter = wanted) -> list[Entry]:
+                    def keep(before: Entries, wanted: Filter = wanted) -> list[AclEntry]:
                         return [entry for entry in before if not wanted.matches_entry(entry)]
 
                     before, after = await self._update(pattern, keep)
@@ -141,7 +141,7 @@ class AclManager:
             else:
                 results.append(removed)
             for binding in removed:
-                self._tell(subject, "acl.deleted", binding)
+                self._log_change(subject, "acl.deleted", binding)
         return results
 
     def _authorizer(self) -> Authorizer:
@@ -150,7 +150,7 @@ class AclManager:
         return self.access.authorizer
 
     async def _update(
-        self, pattern: Pattern, change: Callable[[Entries], Entries | list[Entry]]
+        self, pattern: Pattern, change: Callable[[Entries], Entries | list[AclEntry]]
     ) -> tuple[Entries, Entries]:
         assert self.store is not None
         try:
@@ -165,7 +165,7 @@ class AclManager:
         except CoordinatorError as error:
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
 
-    def _tell(self, subject: Subject, what: str, binding: Binding) -> None:
+    def _log_change(self, subject: Subject, what: str, binding: Binding) -> None:
         pattern, entry = binding.pattern, binding.entry
         self.access.changed(
             subject,

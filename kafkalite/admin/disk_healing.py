@@ -56,26 +56,26 @@ class ReplicaSelfHealing:
         #: What is to be told: False for offline, True for online again.
         self._due: dict[TopicPartition, bool] = {}
         self._wake = asyncio.Event()
-        self._look = asyncio.Event()
+        self._heal = asyncio.Event()
         #: A disk is back, and what is on it has not been judged yet.
         self._is_back = False
         #: Offline replica -> (when to ask again, the pause before that).
         self._again: dict[TopicPartition, tuple[float, float]] = {}
         self.requests = 0
 
-    def report(self, topic_partition: TopicPartition, online: bool) -> None:
+    def report(self, topic_partition: TopicPartition, *, online: bool) -> None:
         """Tell the controller of a replica, soon."""
         self._due[topic_partition] = online
         self._wake.set()
 
-    def look(self) -> None:
+    def schedule(self) -> None:
         """Something has changed for offline replicas (a verdict, a disk that is back)."""
-        self._look.set()
+        self._heal.set()
 
     def disk_is_back(self) -> None:
         """A directory came into service again: what was on it is taken up, or set aside if it belongs elsewhere by now."""
         self._is_back = True
-        self.look()
+        self.schedule()
 
     # --- requests -------------------------------------------------------------------------------
 
@@ -87,8 +87,10 @@ class ReplicaSelfHealing:
             while self._due:
                 coordinator = await self._session.wait()
                 online = next(iter(self._due.values()))
-                batch = [tp for tp, each in self._due.items() if each is online and self._is_true(tp, online)]
-                stale = [tp for tp, each in self._due.items() if each is online and not self._is_true(tp, online)]
+                batch = [tp for tp, each in self._due.items() if each is online and self._is_true(tp, online=online)]
+                stale = [
+                    tp for tp, each in self._due.items() if each is online and not self._is_true(tp, online=online)
+                ]
                 for tp in stale:
                     del self._due[tp]
                 batch = sorted(batch)[:MAX_PARTITIONS]
@@ -109,7 +111,7 @@ class ReplicaSelfHealing:
                     if self._due.get(tp) is online:
                         del self._due[tp]
 
-    def _is_true(self, topic_partition: TopicPartition, online: bool) -> bool:
+    def _is_true(self, topic_partition: TopicPartition, *, online: bool) -> bool:
         """Whether the notice still holds."""
         partition = self._replicas().partition(topic_partition)
         return partition is not None and (partition.storage_error is None) is online
@@ -137,19 +139,19 @@ class ReplicaSelfHealing:
         while True:
             try:
                 async with asyncio.timeout(_LOOK_S):
-                    await self._look.wait()
+                    await self._heal.wait()
             except TimeoutError:
                 pass
-            self._look.clear()
+            self._heal.clear()
             offline = self._replicas().offline()
             if offline:
-                self._logs().look_again()
+                self._logs().reopen_failed()
                 await self._replicas().retry_offline()
-            if self._is_back or self._replicas().needs_judging:
-                await self._judge_logs()
+            if self._is_back or self._replicas().needs_classification:
+                await self._set_aside_strays()
             self._ask_again()
 
-    async def _judge_logs(self) -> None:
+    async def _set_aside_strays(self) -> None:
         """Any number of replicas of a disk that is back may belong to other nodes now; of those in service only few."""
         coordinator = self._session.current
         if coordinator is None:
@@ -157,11 +159,11 @@ class ReplicaSelfHealing:
         was_back, self._is_back = self._is_back, False
         try:
             async with asyncio.timeout(_JUDGE_TIMEOUT_S):
-                is_judged = await self._replicas().judge_logs(coordinator, is_guarded=not was_back)
+                is_examined = await self._replicas().set_aside_strays(coordinator, is_guarded=not was_back)
         except (CoordinatorError, TimeoutError) as error:
             _log.info("logs.judged_later", error=repr(error))
-            is_judged = False
-        self._is_back = self._is_back or (was_back and not is_judged)
+            is_examined = False
+        self._is_back = self._is_back or (was_back and not is_examined)
 
     def _ask_again(self) -> None:
         now = self._now()

@@ -23,7 +23,7 @@ from kafkalite.extension.messages.disks import (
 )
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_manager import LogManager
-from kafkalite.log.moving import Move
+from kafkalite.log.moving import LogDirMove
 from kafkalite.model import BrokerId, TopicPartition
 from kafkalite.replica.replica_manager import ReplicaManager
 
@@ -64,11 +64,11 @@ class LogDirAdmin:
         disks = [
             self._one(log_dir, sizes.get(log_dir.path, 0), lost.get(log_dir.path, 0)) for log_dir in self._logs.dirs()
         ]
-        moves = tuple(_told(move) for move in self._logs.moves.all())
+        moves = tuple(_described(move) for move in self._logs.moves.all())
         strays = tuple(
             StrayDescription(
                 stray.path, *stray.topic_partition, stray.size_bytes, stray.since_ms,
-                stray.is_ordered or self._replicas().is_elsewhere(stray),
+                stray.is_requested or self._replicas().is_elsewhere(stray),
             )
             for stray in self._logs.strays()[:_MAX_STRAYS]
         )  # fmt: skip
@@ -142,7 +142,7 @@ class LogDirAdmin:
             await self._logs.restore_stray(stray, partition.topic_partition, partition.config)
         except ApiError as error:
             return StrayOrderResponse(error.code, str(error))
-        self._care.look()
+        self._care.schedule()
         return StrayOrderResponse(ErrorCode.NONE)
 
     async def move(self, request: MoveReplicasRequest) -> MoveReplicasResponse:
@@ -165,13 +165,13 @@ class LogDirAdmin:
         if self._logs.dir_of(directory) is not None and offline is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR, f"{key} is offline: it was on {offline}"
         try:
-            self._logs.moves.order(key, directory, throttle)
+            self._logs.moves.start(key, directory, throttle)
         except ApiError as error:
             return error.code, str(error)
         return ErrorCode.NONE, ""
 
 
-def _told(move: Move) -> DiskMove:
+def _described(move: LogDirMove) -> DiskMove:
     topic, number = move.topic_partition
     size = 0 if move.is_over else move.source.size_bytes
     copied = 0 if move.future is None else move.copied_bytes

@@ -55,15 +55,18 @@ class PartitionAdmin:
     async def add(self, request: AddPartitionsRequest) -> AddPartitionsResponse:
         """One result per topic; an error is a result, never raised. Returns when the partitions are in the topic."""
         with waiting_at_most(request.timeout_ms):
-            results = [await self._add(each, request.timeout_ms, request.validate_only) for each in request.topics]
+            results = [
+                await self._add(each, request.timeout_ms, validate_only=request.validate_only)
+                for each in request.topics
+            ]
         return AddPartitionsResponse(tuple(results))
 
-    async def _add(self, wanted: NewPartitions, timeout_ms: int, validate_only: bool) -> TopicResult:
+    async def _add(self, wanted: NewPartitions, timeout_ms: int, *, validate_only: bool) -> TopicResult:
         try:
             async with patience(timeout_ms):
                 topic, new = await self._orders.repeating(lambda zk: self._new_partitions(zk, wanted))
                 if not validate_only:
-                    await self._orders.repeating(lambda zk: self._order_add(zk, wanted.topic, new))
+                    await self._orders.repeating(lambda zk: self._request_add(zk, wanted.topic, new))
                     await self._until(lambda zk: self._has(zk, wanted.topic, wanted.count))
         except TimeoutError:
             return TopicResult(
@@ -123,7 +126,7 @@ class PartitionAdmin:
         if reason is not None:
             raise api_error(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
-    async def _order_add(self, zk: Coordinator, topic: str, new: dict[int, Replicas]) -> None:
+    async def _request_add(self, zk: Coordinator, topic: str, new: dict[int, Replicas]) -> None:
         """May be repeated."""
         numbers = sorted(new)
         for start in range(0, len(numbers), MAX_PER_TRANSACTION):
@@ -167,7 +170,7 @@ class PartitionAdmin:
         gone: tuple[int, ...] = ()
         try:
             async with patience(request.timeout_ms):
-                gone = await self._orders.repeating(lambda zk: self._order_removal(zk, request))
+                gone = await self._orders.repeating(lambda zk: self._request_removal(zk, request))
                 if not request.drain:
                     await self._until(lambda zk: self._is_removed(zk, request.topic))
         except TimeoutError:
@@ -181,7 +184,7 @@ class PartitionAdmin:
             return RemovePartitionsResponse(ErrorCode.UNKNOWN_SERVER_ERROR, f"ZooKeeper refused: {error!r}")
         return RemovePartitionsResponse(ErrorCode.NONE, "", gone, is_done=not request.drain)
 
-    async def _order_removal(self, zk: Coordinator, request: RemovePartitionsRequest) -> tuple[int, ...]:
+    async def _request_removal(self, zk: Coordinator, request: RemovePartitionsRequest) -> tuple[int, ...]:
         _refuse_internal(request.topic)
         topic = (await readable_topics(zk, [request.topic])).get(request.topic)
         if topic is None:
@@ -203,7 +206,7 @@ class PartitionAdmin:
                 Create(paths.partition_remove(TopicPartition(request.topic, number)), data) for number in part
             ]
             await self._create_below(zk, paths.partitions_remove(request.topic), ops)
-        _log.info("partitions.removal_ordered", topic=request.topic, partitions=len(numbers), drain=request.drain)
+        _log.info("partitions.removal_requested", topic=request.topic, partitions=len(numbers), drain=request.drain)
         return numbers
 
     async def _is_removed(self, zk: Coordinator, topic: str) -> bool:
@@ -223,9 +226,11 @@ class PartitionAdmin:
             async with patience(request.timeout_ms):
                 wanted, results = await self._orders.repeating(lambda zk: self._due(zk, request))
                 if wanted:
-                    await self._orders.repeating(lambda zk: self._order_election(zk, wanted, request.unclean))
+                    await self._orders.repeating(lambda zk: self._request_election(zk, wanted, unclean=request.unclean))
                     await self._until(lambda zk: self._is_absent(zk, paths.PREFERRED_REPLICA_ELECTION))
-                    results += await self._orders.repeating(lambda zk: self._outcomes(zk, wanted, request.unclean))
+                    results += await self._orders.repeating(
+                        lambda zk: self._outcomes(zk, wanted, unclean=request.unclean)
+                    )
         except TimeoutError:
             reason = "the election was requested, but has not been held yet"
             return ElectLeadersResponse(ErrorCode.REQUEST_TIMED_OUT, reason)
@@ -278,7 +283,7 @@ class PartitionAdmin:
                 states.append(None)
         return states
 
-    async def _order_election(self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool) -> None:
+    async def _request_election(self, zk: Coordinator, partitions: Sequence[TopicPartition], *, unclean: bool) -> None:
         """One order at a time stands: another one of the same kind is joined, one of the other kind waited for."""
         for _ in range(ATTEMPTS * 50):
             try:
@@ -311,7 +316,7 @@ class PartitionAdmin:
         return await zk.exists(path) is None
 
     async def _outcomes(
-        self, zk: Coordinator, partitions: Sequence[TopicPartition], unclean: bool
+        self, zk: Coordinator, partitions: Sequence[TopicPartition], *, unclean: bool
     ) -> list[PartitionResult]:
         topics = await readable_topics(zk, sorted({partition.topic for partition in partitions}))
         results: list[PartitionResult] = []

@@ -47,7 +47,7 @@ class _Cluster:
     ordered: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int]
     version: int | None
-    limits: admin_znodes.OrderLimits = admin_znodes.NO_LIMITS
+    limits: admin_znodes.RequestLimits = admin_znodes.NO_LIMITS
 
 
 class ReassignmentAdmin:
@@ -122,7 +122,7 @@ class ReassignmentAdmin:
         except ZnodeError as error:
             reason = f"{error.path} is malformed ({error.reason}); remove or repair it first"
             raise api_error(ErrorCode.UNKNOWN_SERVER_ERROR, reason) from None
-        limits = admin_znodes.decode_order_limits(data)
+        limits = admin_znodes.decode_request_limits(data)
         return _Cluster(topics, frozenset(brokers), ordered, throttles, stat.version, limits)
 
     async def _wait_for_controller(self, written: Mapping[TopicPartition, Replicas]) -> None:

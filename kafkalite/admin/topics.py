@@ -308,7 +308,7 @@ class TopicAdmin:
                 found = await self.repeating(lambda zk: zk.get_many([paths.topic(name) for name in legal]))
                 there = [name for name, each in zip(legal, found, strict=True) if each is not None or request.vanished]
                 if there:
-                    await self.repeating(lambda zk: self._order_deletion(zk, there))
+                    await self.repeating(lambda zk: self._request_deletion(zk, there))
                     await self._wait_until_gone(there, min(self.deletion_wait_s, request.timeout_ms / 1000))
         except ApiError as refusal:
             return DeleteTopicsResponse(tuple(TopicResult(name, refusal.code, str(refusal)) for name in names))
@@ -336,7 +336,7 @@ class TopicAdmin:
         except TimeoutError:
             _log.info("topic.deletion_goes_on", topics=list(names))
 
-    async def _order_deletion(self, zk: Coordinator, names: Sequence[str]) -> None:
+    async def _request_deletion(self, zk: Coordinator, names: Sequence[str]) -> None:
         """Add names to /admin/delete_topics; may be repeated. Raises ApiError, CoordinatorError."""
         for _ in range(ATTEMPTS):
             try:

@@ -8,8 +8,8 @@ from kafkalite.client.async_client import AsyncClient
 from kafkalite.client.refusals import refuse
 from kafkalite.protocol import wire
 from kafkalite.security.acl import (
+    AclEntry,
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
@@ -112,5 +112,5 @@ def _binding(
 ) -> Binding:
     return Binding(
         Pattern(known_or_unknown(ResourceType, resource_type), name, known_or_unknown(PatternType, pattern_type)),
-        Entry(principal, host, known_or_unknown(Operation, operation), known_or_unknown(Permission, permission)),
+        AclEntry(principal, host, known_or_unknown(Operation, operation), known_or_unknown(Permission, permission)),
     )

@@ -168,7 +168,7 @@ class Exchange:
         (number,) = _CORRELATION_ID.unpack_from(frame)
         asked = self._asked.pop(number, None)
         if asked is None:
-            raise ProtocolError(f"{self.peer}: a response to {number}, which was not asked: not a Kafka listener?")
+            raise ProtocolError(f"{self.peer}: a response to {number}, which was not requested: not a Kafka listener?")
         api, inside = asked
         position = _CORRELATION_ID.size
         if api.has_tags:
@@ -209,7 +209,7 @@ def _wrapped(message: Message) -> Any:
     except (OverflowError, UnicodeEncodeError) as error:
         raise api_error(ErrorCode.INVALID_REQUEST, f"{type(message).__name__}: {error}") from None
     if len(body) > MAX_BODY_BYTES:
-        text = f"{type(message).__name__} has {len(body)} bytes, nodes take {MAX_BODY_BYTES} of a client"
+        text = f"{type(message).__name__} has {len(body)} bytes, nodes accept {MAX_BODY_BYTES} of a client"
         raise api_error(ErrorCode.INVALID_REQUEST, text)
     return wire.ExtensionRequest(type(message).__name__, body)
 

@@ -415,10 +415,10 @@ class ProducerCore:
             return Completion(batch, api_error(code, f"{batch.topic_partition}: {reason}, {batch.attempts} attempts"))
         partition.in_flight.remove(batch)
         batch.retry_at = now + self._backoff.pause_s(batch.attempts)
-        self._put_back(partition, batch)
+        self._requeue(partition, batch)
         return None
 
-    def _put_back(self, partition: _Partition, batch: ProducerBatch) -> None:
+    def _requeue(self, partition: _Partition, batch: ProducerBatch) -> None:
         """Queue the batch in its place: before everything that is newer."""
         self._busy[partition.key] = partition
         older: list[ProducerBatch] = []
@@ -434,7 +434,7 @@ class ProducerCore:
         self._finish(partition, batch)
         for half in batch.split(self.settings.codec, between):
             self.buffered_bytes += half.size_bytes - HEADER_SIZE
-            self._put_back(partition, half)
+            self._requeue(partition, half)
 
     def _finish(self, partition: _Partition, batch: ProducerBatch) -> None:
         if batch in partition.in_flight:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Mapping
 
 from kafkalite.config import BrokerConfig
 from kafkalite.controller.decisions.events import BrokerCleared, BrokerSuspected, Event
-from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, Outcome
+from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, ProbeOutcome
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
 from kafkalite.env.supervisor import Supervisor
@@ -110,7 +110,7 @@ class BrokerFailureDetector:
         found: set[BrokerId] = set()
         tasks = {
             id_: self._supervisor.spawn(
-                f"controller.first_look[{id_}]", self._look(registered[id_], found, insist=some_restarted)
+                f"controller.first_look[{id_}]", self._probe(registered[id_], found, insist=some_restarted)
             )
             for id_ in sorted(registered)
             if id_ != self._own_id
@@ -126,7 +126,7 @@ class BrokerFailureDetector:
                 task.cancel()
         return frozenset(found)
 
-    async def _look(self, broker: BrokerInfo, found: set[BrokerId], *, insist: bool) -> None:
+    async def _probe(self, broker: BrokerInfo, found: set[BrokerId], *, insist: bool) -> None:
         """Add the broker to `found` if it is surely gone. `insist`: ask until there is an answer."""
         asked = 0
         while True:
@@ -192,9 +192,9 @@ class BrokerFailureDetector:
             # When it was last heard counts, not when this question was put.
             left = self._timeout_s if watched.is_suspected else max(self._due(watched) - began, MIN_WAIT_S)
             outcome = await watched.heartbeat.beat(left)
-            refused = outcome is Outcome.REFUSED
+            refused = outcome is ProbeOutcome.REFUSED
             now = self._own_time.now()
-            if outcome is Outcome.ANSWERED:
+            if outcome is ProbeOutcome.ANSWERED:
                 watched.calm_answers = watched.calm_answers + 1 if now - began <= CALM_ANSWER_S else 0
                 if now - watched.heard_at > 2 * self._interval_s + GAP_S:
                     watched.answering_since = now
@@ -205,10 +205,10 @@ class BrokerFailureDetector:
                 watched.answering_since = now
                 # Computed anew: a failover may have begun while this question was under way.
                 if not watched.is_suspected and (refused or now >= self._due(watched)):
-                    self._suspect(watched, "refuses connections" if refused else "does not answer", refused)
+                    self._suspect(watched, "refuses connections" if refused else "does not answer", refused=refused)
             if refused and watched.is_suspected:
                 await asyncio.sleep(self._interval_s)
-            elif outcome is Outcome.ANSWERED:
+            elif outcome is ProbeOutcome.ANSWERED:
                 await watched.heartbeat.pause(self._interval_s)
             else:
                 await asyncio.sleep(min(self._interval_s, _SOON_S))
@@ -224,7 +224,7 @@ class BrokerFailureDetector:
             return due
         return max(due, min(watched.heard_at + self._timeout_s * STRAINED_FACTOR, self._strained_until))
 
-    def _suspect(self, watched: _Watched, reason: str, refused: bool) -> None:
+    def _suspect(self, watched: _Watched, reason: str, *, refused: bool) -> None:
         others = [each for each in self._watched.values() if each.is_suspected]
         if not self._usable() or (not refused and 2 * (len(others) + 1) > len(self._watched) + 1):
             return  # it is rather we who cannot hear

@@ -18,7 +18,7 @@ from kafkalite.controller.event_loop import Balance, ControllerEventLoop
 from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.sources import Source
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
-from kafkalite.controller.storage import Connectivity, DeposedError, Storage
+from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
 from kafkalite.coordination.coordinator import Coordinator, SessionExpiredError
 from kafkalite.env.own_time import OwnTime
 from kafkalite.env.seams import Env
@@ -113,11 +113,11 @@ class Controller:
             while True:
                 won = await candidate.win()
                 try:
-                    await self._be_in_office(coordinator, connectivity, candidate, won)
-                except DeposedError as error:
+                    await self._act_as_controller(coordinator, connectivity, candidate, won)
+                except ControllerMovedError as error:
                     self.stats.resignations += 1
                     _log.warning("controller.resigned", epoch=won.epoch, reason=str(error))
-                    self.history.note("", "controller.resigned", str(error))
+                    self.history.record("", "controller.resigned", str(error))
                     await candidate.give_up()
                     # Whoever was unseated because nobody heard it would win the race again, being the first to know:
                     # it lets others, who hear each other, go first.
@@ -135,14 +135,14 @@ class Controller:
         if self._candidate is not None:
             await self._candidate.give_up()
 
-    async def _be_in_office(
+    async def _act_as_controller(
         self, coordinator: Coordinator, connectivity: Connectivity, candidate: ControllerElection, won: Won
     ) -> None:
         self.stats.elections_won += 1
         phases = FailoverPhases("controller", won.vacant_since)
         phases.detected_ms = (self._env.clock.monotonic() - won.vacant_since) * 1000
         _log.info("controller.elected", epoch=won.epoch)
-        self.history.note("", "controller.elected", f"controller epoch {won.epoch}")
+        self.history.record("", "controller.elected", f"controller epoch {won.epoch}")
 
         def channels(post: Callable[[Event], None]) -> Channels:
             return Channels(
@@ -206,7 +206,7 @@ class Controller:
         """End the term when this node is not the controller any more, whoever removed it."""
         try:
             await candidate.wait_until_lost()
-            leadership.depose("this node is not the controller any more")
+            leadership.resign("this node is not the controller any more")
         except SessionExpiredError:
             leadership.expire()
 
@@ -219,7 +219,7 @@ class Controller:
         if leadership is None:
             return
         if code is ErrorCode.STALE_CONTROLLER_EPOCH:
-            leadership.verify_incumbency()
+            leadership.verify_election()
         else:
             leadership.verify_brokers()
 

@@ -87,13 +87,13 @@ class ControllerElection:
                 stat = await self._zk.exists(paths.CONTROLLER, self.on_change)
                 if stat is None:
                     self.seen = None
-                    await self._run_for_office()
+                    await self._try_to_win()
                 elif stat.ephemeral_owner == self._zk.session_id:
                     data, epoch_stat = await self._zk.get(paths.CONTROLLER_EPOCH)
                     self.seen = self._broker_id
                     return Won(znodes.decode_controller_epoch(data), epoch_stat.version, vacant_since)
                 elif stat.ephemeral_owner not in self._dead_sessions() or not await self._remove_earlier():
-                    await self._note_incumbent()
+                    await self._record_controller()
                     await self._changed.wait()
             except SessionExpiredError:
                 raise
@@ -124,17 +124,17 @@ class ControllerElection:
         _log.info("controller.earlier_life_removed", session=f"{stat.ephemeral_owner:x}")
         return True
 
-    async def _note_incumbent(self) -> None:
+    async def _record_controller(self) -> None:
         data, _ = await self._zk.get(paths.CONTROLLER)
         try:
-            incumbent = znodes.decode_controller(data).broker_id
+            controller_id = znodes.decode_controller(data).broker_id
         except ZnodeError:
-            incumbent = None
-        if incumbent != self.seen:
-            _log.info("controller.other_elected", controller=incumbent)
-        self.seen = incumbent
+            controller_id = None
+        if controller_id != self.seen:
+            _log.info("controller.other_elected", controller=controller_id)
+        self.seen = controller_id
 
-    async def _run_for_office(self) -> None:
+    async def _try_to_win(self) -> None:
         """One attempt. However it ends, the znode tells who has won."""
         try:
             data, stat = await self._zk.get(paths.CONTROLLER_EPOCH)

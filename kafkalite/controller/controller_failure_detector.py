@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 
 from kafkalite.config import BrokerConfig
-from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, Outcome
+from kafkalite.controller.heartbeat import FORGET_S, MAX_PATIENCE_FACTOR, MIN_WAIT_S, Dialler, Heartbeat, ProbeOutcome
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Check, CoordinatorError, Delete, SessionState
 from kafkalite.coordination.session import SessionKeeper
@@ -76,12 +76,12 @@ class ControllerFailureDetector:
         heard_at = self._own_time.now()
         watched: tuple[BrokerId, Endpoint] | None = None
         while True:
-            incumbent = await self._incumbent()
+            controller = await self._read_controller()
             began = self._own_time.now()
-            if incumbent != watched or incumbent is None:
-                watched, heard_at = incumbent, began
-                self._follow(incumbent)
-            if incumbent is None or self._heartbeat is None:
+            if controller != watched or controller is None:
+                watched, heard_at = controller, began
+                self._follow(controller)
+            if controller is None or self._heartbeat is None:
                 await asyncio.sleep(self._interval_s)
                 continue
             patience = self._patience_s(began)
@@ -89,28 +89,30 @@ class ControllerFailureDetector:
             left = max(heard_at + patience - began, MIN_WAIT_S)
             outcome = await self._heartbeat.beat(left)
             now = self._own_time.now()
-            if outcome is Outcome.ANSWERED:
+            if outcome is ProbeOutcome.ANSWERED:
                 heard_at = now
-            elif outcome is Outcome.REFUSED or now - heard_at >= patience:
-                if outcome is Outcome.REFUSED:
-                    await self._remove(*incumbent, "refuses connections")
-                elif not await self._hears_others(incumbent[0]):
-                    _log.info("controller.unheard", controller=incumbent[0], reason="no other node is reachable either")
+            elif outcome is ProbeOutcome.REFUSED or now - heard_at >= patience:
+                if outcome is ProbeOutcome.REFUSED:
+                    await self._remove(*controller, "refuses connections")
+                elif not await self._hears_others(controller[0]):
+                    _log.info(
+                        "controller.unheard", controller=controller[0], reason="no other node is reachable either"
+                    )
                 else:
-                    await self._remove(*incumbent, "does not answer")
+                    await self._remove(*controller, "does not answer")
                     self._factor = min(MAX_PATIENCE_FACTOR, self._factor * 2)
                 self._removed_at = heard_at = self._own_time.now()
-            if outcome is Outcome.ANSWERED:
+            if outcome is ProbeOutcome.ANSWERED:
                 await self._heartbeat.pause(self._interval_s)
             else:
                 await asyncio.sleep(min(self._interval_s, _AGAIN_S))
 
-    def _follow(self, incumbent: tuple[BrokerId, Endpoint] | None) -> None:
+    def _follow(self, controller: tuple[BrokerId, Endpoint] | None) -> None:
         if self._heartbeat is not None:
             self._heartbeat.close("no longer watched")
-        self._heartbeat = None if incumbent is None else Heartbeat(self._dialler, self._own_time, *incumbent)
+        self._heartbeat = None if controller is None else Heartbeat(self._dialler, self._own_time, *controller)
 
-    async def _incumbent(self) -> tuple[BrokerId, Endpoint] | None:
+    async def _read_controller(self) -> tuple[BrokerId, Endpoint] | None:
         controller_id = self._seen()
         if controller_id in (-1, self._broker_id):
             return None

@@ -25,7 +25,7 @@ class DeletionStorage(ZkAccess):
     async def read_deletions(self, watch: Watch) -> tuple[tuple[str, ...], str | None]:
         """The topics ordered to be deleted: in /admin/delete_topics (ours), and as znodes below it (Kafka's); and why its data
         cannot be read, if so. The watch fires at any change of either."""
-        order = await self.read_order(paths.DELETE_TOPICS, watch)
+        order = await self.read_request(paths.DELETE_TOPICS, watch)
         if order is None:
             return (), None
         children = await self._children_if_there(paths.DELETE_TOPICS, watch)
@@ -34,14 +34,14 @@ class DeletionStorage(ZkAccess):
         except ZnodeError as error:
             return tuple(children), error.reason
 
-    async def drop_deletion_orders(self, names: Iterable[str]) -> None:
+    async def remove_deletion_requests(self, names: Iterable[str]) -> None:
         """Take names out of /admin/delete_topics, and remove the znode with the last one."""
         for _ in range(REMOVE_ATTEMPTS):
-            ops = await self._without_orders(frozenset(names))
+            ops = await self._without_requests(frozenset(names))
             if not ops or await self._fenced(ops):
                 return
 
-    async def _without_orders(self, names: frozenset[str]) -> list[Op]:
+    async def _without_requests(self, names: frozenset[str]) -> list[Op]:
         """The operations that take the names out of /admin/delete_topics and remove them below it; none if they are not there."""
         try:
             data, stat = await self.read(lambda: self._zk.get(paths.DELETE_TOPICS))
@@ -124,7 +124,7 @@ class DeletionStorage(ZkAccess):
                 [*last, paths.deleted_topic(topic_id or "-"), paths.CONFIG_CHANGES]
             )
             ops: list[Op] = [Delete(path) for path, each in zip(last, found, strict=True) if each is not None]
-            ops += await self._without_orders(frozenset([name]))
+            ops += await self._without_requests(frozenset([name]))
             if leftover and left is None:
                 ops.append(Create(paths.deleted_topic(topic_id), admin_znodes.encode_deleted_topic(name, leftover)))
             if found[-1] is not None and changes is not None:

@@ -18,28 +18,28 @@ from kafkalite.controller.broker_failure_detector import BrokerFailureDetector
 from kafkalite.controller.channels import Channels
 from kafkalite.controller.decisions.decide import decide
 from kafkalite.controller.decisions.effects import (
+    AdvanceReassignments,
     AskLogEnds,
     CloseChannel,
-    DropDeletionOrders,
     DropLeftover,
     DropOrder,
-    DropPartitionOrders,
     DropRestartRequests,
     DropVanished,
     Effect,
     KeepVanished,
-    LookAtMoves,
     Note,
     OpenChannel,
     Post,
     ReadStates,
+    RemoveDeletionRequests,
     RemovePartition,
+    RemovePartitionRequests,
+    RemoveReassignmentRequests,
     RemoveTopic,
     ReplyShutdown,
     RereadTopics,
     Resign,
     Send,
-    SettleOrder,
     WriteStates,
     WriteTopics,
 )
@@ -76,7 +76,7 @@ from kafkalite.controller.isr_notices import IsrNotices
 from kafkalite.controller.log_ends import LogEnds
 from kafkalite.controller.sources import ADMIN, Source
 from kafkalite.controller.stats import ControllerStats, FailoverPhases
-from kafkalite.controller.storage import DeposedError, StatesFound, Storage
+from kafkalite.controller.storage import ControllerMovedError, StatesFound, Storage
 from kafkalite.controller.topic_watches import TopicWatches
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import SessionExpiredError, Watch
@@ -114,7 +114,7 @@ class Balance:
 
 
 class ControllerEventLoop:
-    """Runs until the session ends (SessionExpiredError) or another controller is in office (DeposedError)."""
+    """Runs until the session ends (SessionExpiredError) or another controller is in office (ControllerMovedError)."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class ControllerEventLoop:
         self._shutdowns: dict[int, asyncio.Future[ControlledShutdownResponse]] = {}
         self._next_token = 0
         self._read_again = False
-        self._deposed: str | None = None
+        self._resign_reason: str | None = None
         self._expired = False
         self._verify = False
         #: The failover that is being handled.
@@ -179,9 +179,9 @@ class ControllerEventLoop:
         self._dirty.setdefault(source, self._clock.monotonic())
         self._wake.set()
 
-    def depose(self, reason: str) -> None:
+    def resign(self, reason: str) -> None:
         """There is a newer controller: end this term as soon as the current step is over."""
-        self._deposed = reason
+        self._resign_reason = reason
         self._wake.set()
 
     def expire(self) -> None:
@@ -189,7 +189,7 @@ class ControllerEventLoop:
         self._expired = True
         self._wake.set()
 
-    def verify_incumbency(self) -> None:
+    def verify_election(self) -> None:
         """A broker says that it knows a newer controller: the next fenced write will tell; make one now."""
         self._verify = True
         self._wake.set()
@@ -227,7 +227,7 @@ class ControllerEventLoop:
 
     async def run(self) -> None:
         """Take office, then handle news."""
-        await self._take_office()
+        await self._on_controller_elected()
         while True:
             if not self._has_work():
                 with contextlib.suppress(TimeoutError):
@@ -254,7 +254,7 @@ class ControllerEventLoop:
             self._dirty
             or self._posted
             or self._notices.is_due
-            or self._deposed
+            or self._resign_reason
             or self._expired
             or self._verify
             or self._topic_watches.is_due
@@ -263,8 +263,8 @@ class ControllerEventLoop:
     async def _turn(self) -> None:
         """One piece of news of each kind, so that none starves the others; the most urgent first."""
         self._stats.queue_size = len(self._dirty) + len(self._posted) + self._notices.is_due
-        if self._deposed is not None:
-            raise DeposedError(self._deposed)
+        if self._resign_reason is not None:
+            raise ControllerMovedError(self._resign_reason)
         if self._expired:
             raise SessionExpiredError("the session is over")
         if self._verify:
@@ -297,14 +297,14 @@ class ControllerEventLoop:
     def _watch(self, source: Source) -> Watch:
         return lambda: self.mark(source)
 
-    async def _take_office(self) -> None:
+    async def _on_controller_elected(self) -> None:
         """Controller design D.3-9: read everything, then one event."""
         # The order of reading is that of need: who is alive, what was ordered, what there is.
         brokers, self.malformed_brokers = await self._storage.read_brokers(self._watch(Source.BROKERS))
         deletions, order_error = await self._storage.read_deletions(self._watch(Source.DELETIONS))
         leftovers = await self._storage.read_leftovers()
         vanished = await self._storage.read_vanished()
-        partition_orders = await self._storage.read_partition_orders(self._watch(Source.PARTITION_ORDERS))
+        partition_requests = await self._storage.read_partition_requests(self._watch(Source.PARTITION_ORDERS))
         topics, malformed = await self._storage.read_topics({}, self._watch(Source.TOPICS), again=True)
         assigned = [
             TopicPartition(name, number) for name in sorted(topics) for number in sorted(topics[name].assignment)
@@ -313,7 +313,7 @@ class ControllerEventLoop:
         states = {partition: state for partition, state in found.states.items() if state is not None}
         newest = max((state.controller_epoch for state in states.values()), default=0)
         if newest > self.state.epoch:
-            raise DeposedError(f"a state was written by controller epoch {newest}")
+            raise ControllerMovedError(f"a state was written by controller epoch {newest}")
         malformed |= {paths.partition_state(partition): reason for partition, reason in found.malformed.items()}
         # A registration outlives its process by a session. Who takes office after a common end, and believed it, would make
         # the dead the only ones in sync: they have not restarted since, as everybody has who is there.
@@ -335,7 +335,7 @@ class ControllerEventLoop:
                 malformed=malformed,
                 deletions=deletions,
                 unclean_topics=self._unclean(topics),
-                removals=partition_orders.removals,
+                removals=partition_requests.removals,
                 leftovers=leftovers,
                 vanished=vanished,
                 min_insync=self._min_insync(topics),
@@ -423,8 +423,8 @@ class ControllerEventLoop:
                 measured.decided_ms = self._since(measured)
             outcomes = [outcome for effect in effects if (outcome := await self._perform(effect)) is not None]
             pending[:0] = outcomes
-            if self._deposed is not None:
-                raise DeposedError(self._deposed)
+            if self._resign_reason is not None:
+                raise ControllerMovedError(self._resign_reason)
         self.liveness.follow({**self.state.brokers, **self.state.suspects}, self.state.suspects)
         if measured is not None:
             self._phases = None
@@ -479,12 +479,12 @@ class ControllerEventLoop:
                 self.mark(Source.TOPICS)
                 if self.state.removals:
                     self.mark(Source.PARTITION_ORDERS)
-            case LookAtMoves():
+            case AdvanceReassignments():
                 self.mark(Source.MOVES)
-            case SettleOrder(done):
-                await self._storage.settle_order(done)
-            case DropPartitionOrders(adds, removals):
-                await self._storage.drop_partition_orders(adds, removals)
+            case RemoveReassignmentRequests(done):
+                await self._storage.remove_reassignment_requests(done)
+            case RemovePartitionRequests(adds, removals):
+                await self._storage.remove_partition_requests(adds, removals)
             case RemovePartition(partition):
                 return PartitionRemoved(partition, await self._storage.remove_partition(partition))
             case OpenChannel(broker):
@@ -499,8 +499,8 @@ class ControllerEventLoop:
                 await self._storage.keep_vanished(topic, vanished)
             case DropVanished(topic_id):
                 await self._storage.drop_vanished(topic_id)
-            case DropDeletionOrders(topics):
-                await self._storage.drop_deletion_orders(topics)
+            case RemoveDeletionRequests(topics):
+                await self._storage.remove_deletion_requests(topics)
             case DropOrder(path, version):
                 await self._storage.drop_order(path, version)
             case DropRestartRequests(names):
@@ -514,9 +514,9 @@ class ControllerEventLoop:
             case Note(event_name, subject, detail, is_error):
                 log = _log.error if is_error else _log.info
                 log(f"controller.{event_name}", subject=subject, detail=detail)
-                self._history.note(subject, f"controller.{event_name}", detail)
+                self._history.record(subject, f"controller.{event_name}", detail)
             case Resign(reason):
-                raise DeposedError(reason)
+                raise ControllerMovedError(reason)
             case _:
                 assert_never(effect)
         return None
@@ -528,9 +528,9 @@ class ControllerEventLoop:
         cause = _CAUSES[type(effect.purpose)]
         for partition, state in written.items():
             detail = f"leader {state.leader}, epoch {state.leader_epoch}, ISR {list(state.isr)}; {cause}"
-            self._history.note(str(partition), "controller.elected", detail)
+            self._history.record(str(partition), "controller.elected", detail)
         for partition in conflicts:
-            self._history.note(str(partition), "controller.conflict", f"its state was changed meanwhile; {cause}")
+            self._history.record(str(partition), "controller.conflict", f"its state was changed meanwhile; {cause}")
         if self._phases is not None:
             self._phases.written_ms = self._since(self._phases)
             self._phases.partitions += len(written)

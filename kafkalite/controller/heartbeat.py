@@ -25,7 +25,7 @@ MIN_WAIT_S = 0.05
 _NEVER_S = 3600.0
 
 
-class Outcome(enum.Enum):
+class ProbeOutcome(enum.Enum):
     """What came of one heartbeat."""
 
     ANSWERED = enum.auto()
@@ -61,7 +61,7 @@ class Heartbeat:
         self._connection: RpcConnection | None = None
         self._closed = asyncio.Event()
 
-    async def beat(self, timeout_s: float) -> Outcome:
+    async def beat(self, timeout_s: float) -> ProbeOutcome:
         """Send one and wait for the response, for at most `timeout_s` seconds of own time."""
         try:
             async with self._own_time.timeout(timeout_s):
@@ -73,14 +73,14 @@ class Heartbeat:
                     self._connection = connection
                     if connection.peer.node_id != self._node_id:
                         self.close("another node")
-                        return Outcome.REFUSED
+                        return ProbeOutcome.REFUSED
                 await self._connection.call(HeartbeatRequest(), timeout_s=_NEVER_S)
         except RpcRefused:
-            return Outcome.REFUSED
+            return ProbeOutcome.REFUSED
         except (RpcError, ApiError, TimeoutError):
             self.close("no heartbeat")
-            return Outcome.SILENT
-        return Outcome.ANSWERED
+            return ProbeOutcome.SILENT
+        return ProbeOutcome.ANSWERED
 
     async def pause(self, interval_s: float) -> None:
         """After a response: until the next heartbeat is due, or the connection is closed."""

@@ -47,7 +47,7 @@ class IsrNotices:
         self._answers.append(answer)
 
     async def confirm(self) -> None:
-        """Answer the waiting leaders. Raises DeposedError, SessionExpiredError."""
+        """Answer the waiting leaders. Raises ControllerMovedError, SessionExpiredError."""
         if not self._answers:
             return
         waiting, self._answers = self._answers, []

@@ -53,7 +53,7 @@ async def _deletions(storage: Storage, watch: Watch) -> Event:
 
 
 async def _preferred_election(storage: Storage, watch: Watch) -> Event:
-    order = await storage.read_order(paths.PREFERRED_REPLICA_ELECTION, watch)
+    order = await storage.read_request(paths.PREFERRED_REPLICA_ELECTION, watch)
     if order is None:
         return PreferredElectionRequested((), -1)
     data, version = order
@@ -65,13 +65,13 @@ async def _preferred_election(storage: Storage, watch: Watch) -> Event:
 
 
 async def _reassignment(storage: Storage, watch: Watch) -> Event:
-    order = await storage.read_order(paths.REASSIGN_PARTITIONS, watch)
+    order = await storage.read_request(paths.REASSIGN_PARTITIONS, watch)
     if order is None:
         return ReassignmentRequested({})
     try:
         data = order[0]
         targets, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
-        return ReassignmentRequested(targets, throttles, limits=admin_znodes.decode_order_limits(data), is_there=True)
+        return ReassignmentRequested(targets, throttles, limits=admin_znodes.decode_request_limits(data), is_there=True)
     except ZnodeError as error:
         return ReassignmentRequested({}, malformed=error.reason)
 
@@ -80,6 +80,6 @@ ADMIN: Mapping[Source, AdminSource] = {
     Source.DELETIONS: AdminSource(_deletions, is_read_at_start=True),
     Source.RESTARTS: AdminSource(Storage.read_restarts, names_topics=False),
     Source.PREFERRED_ELECTION: AdminSource(_preferred_election),
-    Source.PARTITION_ORDERS: AdminSource(Storage.read_partition_orders),
+    Source.PARTITION_ORDERS: AdminSource(Storage.read_partition_requests),
     Source.REASSIGNMENT: AdminSource(_reassignment),
 }

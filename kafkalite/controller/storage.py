@@ -10,12 +10,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafkalite.controller.decisions.elections import NOT_CREATED
-from kafkalite.controller.decisions.events import PartitionOrders, RestartOrder, RestartsRequested, TopicChange
+from kafkalite.controller.decisions.events import PartitionRequests, RestartRequest, RestartsRequested, TopicChange
 from kafkalite.controller.decisions.state import Topic
 from kafkalite.controller.deletion_storage import REMOVE_ATTEMPTS, DeletionStorage
 from kafkalite.controller.zk_access import MAX_OPS
 from kafkalite.controller.zk_access import Connectivity as Connectivity
-from kafkalite.controller.zk_access import DeposedError as DeposedError
+from kafkalite.controller.zk_access import ControllerMovedError as ControllerMovedError
 from kafkalite.coordination import admin_znodes, paths, znodes
 from kafkalite.coordination.coordinator import (
     CoordinatorError,
@@ -54,7 +54,7 @@ class StatesFound:
 
 
 class Storage(DeletionStorage):
-    """One term of office's access to ZooKeeper. Every method raises SessionExpiredError; those that write also DeposedError."""
+    """One term of office's access to ZooKeeper. Every method raises SessionExpiredError; those that write also ControllerMovedError."""
 
     # --- what there is ---------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class Storage(DeletionStorage):
         by_partition = dict(groups)
         for partitions, result in zip(members, results, strict=True):
             if isinstance(result, CoordinatorError):
-                self._judge(result)
+                self._raise_if_moved(result)
                 conflicts += partitions
                 continue
             at = 1
@@ -229,7 +229,7 @@ class Storage(DeletionStorage):
         failed: list[str] = []
         for change, result in zip(changes, results, strict=True):
             if isinstance(result, CoordinatorError):
-                self._judge(result)
+                self._raise_if_moved(result)
                 if isinstance(result, TooBigError):
                     _log.error("controller.topic_too_big", topic=change.name, partitions=len(change.topic.assignment))
                 failed.append(change.name)
@@ -246,7 +246,7 @@ class Storage(DeletionStorage):
         self._stats.zk_ops["conflict"] += len(failed)
         return written, failed
 
-    async def read_partition_orders(self, watch: Watch) -> PartitionOrders:
+    async def read_partition_requests(self, watch: Watch) -> PartitionRequests:
         """Everything below /admin/partitions_add and /admin/partitions_remove; the watch fires at any change of names."""
         adds: dict[TopicPartition, Replicas] = {}
         removals: dict[TopicPartition, admin_znodes.PartitionRemoval] = {}
@@ -270,9 +270,11 @@ class Storage(DeletionStorage):
                             removals[partition] = admin_znodes.decode_partition_remove(each[0], path)
                     except ZnodeError as error:
                         malformed[path] = error.reason
-        return PartitionOrders(adds, removals, malformed)
+        return PartitionRequests(adds, removals, malformed)
 
-    async def drop_partition_orders(self, adds: Iterable[TopicPartition], removals: Iterable[TopicPartition]) -> None:
+    async def remove_partition_requests(
+        self, adds: Iterable[TopicPartition], removals: Iterable[TopicPartition]
+    ) -> None:
         """Take orders away; the topics' nodes go with the last one."""
         doomed = [(paths.partition_add(each), paths.partitions_add(each.topic)) for each in adds]
         doomed += [(paths.partition_remove(each), paths.partitions_remove(each.topic)) for each in removals]
@@ -293,13 +295,13 @@ class Storage(DeletionStorage):
         _log.warning("controller.partition_not_removed", partition=str(partition))
         return False
 
-    async def settle_order(self, done: Mapping[TopicPartition, Replicas]) -> None:
+    async def remove_reassignment_requests(self, done: Mapping[TopicPartition, Replicas]) -> None:
         """Take entries out of /admin/reassign_partitions that still say the same; the znode goes with the last one."""
         for _ in range(REMOVE_ATTEMPTS):
             try:
                 data, stat = await self.read(lambda: self._zk.get(paths.REASSIGN_PARTITIONS))
                 ordered, throttles = admin_znodes.decode_reassignment(data), admin_znodes.decode_throttles(data)
-                limits = admin_znodes.decode_order_limits(data)
+                limits = admin_znodes.decode_request_limits(data)
             except (NoNodeError, ZnodeError):
                 return
             left = {partition: target for partition, target in ordered.items() if done.get(partition) != target}
@@ -330,7 +332,7 @@ class Storage(DeletionStorage):
         where = [f"{paths.RESTART_PARTITIONS}/{name}" for name in names]
         self._stats.zk_ops["read"] += len(names)
         found = await self.read(lambda: self._zk.get_many(where))
-        orders: list[RestartOrder] = []
+        orders: list[RestartRequest] = []
         malformed: dict[str, str] = {}
         for name, path, each in zip(names, where, found, strict=True):
             if each is None:
@@ -340,7 +342,7 @@ class Storage(DeletionStorage):
             except ZnodeError as error:
                 malformed[path] = error.reason
                 continue
-            orders.append(RestartOrder(name, request.broker_id, request.partitions, each[1].czxid, request.online))
+            orders.append(RestartRequest(name, request.broker_id, request.partitions, each[1].czxid, request.online))
         return RestartsRequested(tuple(orders), malformed)
 
     async def drop_restarts(self, names: Iterable[str]) -> None:

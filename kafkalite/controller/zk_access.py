@@ -38,7 +38,7 @@ MAX_OPS = 500
 RETRY_S = 0.25
 
 
-class DeposedError(KafkaliteError):
+class ControllerMovedError(KafkaliteError):
     """/controller_epoch is not ours any more: another controller is in office."""
 
 
@@ -67,7 +67,7 @@ class ZkAccess:
 
     Args:
         epoch_version: zkVersion of /controller_epoch as our election left it.
-    Every method raises SessionExpiredError; those that write also DeposedError.
+    Every method raises SessionExpiredError; those that write also ControllerMovedError.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ZkAccess:
         except NoNodeError:
             return []
 
-    async def read_order(self, path: str, watch: Watch) -> tuple[bytes, int] | None:
+    async def read_request(self, path: str, watch: Watch) -> tuple[bytes, int] | None:
         """An admin znode's data and version, None if there is no order; the watch fires in both cases."""
         while True:
             self._stats.zk_ops["read"] += 2
@@ -121,12 +121,12 @@ class ZkAccess:
                 continue
             return data, stat.version
 
-    def _judge(self, error: CoordinatorError) -> None:
+    def _raise_if_moved(self, error: CoordinatorError) -> None:
         """Raise what ends the term of office."""
         if isinstance(error, SessionExpiredError):
             raise error
         if isinstance(error, MultiFailedError) and error.index == 0:
-            raise DeposedError(f"{paths.CONTROLLER_EPOCH} has changed: {error.error!r}")
+            raise ControllerMovedError(f"{paths.CONTROLLER_EPOCH} has changed: {error.error!r}")
 
     async def _fenced(self, ops: Iterable[Op]) -> bool:
         """One fenced transaction; False if it failed, or if its outcome is unknown."""
@@ -134,12 +134,12 @@ class ZkAccess:
         try:
             await self._zk.multi([self._fence, *ops])
         except CoordinatorError as error:
-            self._judge(error)
+            self._raise_if_moved(error)
             return False
         return True
 
     async def verify(self) -> bool:
-        """Whether we are surely in office; False if ZooKeeper has not answered. Raises DeposedError if another controller is."""
+        """Whether we are surely in office; False if ZooKeeper has not answered. Raises ControllerMovedError if another controller is."""
         return await self._fenced([])
 
     async def _remove_if_empty(self, path: str | None) -> None:

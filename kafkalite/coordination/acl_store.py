@@ -23,7 +23,7 @@ from kafkalite.coordination.coordinator import Coordinator, Create, Delete, NoNo
 from kafkalite.coordination.notifications import Notifications, children_of, follow, write_and_notify
 from kafkalite.coordination.retry import retrying
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.security.acl import Entry, Pattern, PatternType
+from kafkalite.security.acl import AclEntry, Pattern, PatternType
 from kafkalite.security.authorizer import Authorizer, Entries
 from kafkalite.telemetry.logs import get_logger
 
@@ -33,7 +33,7 @@ _CHANGE_PARENTS = (paths.ACL_CHANGES, paths.ACL_EXTENDED_CHANGES)
 _PATTERN_TYPES = (PatternType.LITERAL, PatternType.PREFIXED)
 
 #: A pattern's entries before -> after.
-Change = Callable[[Entries], Iterable[Entry]]
+Change = Callable[[Entries], Iterable[AclEntry]]
 
 
 class AclStore:
@@ -120,7 +120,7 @@ class AclStore:
             try:
                 data, stat = await retrying(lambda: coordinator.get(path))
             except NoNodeError:
-                before, version = frozenset[Entry](), None
+                before, version = frozenset[AclEntry](), None
             else:
                 before, version = decode_acls(data, pattern), stat.version
             after = frozenset(change(before))

@@ -10,7 +10,16 @@ from collections.abc import Iterable
 
 from kafkalite.coordination import paths
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.security.acl import OPERATIONS, Binding, Entry, Operation, Pattern, PatternType, Permission, ResourceType
+from kafkalite.security.acl import (
+    OPERATIONS,
+    AclEntry,
+    Binding,
+    Operation,
+    Pattern,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 
 #: Name of a directory -> what it is about.
 RESOURCE_TYPES = {kind.title: kind for kind in OPERATIONS}
@@ -31,7 +40,7 @@ def pattern_path(pattern: Pattern) -> str:
     return f"{type_path(pattern.pattern_type, pattern.resource_type)}/{pattern.name}"
 
 
-def encode_acls(entries: Iterable[Entry]) -> bytes:
+def encode_acls(entries: Iterable[AclEntry]) -> bytes:
     """/kafka-acl/Topic/t"""
     acls = [
         {
@@ -45,7 +54,7 @@ def encode_acls(entries: Iterable[Entry]) -> bytes:
     return json.dumps({"version": _VERSION, "acls": acls}, separators=(",", ":")).encode()
 
 
-def decode_acls(data: bytes, pattern: Pattern) -> frozenset[Entry]:
+def decode_acls(data: bytes, pattern: Pattern) -> frozenset[AclEntry]:
     """A pattern's entries. Raises ZnodeError if anything in it means nothing: half a rule set may open what it should not."""
     path = pattern_path(pattern)
     if not data:
@@ -70,7 +79,7 @@ def decode_acls(data: bytes, pattern: Pattern) -> frozenset[Entry]:
             raise ZnodeError(path, f"{where}.operation: {texts[2]!r} is unknown")
         if permission is None:
             raise ZnodeError(path, f"{where}.permissionType: {texts[3]!r} is unknown")
-        entry = Entry(texts[0], texts[1], operation, permission)
+        entry = AclEntry(texts[0], texts[1], operation, permission)
         if (problem := Binding(pattern, entry).problem()) is not None:
             raise ZnodeError(path, f"{where}: {problem}")
         entries.add(entry)

@@ -12,8 +12,8 @@ from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, Replicas, TopicPartition
 
 #: KIP-435's three limits for one order: replicas at once per partition, partitions, leader movements; 0 none.
-OrderLimits = tuple[int, int, int]
-NO_LIMITS: OrderLimits = (0, 0, 0)
+RequestLimits = tuple[int, int, int]
+NO_LIMITS: RequestLimits = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RestartRequest:
 def encode_reassignment(
     targets: Mapping[TopicPartition, Sequence[BrokerId]],
     throttles: Mapping[TopicPartition, int] | None = None,
-    limits: OrderLimits = NO_LIMITS,
+    limits: RequestLimits = NO_LIMITS,
 ) -> bytes:
     """/admin/reassign_partitions. No replicas: call it off. `throttles` in bytes/s and `limits` are ours, beside Kafka's
     fields; the limits end with the order, when its last entry is taken out."""
@@ -60,7 +60,7 @@ def encode_reassignment(
     return write({"version": 1, "partitions": items, **({"limits": list(limits)} if any(limits) else {})})
 
 
-def decode_order_limits(data: bytes) -> OrderLimits:
+def decode_request_limits(data: bytes) -> RequestLimits:
     """The limits of an order that `decode_reassignment` accepts; what is no limit is none. Never raises for those."""
     found = read(data, "/admin/reassign_partitions").fields.get("limits")
     if not isinstance(found, list) or len(found) != 3:

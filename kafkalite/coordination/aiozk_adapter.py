@@ -56,7 +56,7 @@ _MULTI_READ_BYTES = MAX_REQUEST_BYTES // 4
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ZooKeeperAccess:
     """What ZooKeeper is shown, and asked for.
 
     Args:
@@ -70,10 +70,10 @@ class Access:
     tls: ClientTls | None = None
 
 
-_ANYBODY = Access()
+_ANYBODY = ZooKeeperAccess()
 
 
-def access_of(config: BrokerConfig) -> Access:
+def access_of(config: BrokerConfig) -> ZooKeeperAccess:
     """As configured (`zookeeper.auth` and the like). Raises ConfigError."""
     auth: tuple[tuple[str, bytes], ...] = ()
     tls = None
@@ -91,7 +91,7 @@ def access_of(config: BrokerConfig) -> Access:
         files = TlsFiles(config.zookeeper_ssl_keystore_location, config.zookeeper_ssl_truststore_location)
         tls = ClientTls(files, check_hostname=bool(config.ssl_endpoint_identification_algorithm))
         tls.context()
-    return Access(auth, config.zookeeper_set_acl, tls)
+    return ZooKeeperAccess(auth, config.zookeeper_set_acl, tls)
 
 
 async def connect(
@@ -101,7 +101,7 @@ async def connect(
     clock: Clock,
     network: Network,
     rng: Random,
-    access: Access = _ANYBODY,
+    access: ZooKeeperAccess = _ANYBODY,
 ) -> Coordinator:
     """Open a new session, and make the chroot if it is not there.
 
@@ -140,7 +140,7 @@ class ZkCoordinator(ZkSession):
         clock: Clock,
         network: Network,
         rng: Random,
-        access: Access = _ANYBODY,
+        access: ZooKeeperAccess = _ANYBODY,
     ) -> None:
         super().__init__(servers, timeout_ms, clock=clock, network=network, rng=rng, auth=access.auth, tls=access.tls)
         self._root = Chroot(chroot)

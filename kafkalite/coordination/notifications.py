@@ -109,17 +109,17 @@ async def children_of(coordinator: Coordinator, path: str, watch: Callable[[], N
 
 async def follow(
     coordinator: Coordinator,
-    look: Callable[[Callable[[], None]], Awaitable[None]],
+    check: Callable[[Callable[[], None]], Awaitable[None]],
     *,
     until: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Look, and look again whenever the watch that `look` is given has fired, until the session ends, or `until` holds."""
+    """Look, and look again whenever the watch that `check` is given has fired, until the session ends, or `until` holds."""
     woken = asyncio.Event()
     coordinator.on_state(lambda state: woken.set() if state is SessionState.EXPIRED else None)
     try:
         while coordinator.state is not SessionState.EXPIRED and not until():
             woken.clear()
-            await look(woken.set)
+            await check(woken.set)
             await woken.wait()
     except SessionExpiredError:
         return

@@ -180,7 +180,7 @@ async def until_spoilt(coordinator: Coordinator, broker_id: BrokerId) -> str:
     path = paths.broker(broker_id)
     reason = ""
 
-    async def look(changed: Watch) -> None:
+    async def check(changed: Watch) -> None:
         nonlocal reason
         try:
             data, stat = await retrying(lambda: coordinator.get(path, changed))
@@ -194,7 +194,7 @@ async def until_spoilt(coordinator: Coordinator, broker_id: BrokerId) -> str:
         if reason:
             changed()
 
-    await follow(coordinator, look, until=lambda: bool(reason))
+    await follow(coordinator, check, until=lambda: bool(reason))
     return "" if coordinator.state is SessionState.EXPIRED else reason
 
 

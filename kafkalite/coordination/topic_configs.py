@@ -127,12 +127,12 @@ class TopicConfigs:
             if settings != known.get(name, {}):
                 known[name] = settings
                 if entity_type == TOPICS:
-                    self._note_flushing(name, settings)
+                    self._record_flushing(name, settings)
                 self._on_change(entity_type, name, dict(settings))
             if not settings:
                 known.pop(name, None)
 
-    def _note_flushing(self, topic: str, settings: Mapping[str, str]) -> None:
+    def _record_flushing(self, topic: str, settings: Mapping[str, str]) -> None:
         value = settings.get(FLUSH_BEFORE_ACK, "")
         if topic not in INTERNAL_TOPICS and value.strip().lower() == "true":
             self._flushing.add(topic)

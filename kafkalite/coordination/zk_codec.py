@@ -110,11 +110,9 @@ def creators_acl(path: str) -> bytes:
     return _PRIVATE_ACL if is_private else _READABLE_ACL
 
 
-_MULTI_END = _MULTI_HEADER.pack(-1, True, -1)
-_MULTI_OP = {
-    code: _MULTI_HEADER.pack(code, False, -1) for code in (_OP_CREATE, _OP_DELETE, _OP_GET, _OP_SET, _OP_CHECK)
-}
-_NO_WATCH = _LENGTH_AND_FLAG.pack(False)
+_MULTI_END = _MULTI_HEADER.pack(-1, 1, -1)
+_MULTI_OP = {code: _MULTI_HEADER.pack(code, 0, -1) for code in (_OP_CREATE, _OP_DELETE, _OP_GET, _OP_SET, _OP_CHECK)}
+_NO_WATCH = _LENGTH_AND_FLAG.pack(0)
 
 Decoder = Callable[[bytes, int], Any]
 
@@ -214,23 +212,23 @@ def _text(value: str) -> bytes:
     return _INT.pack(len(raw)) + raw
 
 
-def _with_flag(opcode: int, xid: int, path: str, flag: bool) -> bytes:
+def _with_flag(opcode: int, xid: int, path: str, *, flag: bool) -> bytes:
     return _TWO_INTS.pack(xid, opcode) + _text(path) + _LENGTH_AND_FLAG.pack(flag)
 
 
 def get(xid: int, path: str, *, watch: bool) -> bytes:
     """getData."""
-    return _with_flag(_OP_GET, xid, path, watch)
+    return _with_flag(_OP_GET, xid, path, flag=watch)
 
 
 def exists(xid: int, path: str, *, watch: bool) -> bytes:
     """exists."""
-    return _with_flag(_OP_EXISTS, xid, path, watch)
+    return _with_flag(_OP_EXISTS, xid, path, flag=watch)
 
 
 def children(xid: int, path: str, *, watch: bool) -> bytes:
     """getChildren2."""
-    return _with_flag(_OP_CHILDREN2, xid, path, watch)
+    return _with_flag(_OP_CHILDREN2, xid, path, flag=watch)
 
 
 def create(xid: int, op: Create, acl: bytes = _OPEN_ACL) -> bytes:

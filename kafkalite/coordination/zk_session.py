@@ -287,7 +287,7 @@ class ZkSession:
         loop = asyncio.get_running_loop()
         slack = self._timeout_s / 60  # of the timers
         if self._silence() >= self._timeout_s * 2 / 3 - slack:
-            self._timer = loop.call_later(_SECOND_LOOK_S, self._second_look, connection)
+            self._timer = loop.call_later(_SECOND_LOOK_S, self._second_check, connection)
             return
         now = self._clock.boottime()
         if self._confirming_since is None:
@@ -317,7 +317,7 @@ class ZkSession:
         check = (Check("/", -1),)
         self._send(lambda xid: codec.multi(xid, check), codec.decode_multi, answered).add_done_callback(pass_over)
 
-    def _second_look(self, connection: ZkConnection) -> None:
+    def _second_check(self, connection: ZkConnection) -> None:
         if connection is not self._connection or connection.closed:
             return
         if self._silence() >= self._timeout_s / 2:

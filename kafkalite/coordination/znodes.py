@@ -85,7 +85,7 @@ class BrokerZnode:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class ReassignmentProgress:
     """A partition's reassignment under way, as durable as its replica list and beside it.
 
     target: the replicas in the end, in order (FTR). `origin`: those before the first step, to which a cancel goes back.
@@ -114,7 +114,7 @@ class TopicZnode:
     partitions: Mapping[int, Replicas]
     adding_replicas: Mapping[int, Replicas] = field(default_factory=dict)
     removing_replicas: Mapping[int, Replicas] = field(default_factory=dict)
-    moves: Mapping[int, Move] = field(default_factory=dict)
+    moves: Mapping[int, ReassignmentProgress] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,15 +245,15 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
 def with_room(partitions: Iterable[TopicPartition], max_bytes: int = _MISSING_BYTES) -> frozenset[TopicPartition]:
     """As many of them as a registration has room for (ZooKeeper takes a megabyte)."""
     left = max_bytes
-    told = []
+    reported = []
     topic = ""
     for partition in sorted(partitions):
         left -= len(str(partition.partition)) + 1 + (len(partition.topic) + 6 if partition.topic != topic else 0)
         if left < 0:
             break
         topic = partition.topic
-        told.append(partition)
-    return frozenset(told)
+        reported.append(partition)
+    return frozenset(reported)
 
 
 def _partitions(reader: JsonReader, field_name: str) -> frozenset[TopicPartition]:
@@ -301,7 +301,7 @@ def encode_topic(topic: TopicZnode) -> bytes:
     return write(value)
 
 
-def _move_value(move: Move) -> dict[str, object]:
+def _move_value(move: ReassignmentProgress) -> dict[str, object]:
     value: dict[str, object] = {"target": list(move.target), "origin": list(move.origin)}
     if move.step:
         value["step"] = list(move.step)
@@ -336,12 +336,12 @@ def _moves(
     partitions: Mapping[int, Replicas],
     adding: Mapping[int, Replicas],
     removing: Mapping[int, Replicas],
-) -> dict[int, Move]:
+) -> dict[int, ReassignmentProgress]:
     """The moves that are told, and those that somebody has ordered through KIP-455's maps alone."""
     value = reader.fields.get("moves", {})
     if not isinstance(value, dict):
         raise reader.fail("moves", "not a JSON object")
-    moves: dict[int, Move] = {}
+    moves: dict[int, ReassignmentProgress] = {}
     names = {str(partition) for partition in partitions} if value else set()
     for key, item in value.items():
         if key not in names:
@@ -350,7 +350,7 @@ def _moves(
         moves_leader = entry.fields.get("moves_leader", False)
         if not isinstance(moves_leader, bool):
             raise entry.fail("moves_leader", "not a boolean")
-        moves[int(key)] = Move(
+        moves[int(key)] = ReassignmentProgress(
             target=entry.replicas("target"),
             origin=entry.replicas("origin"),
             step=entry.replicas("step") if "step" in entry.fields else (),
@@ -364,7 +364,7 @@ def _moves(
         target = tuple(r for r in (*replicas, *(c for c in coming if c not in replicas)) if r not in leaving)
         origin = tuple(replica for replica in replicas if replica not in coming)
         if target and target != replicas:
-            moves[partition] = Move(target, origin or replicas)
+            moves[partition] = ReassignmentProgress(target, origin or replicas)
     return dict(sorted(moves.items()))
 
 

@@ -47,10 +47,10 @@ def consumed(
     groups: dict[TopicPartition, int] = {}
     behind: set[TopicPartition] = set()
     for answer in answers:
-        for told in answer.offsets:
-            key = TopicPartition(told.topic, told.partition)
-            groups[key] = groups.get(key, 0) + told.groups
-            if told.is_unstable or told.lowest < ends.get(key, Offset(0)):
+        for reported in answer.offsets:
+            key = TopicPartition(reported.topic, reported.partition)
+            groups[key] = groups.get(key, 0) + reported.groups
+            if reported.is_unstable or reported.lowest < ends.get(key, Offset(0)):
                 behind.add(key)
     return sorted(key for key in ends if groups.get(key) and key not in behind)
 
@@ -91,9 +91,9 @@ class Draining:
             await asyncio.sleep(_LOOK_S)
             waiting = [each for each in self._replicas.hosted.all() if _is_waiting(each)][:_MAX_ASKED]
             if waiting:
-                await self._look(waiting)
+                await self._check(waiting)
 
-    async def _look(self, waiting: list[Partition]) -> None:
+    async def _check(self, waiting: list[Partition]) -> None:
         coordinators = self._metadata.topic(GROUP_TOPIC)
         if not coordinators:
             return  # there are no groups: only retention can tell
@@ -117,7 +117,7 @@ class Draining:
             except ApiError:
                 continue
             _log.info("partition.consumed", partition=str(key), offset=ends[key])
-        self._replicas.look_for_drained()
+        self._replicas.find_drained()
 
     async def _ask(self, endpoint: Endpoint, request: CommittedOffsetsRequest) -> CommittedOffsetsResponse | None:
         connection: RpcConnection | None = None

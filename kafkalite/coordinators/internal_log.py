@@ -191,9 +191,9 @@ class InternalLog(Generic[State]):
                     break
         except KafkaliteError as error:
             # The disk, or leadership went: forget the attempt, the next comparison tries again.
-            untold = self._repeats.told(partition)
-            if untold is not None:
-                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), suppressed=untold)
+            suppressed = self._repeats.admit(partition)
+            if suppressed is not None:
+                _log.warning("coordinator.load_failed", partition=str(target), error=str(error), suppressed=suppressed)
             if self._epochs.get(partition) == epoch:
                 del self._epochs[partition]
             return

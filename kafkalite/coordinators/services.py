@@ -62,7 +62,7 @@ class LogDirReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDir:
+class LogDirDescription:
     """One directory; -1 bytes: not known."""
 
     path: str
@@ -253,7 +253,7 @@ class Services(Protocol):
     async def delete_topics(self, request: DeleteTopicsRequest) -> DeleteTopicsResponse: ...
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, validate_only: bool
+        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
     ) -> TopicResult:
         """Add partitions until there are `count`; `assignments` are those of the new ones. Errors are in the result."""
         ...
@@ -283,7 +283,7 @@ class Services(Protocol):
         """Replace the topic's own settings (already validated). Raises ApiError, CoordinatorError."""
         ...
 
-    def log_dirs(self) -> list[LogDir]:
+    def log_dirs(self) -> list[LogDirDescription]:
         """The directories of this node's logs and what is in them."""
         ...
 

@@ -83,7 +83,7 @@ class TlsListener:
         for family, _, _, _, address in dict.fromkeys(found):
             bound = socket.socket(family, socket.SOCK_STREAM)
             self._sockets.append(bound)
-            bound.setblocking(False)
+            bound.settimeout(0)
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -118,7 +118,7 @@ class TlsListener:
                 self._loop.remove_reader(bound)
                 self._loop.call_later(_ACCEPT_PAUSE_S, self._accept_again, bound)
                 return
-            accepted.setblocking(False)
+            accepted.settimeout(0)
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._begin(accepted, str(address[0]))
 
@@ -131,7 +131,7 @@ class TlsListener:
             oldest = next(iter(self._pending))
             del self._pending[oldest]
             oldest.give_up()
-            self._tell(oldest.host, "replaced by a newer handshake: too many at once")
+            self._log_refusal(oldest.host, "replaced by a newer handshake: too many at once")
         self._crowds.came()
         handshake = _Handshake(accepted, host)
         handshake.task = self._supervisor.spawn("tls.handshake", self._shake(handshake), Policy.ISOLATED)
@@ -154,7 +154,7 @@ class TlsListener:
             else:
                 await self._loop.connect_accepted_socket(self._factory, handshake.accepted)
         except OSError as error:  # TimeoutError is one
-            self._tell(handshake.host, describe(error))
+            self._log_refusal(handshake.host, describe(error))
         finally:
             self._pending.pop(handshake, None)
             if is_ours:
@@ -171,8 +171,8 @@ class TlsListener:
             self._loop.remove_reader(accepted)
         return accepted.recv(1, socket.MSG_PEEK) == _TLS_HANDSHAKE
 
-    def _tell(self, host: str, reason: str) -> None:
+    def _log_refusal(self, host: str, reason: str) -> None:
         self._tls.refused += 1
-        untold = self._repeats.told((host, reason))
-        if untold is not None:
-            _log.warning("tls.refused", peer=host, port=self.port, reason=reason, suppressed=untold)
+        suppressed = self._repeats.admit((host, reason))
+        if suppressed is not None:
+            _log.warning("tls.refused", peer=host, port=self.port, reason=reason, suppressed=suppressed)

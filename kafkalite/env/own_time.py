@@ -32,22 +32,22 @@ class OwnTime:
         self._clock = clock
         #: Own time at the last look; None: nobody looks.
         self._counted: float | None = None
-        self._looked_at = 0.0
+        self._last_tick = 0.0
 
     def now(self) -> float:
         """Seconds, for measuring: never goes back, never faster than the monotonic clock."""
         now = self._clock.monotonic()
         if self._counted is None:
             return now
-        return self._counted + min(now - self._looked_at, TICK_S * MAX_TICKS)
+        return self._counted + min(now - self._last_tick, TICK_S * MAX_TICKS)
 
     async def run(self) -> None:
         """Look every `TICK_S`. Until cancelled."""
-        self._looked_at = self._counted = self._clock.monotonic()
+        self._last_tick = self._counted = self._clock.monotonic()
         while True:
             await asyncio.sleep(TICK_S)
             self._counted = self.now()
-            self._looked_at = self._clock.monotonic()
+            self._last_tick = self._clock.monotonic()
 
     @asynccontextmanager
     async def timeout(self, seconds: float, more: Callable[[], float] = lambda: 0.0) -> AsyncGenerator[None, None]:
@@ -61,17 +61,17 @@ class OwnTime:
         timer: asyncio.TimerHandle | None = None
         async with asyncio.timeout(None) as scope:
 
-            def look() -> None:
+            def tick() -> None:
                 nonlocal timer, due
                 if self.now() >= due:
                     due += more()
                 left = due - self.now()
                 if left > 0:
-                    timer = loop.call_later(max(left, _GRAIN_S), look)
+                    timer = loop.call_later(max(left, _GRAIN_S), tick)
                 else:
                     scope.reschedule(loop.time())
 
-            timer = loop.call_later(seconds, look)
+            timer = loop.call_later(seconds, tick)
             try:
                 yield
             finally:

@@ -20,7 +20,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from kafkalite.env import open_files
-from kafkalite.env.lanes import Lane
+from kafkalite.env.disk_threads import DiskThreads
 from kafkalite.env.open_files import Reserve
 from kafkalite.env.seams import Clock, ConnectionHandler, Disk, Env, Listener, Network
 from kafkalite.env.streams import open_stream, stream_protocol
@@ -134,13 +134,13 @@ def _no_delay(transport: asyncio.BaseTransport) -> None:
 class RealFile:
     """A file descriptor and the length that we know the file to have: we are its only writer."""
 
-    __slots__ = ("_closed", "_descriptor", "_lane", "_lock", "_size", "_syncing", "path")
+    __slots__ = ("_closed", "_descriptor", "_lock", "_size", "_syncing", "_threads", "path")
 
-    def __init__(self, path: str, descriptor: int, lane: Lane) -> None:
+    def __init__(self, path: str, descriptor: int, threads: DiskThreads) -> None:
         self.path = path
         self._descriptor = descriptor
         self._size = os.fstat(descriptor).st_size
-        self._lane = lane
+        self._threads = threads
         #: Guards the two below: a sync ends in its thread, and a descriptor closed under it may be somebody else's next.
         self._lock = threading.Lock()
         self._syncing = 0
@@ -205,7 +205,7 @@ class RealFile:
         self._assert_open()
         with self._lock:
             self._syncing += 1
-        future: Future[None] = self._lane.syncs.submit(lambda: os.fdatasync(self._descriptor))
+        future: Future[None] = self._threads.syncs.submit(lambda: os.fdatasync(self._descriptor))
         # On the thread's future, not asyncio's: a cancelled waiter does not stop the thread.
         future.add_done_callback(self._synced)
         await asyncio.wrap_future(future)
@@ -223,8 +223,8 @@ class RealFile:
                 return
             self._closed = True
             now = self._syncing == 0
-        if now and self._lane.is_abandoned:
-            self._lane.works.submit(lambda: os.close(self._descriptor))
+        if now and self._threads.is_abandoned:
+            self._threads.works.submit(lambda: os.close(self._descriptor))
         elif now:
             os.close(self._descriptor)
 
@@ -254,9 +254,9 @@ class RealDisk:
     """POSIX files. A few threads per disk do what must not block the loop."""
 
     def __init__(self) -> None:
-        self._common = self._new_lane("")
+        self._common = self._new_threads("")
         #: Directory with a slash at the end -> the threads of its disk.
-        self._lanes: dict[str, Lane] = {}
+        self._by_prefix: dict[str, DiskThreads] = {}
         #: Directory -> where the kernel counts what its device completes.
         self._counters: dict[str, str] = {}
         self._reserve = Reserve()
@@ -264,12 +264,12 @@ class RealDisk:
         self._writing: dict[str, set[int]] = {}
         self._writing_lock = threading.Lock()
 
-    def _new_lane(self, name: str) -> Lane:
-        return Lane(name, sync_threads=_SYNC_THREADS, work_threads=_BLOCKING_THREADS)
+    def _new_threads(self, name: str) -> DiskThreads:
+        return DiskThreads(name, sync_threads=_SYNC_THREADS, work_threads=_BLOCKING_THREADS)
 
     def separate(self, path: str) -> None:
         # Threads that hang from an earlier time stay with the lane that is replaced.
-        self._lanes[f"{path.rstrip('/')}/"] = self._new_lane(os.path.basename(path.rstrip("/")))
+        self._by_prefix[f"{path.rstrip('/')}/"] = self._new_threads(os.path.basename(path.rstrip("/")))
 
     def completed(self, path: str) -> int | None:
         try:
@@ -280,17 +280,17 @@ class RealDisk:
             return None  # no block device (tmpfs, NFS, FUSE, an overlay), or no such view of it
 
     def abandon(self, path: str) -> None:
-        self._lane(path).is_abandoned = True
+        self._threads(path).is_abandoned = True
 
-    def _lane(self, path: str) -> Lane:
-        for prefix, lane in self._lanes.items():
+    def _threads(self, path: str) -> DiskThreads:
+        for prefix, threads in self._by_prefix.items():
             if path.startswith(prefix) or path == prefix[:-1]:
-                return lane
+                return threads
         return self._common
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
-        return RealFile(path, os.open(path, flags, 0o644), self._lane(path))
+        return RealFile(path, os.open(path, flags, 0o644), self._threads(path))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -404,12 +404,12 @@ class RealDisk:
         return release
 
     async def run_blocking(self, function: Callable[[], object], at: str = "") -> object:
-        return await asyncio.wrap_future(self._lane(at).works.submit(function))
+        return await asyncio.wrap_future(self._threads(at).works.submit(function))
 
     def close(self) -> None:
         """End the threads when their work is done. The disk cannot be used after this."""
-        for lane in (self._common, *self._lanes.values()):
-            lane.close()
+        for threads in (self._common, *self._by_prefix.values()):
+            threads.close()
         self._reserve.close()
 
 

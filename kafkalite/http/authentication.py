@@ -21,7 +21,7 @@ from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.security.requirements import HTTP, Scope
 
 if TYPE_CHECKING:
-    from kafkalite.security.http_login import Login
+    from kafkalite.security.http_login import HttpLogin
     from kafkalite.security.node_security import HttpSecurity
 
 #: Passwords that wait for being checked.
@@ -33,7 +33,7 @@ _BUSY = Page(b"too many logins at once\n", status=503, headers=(("retry-after", 
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuthenticatedRequest:
     """A request that may be answered. `sees_cluster`: whether what the cluster is made of may be in the answer."""
 
     principal: Principal
@@ -77,7 +77,9 @@ class HttpAuthenticator:
         self._checking = asyncio.Lock()
         self._waiting = 0
 
-    async def admit(self, path: str, query: Query, authorization: str | None, peer: HttpPeer) -> Asked | Page:
+    async def admit(
+        self, path: str, query: Query, authorization: str | None, peer: HttpPeer
+    ) -> AuthenticatedRequest | Page:
         """What the request may be answered as, or the refusal."""
         row = HTTP.get(path)
         if row is None:
@@ -85,20 +87,20 @@ class HttpAuthenticator:
         principal = await self._who(authorization, peer)
         if isinstance(principal, Page):
             return principal
-        asked = Asked(principal, peer.host, query)
+        asked = AuthenticatedRequest(principal, peer.host, query)
         security = self._security
         must_prove = security is not None and bool(security.schemes) and not security.listener.is_optional
         for need in row:
             if must_prove and principal == ANONYMOUS:
                 is_met = False
             else:
-                is_told = need.scope is not Scope.HIDE
-                is_met = self._access.may(asked, need.operation, need.resource_type, is_told=is_told)
+                is_logged = need.scope is not Scope.HIDE
+                is_met = self._access.may(asked, need.operation, need.resource_type, is_logged=is_logged)
             if is_met:
                 continue
             if need.scope is not Scope.HIDE:
                 return self._refusal(principal, peer)
-            asked = Asked(principal, peer.host, query, sees_cluster=False)
+            asked = AuthenticatedRequest(principal, peer.host, query, sees_cluster=False)
         return asked
 
     def _refusal(self, principal: Principal, peer: HttpPeer) -> Page:
@@ -111,8 +113,8 @@ class HttpAuthenticator:
 
     def _challenge(self) -> Page:
         assert self._security is not None
-        told = {"Basic": 'Basic realm="kafkalite", charset="UTF-8"', "Bearer": 'Bearer realm="kafkalite"'}
-        headers = tuple(("www-authenticate", told[scheme]) for scheme in self._security.schemes)
+        reported = {"Basic": 'Basic realm="kafkalite", charset="UTF-8"', "Bearer": 'Bearer realm="kafkalite"'}
+        headers = tuple(("www-authenticate", reported[scheme]) for scheme in self._security.schemes)
         return Page(b"who are you?\n", status=401, headers=headers)
 
     # --- who it is ---
@@ -126,7 +128,7 @@ class HttpAuthenticator:
         try:
             return security.listener.certified(peer.tls)
         except AuthenticationFailed as error:
-            self._tell(peer, str(error))
+            self._log_failure(peer, str(error))
             return Page(f"{error}\n".encode(), status=403)
 
     async def _log_in(self, authorization: str, peer: HttpPeer) -> Principal | Page:
@@ -134,7 +136,7 @@ class HttpAuthenticator:
 
         assert self._security is not None and self._security.logins is not None
         if not peer.is_safe:
-            self._tell(peer, "a login in plain text")
+            self._log_failure(peer, "a login in plain text")
             return _PLAIN_TEXT
         logins, began = self._security.logins, self._now()
         user, mechanism = "", ""
@@ -156,12 +158,12 @@ class HttpAuthenticator:
             reason, user = str(error), error.user
         except AuthenticationFailed as error:
             reason = str(error)
-        self._tell(peer, reason, mechanism, user)
+        self._log_failure(peer, reason, mechanism, user)
         # Measured from the beginning: how long the check took shall not be seen.
         await asyncio.sleep(max(0.0, began + self._security.listener.failed_delay_s - self._now()))
         return self._challenge()
 
-    async def _password(self, login: Login, peer: HttpPeer) -> Principal | Page:
+    async def _password(self, login: HttpLogin, peer: HttpPeer) -> Principal | Page:
         """Raises _WrongPassword."""
         assert self._security is not None and self._security.logins is not None
         logins = self._security.logins
@@ -193,11 +195,11 @@ class HttpAuthenticator:
         return Principal("User", user)
 
     def _too_often(self, peer: HttpPeer, wait_s: float) -> Page:
-        self._tell(peer, "too many failed logins")
+        self._log_failure(peer, "too many failed logins")
         headers = (("retry-after", str(math.ceil(wait_s))),)
         return Page(b"too many failed logins from this address\n", status=429, headers=headers)
 
-    def _tell(self, peer: HttpPeer, reason: str, mechanism: str = "", user: str = "") -> None:
+    def _log_failure(self, peer: HttpPeer, reason: str, mechanism: str = "", user: str = "") -> None:
         assert self._security is not None
         self._security.listener.refused(f"{peer.host}:{peer.port}", reason, mechanism=mechanism, user=user)
 

@@ -46,7 +46,7 @@ _IDLE_MOVES_S = 5.0
 _PATIENCE_S = 1.5
 
 
-class Host(Protocol):
+class OverviewSource(Protocol):
     """What it needs of the node."""
 
     metadata: MetadataCache
@@ -65,7 +65,7 @@ class Overview:
         peers: all nodes, this one included.
     """
 
-    def __init__(self, host: Host, clock: Clock, peers: Peers) -> None:
+    def __init__(self, host: OverviewSource, clock: Clock, peers: Peers) -> None:
         self._host = host
         self._clock = clock
         self._peers = peers
@@ -154,8 +154,10 @@ class Overview:
         found: dict[BrokerId, BrokerStatus] = {}
         for broker in cache.brokers():
             node = broker.broker_id
-            told, has = health.get(node), disks.get(node)
-            error = str(told) if isinstance(told, KafkaliteError) else "" if told is not None else "no answer"
+            reported, has = health.get(node), disks.get(node)
+            error = (
+                str(reported) if isinstance(reported, KafkaliteError) else "" if reported is not None else "no answer"
+            )
             found[node] = BrokerStatus(
                 broker_id=node,
                 kafka=f"{broker.kafka_host}:{broker.kafka_port}" if broker.kafka_port >= 0 else "",
@@ -165,26 +167,26 @@ class Overview:
                 replicas=0,
                 out_of_sync=0,
                 disks=has.disks if isinstance(has, DescribeDisksResponse) else (),
-                problems=told.problems if isinstance(told, HealthResponse) else (),
+                problems=reported.problems if isinstance(reported, HealthResponse) else (),
                 error=error,
             )
         self._brokers = found
 
     def _with_counts(self, counts: _Counts) -> tuple[BrokerStatus, ...]:
         """Those that live, and those that are gone and still have replicas."""
-        told: list[BrokerStatus] = []
+        reported: list[BrokerStatus] = []
         for node in sorted({*self._brokers, *counts.replicas}):
             known = self._brokers.get(node)
             own = (counts.leaders.get(node, 0), counts.replicas.get(node, 0), counts.out_of_sync.get(node, 0))
             if known is None or node not in self._host.metadata.broker_epochs:
-                told.append(BrokerStatus(node, "", "", "", *own, error="not alive"))
+                reported.append(BrokerStatus(node, "", "", "", *own, error="not alive"))
             else:
-                told.append(
+                reported.append(
                     BrokerStatus(
                         node, known.kafka, known.rpc, known.rack, *own, known.disks, known.problems, known.error
                     )
                 )
-        return tuple(told)
+        return tuple(reported)
 
     async def _rows(self, page: Sequence[PartitionState], live: frozenset[BrokerId]) -> list[PartitionStatus]:
         by_leader: dict[BrokerId, list[tuple[str, int]]] = {}
@@ -192,9 +194,9 @@ class Overview:
             if state.leader in live:
                 by_leader.setdefault(state.leader, []).append((state.topic, state.partition))
         replicas: dict[tuple[str, int], ReplicaDescription] = {}
-        for node, told in (await self._describe(by_leader)).items():
+        for node, reported in (await self._describe(by_leader)).items():
             wanted = set(by_leader[node])
-            replicas |= {(r.topic, r.partition): r for r in told.replicas if (r.topic, r.partition) in wanted}
+            replicas |= {(r.topic, r.partition): r for r in reported.replicas if (r.topic, r.partition) in wanted}
         return [_row(state, replicas.get((state.topic, state.partition)), live) for state in page]
 
     async def _describe(
@@ -223,8 +225,8 @@ class Overview:
                     wanted.setdefault(broker, []).append((move.topic, move.partition))
         held = {
             (TopicPartition(replica.topic, replica.partition), node): replica.size_bytes
-            for node, told in (await self._describe(wanted)).items()
-            for replica in told.replicas
+            for node, reported in (await self._describe(wanted)).items()
+            for replica in reported.replicas
         }
         keys = {TopicPartition(move.topic, move.partition) for move in shown}
         self._trackers = {key: tracker for key, tracker in self._trackers.items() if key in keys}
@@ -302,25 +304,25 @@ def _fits(request: StatusRequest, state: PartitionState, live: frozenset[BrokerI
     return True
 
 
-def _row(state: PartitionState, told: ReplicaDescription | None, live: frozenset[BrokerId]) -> PartitionStatus:
+def _row(state: PartitionState, reported: ReplicaDescription | None, live: frozenset[BrokerId]) -> PartitionStatus:
     leader = state.leader if state.leader in live else NO_LEADER
     row = PartitionStatus(
         state.topic, state.partition, leader, state.leader_epoch, state.isr, state.replicas, state.adding_replicas
     )
-    if told is None or not told.is_leader:
+    if reported is None or not reported.is_leader:
         return row
-    ends = [follower.log_end_offset for follower in told.followers]
+    ends = [follower.log_end_offset for follower in reported.followers]
     return PartitionStatus(
         row.topic,
         row.partition,
         leader,
-        told.leader_epoch,
-        told.isr,
+        reported.leader_epoch,
+        reported.isr,
         row.replicas,
         row.adding_replicas,
-        told.high_watermark,
-        told.log_start_offset,
-        told.log_end_offset,
-        told.size_bytes,
-        told.log_end_offset - max(min(ends), told.log_start_offset) if ends else 0,
+        reported.high_watermark,
+        reported.log_start_offset,
+        reported.log_end_offset,
+        reported.size_bytes,
+        reported.log_end_offset - max(min(ends), reported.log_start_offset) if ends else 0,
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from kafkalite.env.seams import Listener, Network
-from kafkalite.http.authentication import Asked, HttpAuthenticator, HttpPeer
+from kafkalite.http.authentication import AuthenticatedRequest, HttpAuthenticator, HttpPeer
 from kafkalite.http.page import Page
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MAX_CONNECTIONS = 100
 _READ_BYTES = 16 * 1024
 _MAX_PARAMETERS = 20
 
-Handler = Callable[[Asked], "Page | Awaitable[Page]"]
+Handler = Callable[[AuthenticatedRequest], "Page | Awaitable[Page]"]
 
 
 class HttpServer:

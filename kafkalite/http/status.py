@@ -22,7 +22,7 @@ from kafkalite.client.results import PartitionMetadata
 from kafkalite.client.why import diagnose, gather
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.watching import StatusRequest
-from kafkalite.http.authentication import Asked
+from kafkalite.http.authentication import AuthenticatedRequest
 from kafkalite.http.page import Page
 from kafkalite.http.server import Handler
 from kafkalite.model import NO_LEADER, TopicPartition
@@ -56,7 +56,7 @@ class StatusPages:
             "/readyz": self._readyz,
         }
 
-    async def _metrics(self, asked: Asked) -> Page:
+    async def _metrics(self, asked: AuthenticatedRequest) -> Page:
         if self._exposition is None:
             # No start waits for what only a scrape needs, and the loop does not wait while it is imported.
             await self._node.env.disk.run_blocking(lambda: importlib.import_module("kafkalite.http.metrics"))
@@ -65,13 +65,13 @@ class StatusPages:
             self._exposition = Exposition(self._node)
         return Page(self._exposition.text(), _METRICS_TYPE)
 
-    def _healthz(self, asked: Asked) -> Page:
+    def _healthz(self, asked: AuthenticatedRequest) -> Page:
         if not asked.sees_cluster:  # that it answers is what a probe wants to know
             return _json({"id": self._node.broker_id})
         problems = [{**dataclasses.asdict(problem), "do": advice(problem.what).do} for problem in self._node.problems()]
         return _json({"id": self._node.broker_id, "problems": problems})
 
-    def _readyz(self, asked: Asked) -> Page:
+    def _readyz(self, asked: AuthenticatedRequest) -> Page:
         """Whether clients should be sent here. It stays 200 if only ZooKeeper is away, because each node goes on serving (ADR
         15). BrokerFailureDetector probes ask `/healthz`: a restart would only end what still works."""
         node = self._node
@@ -80,7 +80,7 @@ class StatusPages:
         away = node.zookeeper.away()
         return Page(f"{text}; {away}\n".encode() if away else f"{text}\n".encode(), status=200 if serves else 503)
 
-    async def _status(self, asked: Asked) -> Page:
+    async def _status(self, asked: AuthenticatedRequest) -> Page:
         known = {f.name: int if isinstance(f.default, int) else str for f in dataclasses.fields(StatusRequest)}
         query = asked.query
         unknown = sorted(query.keys() - known.keys())
@@ -92,7 +92,7 @@ class StatusPages:
             return _json({"error": answer.message}, status=400)
         return _json(status_value(answer))
 
-    async def _why(self, asked: Asked) -> Page:
+    async def _why(self, asked: AuthenticatedRequest) -> Page:
         partition = TopicPartition(asked.query.get("topic", ""), int(asked.query.get("partition", "")))
         cache, peers = self._node.metadata, self._node.peers
         states = cache.topic(partition.topic)

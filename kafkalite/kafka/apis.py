@@ -40,7 +40,7 @@ _REFUSED = {"Produce": range(3)}
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class OfferedApi:
     """One API. `versions` are advertised, `served_versions` of them are not refused; `known_versions` can be decoded."""
 
     key: int
@@ -65,18 +65,18 @@ def is_served(name: str, version: int) -> bool:
     return version not in _REFUSED.get(name, ())
 
 
-def refusal(api: Api, message: Any, version: int, code: ErrorCode, text: str) -> Any:
+def refusal(api: OfferedApi, message: Any, version: int, code: ErrorCode, text: str) -> Any:
     """The answer that says `code` for everything the request asks for."""
     return refuse(api.name, message, version, code, text)
 
 
-def make_apis(handlers: Mapping[str, Handler]) -> dict[int, Api]:
+def make_apis(handlers: Mapping[str, Handler]) -> dict[int, OfferedApi]:
     """The table of APIs by key for those that have a handler."""
-    table: dict[int, Api] = {}
+    table: dict[int, OfferedApi] = {}
     for name, handler in handlers.items():
         request = schemas()[name + "Request"]
         low, high = OFFERED[name]
-        table[request.api_key] = Api(
+        table[request.api_key] = OfferedApi(
             key=request.api_key,
             name=name,
             versions=range(low, high + 1),

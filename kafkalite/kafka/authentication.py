@@ -1,6 +1,6 @@
 """What a connection of a SASL listener may send until it has said who it is, and how it says so.
 
-Only a SASL listener's connections have a Gate; on all others there is none to pass.
+Only a SASL listener's connections have a ConnectionAuthenticator; on all others there is none to pass.
 
 Sources: Kafka's SaslServerAuthenticator (states; what is refused), KIP-43 and KIP-152 (SaslHandshake v0 is followed by
 bare tokens, v1 by SaslAuthenticate), KIP-368 (re-authentication).
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.errors import AuthenticationFailed, ErrorCode
 from kafkalite.protocol import wire
-from kafkalite.security.listener import ListenerSecurity, Login
+from kafkalite.security.listener import ListenerSecurity, SaslLogin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,7 @@ class _State(Enum):
     REFUSED = "refused"  # the answer is on its way, late; nothing is read any more
 
 
-class Gate:
+class ConnectionAuthenticator:
     """One connection's.
 
     Args:
@@ -65,7 +65,7 @@ class Gate:
         self._is_optional = security.is_optional
         self._exchange: SaslServer | None = None
         self._mechanism = ""
-        self._login: Login | None = None
+        self._login: SaslLogin | None = None
         self._deadline = connection.listener.now() + AUTHENTICATION_S
         #: When the session ends; None: it does not.
         self._expires: float | None = None
@@ -154,7 +154,7 @@ class Gate:
             self._opened(self._security.login(exchange, self._mechanism, self._login))
         return answer
 
-    def _opened(self, login: Login) -> None:
+    def _opened(self, login: SaslLogin) -> None:
         self._state = _State.OPEN
         self._security.succeeded += 1
         self._login = login
@@ -163,7 +163,7 @@ class Gate:
         if limit_ms:
             low, high = _LIFETIME_SHARE
             self._expires = self._connection.listener.now() + limit_ms / 1000 * (low + (high - low) * self._share)
-        self._connection.admitted(login, gate=self if limit_ms else None)
+        self._connection.admitted(login, authenticator=self if limit_ms else None)
 
     def _lifetime_ms(self) -> int:
         if self._expires is None or self._state is not _State.OPEN:
@@ -175,7 +175,7 @@ class Gate:
         try:
             answer = self._step(token)
         except AuthenticationFailed as error:
-            self._tell(str(error))
+            self._log_failure(str(error))
             self._state = _State.REFUSED
             self._spawn("kafka.refusal", self._close_later())
             return
@@ -183,14 +183,14 @@ class Gate:
 
     # --- no --------------------------------------------------------------------------------------
 
-    def _tell(self, reason: str) -> None:
+    def _log_failure(self, reason: str) -> None:
         exchange = self._exchange
         user = exchange.user if exchange is not None and exchange.is_known else ""
         self._security.refused(self._connection.peer, reason, mechanism=self._mechanism, user=user)
 
     def _refuse(self, request: Request, answer: object, reason: str) -> None:
         """Answer after a while, and close: guessing passwords shall take time."""
-        self._tell(reason)
+        self._log_failure(reason)
         self._state = _State.REFUSED
         self._spawn("kafka.refusal", self._answer_later(request, answer))
 

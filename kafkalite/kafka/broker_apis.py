@@ -12,7 +12,7 @@ from kafkalite.coordinators.transactions.groups import TransactionGroups
 from kafkalite.coordinators.transactions.markers import LocalMarkers, MarkerChannels
 from kafkalite.coordinators.transactions.verifier import TransactionVerifier
 from kafkalite.env.supervisor import Policy
-from kafkalite.kafka.apis import Api, make_apis
+from kafkalite.kafka.apis import OfferedApi, make_apis
 from kafkalite.kafka.handlers.cluster import ClusterHandlers
 from kafkalite.kafka.handlers.configs import ConfigHandlers
 from kafkalite.kafka.handlers.data import DataHandlers
@@ -55,7 +55,7 @@ class KafkaSide:
             **SaslHandlers(services).table(),
             **TransactionHandlers(services, self.groups, self.transactions, self.markers).table(),
         }
-        self.apis: dict[int, Api] = make_apis(handlers)
+        self.apis: dict[int, OfferedApi] = make_apis(handlers)
         self.listener = KafkaListener(services, self.apis)
 
     async def start(self, host: str, port: int) -> Endpoint:

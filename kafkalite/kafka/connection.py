@@ -26,11 +26,11 @@ from kafkalite.security.principal import ANONYMOUS, Principal
 from kafkalite.telemetry.logs import get_logger
 
 if TYPE_CHECKING:
-    from kafkalite.kafka.apis import Api
-    from kafkalite.kafka.authentication import Gate
+    from kafkalite.kafka.apis import OfferedApi
+    from kafkalite.kafka.authentication import ConnectionAuthenticator
     from kafkalite.kafka.listener import KafkaListener
     from kafkalite.kafka.throttle_accounting import ThrottleAccounting
-    from kafkalite.security.listener import Login
+    from kafkalite.security.listener import SaslLogin
 
 _log = get_logger(__name__)
 
@@ -68,12 +68,22 @@ class Request:
     """One request under way. Whoever handles it calls `respond` (or `respond_nothing`) exactly once."""
 
     __slots__ = (
-        "api", "began", "bill", "buffers", "client_id", "connection", "correlation_id", "counted", "denied",
-        "is_answered", "returned", "version",
+        "api",
+        "began",
+        "buffers",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "counted",
+        "denied",
+        "is_answered",
+        "returned",
+        "throttle",
+        "version",
     )  # fmt: skip
 
     def __init__(
-        self, connection: KafkaConnection, api: Api | None, version: int, correlation_id: int, client_id: str
+        self, connection: KafkaConnection, api: OfferedApi | None, version: int, correlation_id: int, client_id: str
     ) -> None:
         self.connection = connection
         self.api = api
@@ -82,7 +92,7 @@ class Request:
         self.client_id = client_id
         self.denied = NOTHING_DENIED
         #: What it costs its client; None while no quota is set.
-        self.bill: ThrottleAccounting | None = None
+        self.throttle: ThrottleAccounting | None = None
         self.buffers: list[Buffer] = []
         #: Bytes of them that the listener counts as memory.
         self.counted = 0
@@ -102,8 +112,8 @@ class Request:
     def respond(self, message: Any) -> None:
         """Answer in the request's own version."""
         assert self.api is not None
-        if self.bill is not None:
-            self.bill.settle(message)
+        if self.throttle is not None:
+            self.throttle.settle(message)
         has_tags = self.version in self.api.flexible_responses
         w = bytearray(9 if has_tags else 8)
         chunks: list[Buffer] = []
@@ -135,8 +145,8 @@ class Request:
     def respond_nothing(self) -> None:
         """The client expects no answer (Produce with acks=0)."""
         assert not self.is_answered, "a request was answered twice"
-        if self.bill is not None:
-            self.bill.settle(None)
+        if self.throttle is not None:
+            self.throttle.settle(None)
         self.is_answered = True
         self.connection.listener.timed(self)
         self.connection.answered(self)
@@ -151,9 +161,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer = ""
         self.principal = ANONYMOUS
         #: What keeps strangers out on a SASL listener; None: there is nothing to pass (any more).
-        self.gate: Gate | None = None
+        self.authenticator: ConnectionAuthenticator | None = None
         #: What SASL has proved.
-        self.login: Login | None = None
+        self.login: SaslLogin | None = None
         self.max_request_bytes = listener.max_request_bytes
         self.last_active = 0.0
         #: When the frame that is half received began to arrive; 0 if there is none.
@@ -197,11 +207,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.is_closed = True
             transport.abort()
 
-    def admitted(self, login: Login, *, gate: Gate | None) -> None:
-        """Who is there has proved who they are. `gate` stays if they will have to again."""
+    def admitted(self, login: SaslLogin, *, authenticator: ConnectionAuthenticator | None) -> None:
+        """Who is there has proved who they are. `authenticator` stays if they will have to again."""
         self.principal = login.principal
         self.login = login
-        self.gate = gate
+        self.authenticator = authenticator
         self.max_request_bytes = self.listener.max_request_bytes
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -215,7 +225,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._release_own()
         self.listener.closed(self)
         # Nothing comes any more. Strangers by the thousand must not wait, with all their TLS, for the collector of cycles.
-        self.gate = None
+        self.authenticator = None
         self._transport = None
 
     def pause_writing(self) -> None:
@@ -329,7 +339,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _is_acceptable(self, view: memoryview, start: int, stop: int, size: int) -> bool:
         """Whether a frame may have this length; otherwise the connection is closed."""
-        if (size < _HEAD_BYTES - 2 and self.gate is None) or not 0 < size <= self.max_request_bytes:
+        if (size < _HEAD_BYTES - 2 and self.authenticator is None) or not 0 < size <= self.max_request_bytes:
             self.refuse("frame.length", f"a frame of {size} bytes")
             return False
         if size > MAX_OTHER_REQUEST_BYTES and stop - start >= 6 and int.from_bytes(view[start + 4 : start + 6]) != 0:
@@ -340,7 +350,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _frame(self, view: memoryview) -> None:
         """One request: header, body, handler."""
         try:
-            if self.gate is not None and not self.gate.admits(view):
+            if self.authenticator is not None and not self.authenticator.admits(view):
                 return
             api_key, version, correlation_id, id_bytes = _HEAD(view, 0)
             position = _HEAD_BYTES + max(0, id_bytes)
@@ -383,8 +393,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
                     self._out_bytes += size
             first.buffers = []  # whoever still knows the request must not keep its answer
             self._held_out += first.counted
-            if first.bill is not None and first.bill.throttle_ms:
-                self._mute(first.bill.throttle_ms)
+            if first.throttle is not None and first.throttle.throttle_ms:
+                self._mute(first.throttle.throttle_ms)
         if not self._is_parsing and not self._is_flush_due:
             # Many requests may complete in this turn of the loop: write once, at its end.
             self._is_flush_due = True

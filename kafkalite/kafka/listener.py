@@ -20,7 +20,7 @@ from kafkalite.env.seams import Listener
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, AuthenticationFailed, ErrorCode
 from kafkalite.kafka.answers import AnswerMemory
-from kafkalite.kafka.apis import Api, refusal
+from kafkalite.kafka.apis import OfferedApi, refusal
 from kafkalite.kafka.connection import KafkaConnection, Request
 from kafkalite.kafka.guard import Guard
 from kafkalite.kafka.throttle_accounting import EXEMPT, ThrottleAccounting
@@ -51,11 +51,11 @@ _API_VERSIONS = 18
 class KafkaListener:
     """See the module. `start`, then `endpoint`; `close` ends all connections."""
 
-    def __init__(self, services: Services, apis: Mapping[int, Api]) -> None:
+    def __init__(self, services: Services, apis: Mapping[int, OfferedApi]) -> None:
         config = services.config
         self.services = services
         self.security = services.security
-        self.apis: dict[int, Api] = dict(apis)
+        self.apis: dict[int, OfferedApi] = dict(apis)
         self.max_request_bytes = config.socket_request_max_bytes
         self.max_in_flight = config.max_inflight_requests_per_connection
         self.shared_bytes = SHARED_BYTES
@@ -112,9 +112,9 @@ class KafkaListener:
 
     def warn(self, event: str, connection: KafkaConnection, reason: str, **details: object) -> None:
         """One line about a connection; many similar ones from one host are suppressed."""
-        untold = self._repeats.told((event, reason, connection.peer_host))
-        if untold is not None:
-            _log.warning(event, reason=reason, peer=connection.peer, **details, suppressed=untold)
+        suppressed = self._repeats.admit((event, reason, connection.peer_host))
+        if suppressed is not None:
+            _log.warning(event, reason=reason, peer=connection.peer, **details, suppressed=suppressed)
 
     # --- connections ---
 
@@ -145,10 +145,10 @@ class KafkaListener:
                 security.refused(connection.peer, str(error))
                 return False
             return True
-        from kafkalite.kafka.authentication import Gate  # only who uses SASL loads it
+        from kafkalite.kafka.authentication import ConnectionAuthenticator  # only who uses SASL loads it
 
         supervisor = self.services.supervisor
-        connection.gate = Gate(
+        connection.authenticator = ConnectionAuthenticator(
             connection,
             security,
             spawn=lambda name, work: supervisor.spawn(name, work, Policy.ISOLATED),
@@ -219,7 +219,7 @@ class KafkaListener:
                     continue  # it ends when its peer has read everything, or soon (streams.close_when_written)
                 if connection.frame_began and now - connection.frame_began > FRAME_DEADLINE_S:
                     connection.refuse("frame.slow", f"a request was not complete after {FRAME_DEADLINE_S:.0f} s")
-                elif connection.gate is not None and connection.gate.is_late(now):
+                elif connection.authenticator is not None and connection.authenticator.is_late(now):
                     connection.refuse("authentication.slow", "no authentication before the deadline")
                 elif now - connection.last_active < _SWEEP_S:
                     continue
@@ -247,7 +247,9 @@ class KafkaListener:
             return
         request.began = self.monotonic()
         if self._quotas.is_active and api.name not in EXEMPT:
-            request.bill = ThrottleAccounting(self._quotas, self.services.clock, request.principal, request.client_id)
+            request.throttle = ThrottleAccounting(
+                self._quotas, self.services.clock, request.principal, request.client_id
+            )
         try:
             result = self._start(api, request, message)
         except ApiError as error:
@@ -261,7 +263,7 @@ class KafkaListener:
         else:
             request.respond(result)
 
-    def _start(self, api: Api, request: Request, message: Any) -> Any:
+    def _start(self, api: OfferedApi, request: Request, message: Any) -> Any:
         """Check what it needs, then call its handler. Raises ApiError."""
         if self.guard is not None:
             refused = self.guard.check(request, message)
@@ -272,8 +274,8 @@ class KafkaListener:
                     return None
                 return refused
         result = api.handler(request, message)
-        if request.bill is not None:
-            request.bill.started()
+        if request.throttle is not None:
+            request.throttle.started()
         return result
 
     def timed(self, request: Request) -> None:

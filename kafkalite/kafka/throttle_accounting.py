@@ -62,7 +62,7 @@ class ThrottleAccounting:
                 spent = self._spent if self._spent >= 0 else self._clock.monotonic() - self._began
                 self.count(Kind.REQUEST, spent * 100)
             for kind, wait_ms in self._kinds.items():
-                self._quotas.note_throttled(kind, wait_ms)
+                self._quotas.record_throttled(kind, wait_ms)
             self.throttle_ms = max(self._kinds.values(), default=0)
         if self.throttle_ms and hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = self.throttle_ms

@@ -47,7 +47,7 @@ def duplicate_of(
         raise api_error(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "some of these batches are in the log already")
     timestamp = max(batch.timestamp for batch in kept)
     append_time = timestamp if config.message_timestamp_type == "LogAppendTime" else -1
-    return AppendInfo(kept[0].first_offset, kept[-1].last_offset, timestamp, append_time, len(kept), 0, True)
+    return AppendInfo(kept[0].first_offset, kept[-1].last_offset, timestamp, append_time, len(kept), 0, duplicate=True)
 
 
 def with_new_heads(

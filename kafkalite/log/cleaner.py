@@ -18,7 +18,7 @@ from kafkalite.env.seams import Disk, File
 from kafkalite.errors import ApiError, StorageError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.index import AbortedTransaction
+from kafkalite.log.index import AbortedTxn
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.segment import Segment
 from kafkalite.record.batch import DELETE_HORIZON_FLAG, BatchHeader, parse_header
@@ -60,10 +60,10 @@ class OffsetMap:
         return record.key is not None and self._offsets.get(record.key, -1) > record.offset
 
 
-class Transactions:
+class CleanedTransactions:
     """Follows transactions through one pass, batch by batch in offset order."""
 
-    def __init__(self, aborted: list[AbortedTransaction]) -> None:
+    def __init__(self, aborted: list[AbortedTxn]) -> None:
         self._to_come = sorted(aborted, key=lambda entry: entry.first_offset, reverse=True)
         #: Producer id -> the marker's offset of its aborted transaction. Records behind the marker are not part of it, even
         #: if the pass never meets the marker, or only the marker is left of the transaction.
@@ -99,7 +99,7 @@ class CleanedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CleaningPlan:
     """The range of a pass: closed segments below `end_offset`, new since `first_dirty_offset`.
 
     `cuts` is the log's when the pass began (`stands`).
@@ -122,7 +122,7 @@ class Plan:
 
 def plan(
     log: PartitionLog, config: TopicConfig, *, first_dirty_offset: int, high_watermark: int, now_ms: int
-) -> Plan | None:
+) -> CleaningPlan | None:
     """The work that is due, or None. Raises StorageError."""
     limit = log.last_stable_offset(high_watermark)
     sources: list[Segment] = []
@@ -145,7 +145,7 @@ def plan(
     overdue = now_ms - oldest_dirty_ms > config.max_compaction_lag_ms
     if not overdue and dirty_bytes < config.min_cleanable_dirty_ratio * (clean_bytes + dirty_bytes):
         return None
-    return Plan(sources, max(first_dirty_offset, sources[0].base_offset), sources[-1].next_offset, log.cuts)
+    return CleaningPlan(sources, max(first_dirty_offset, sources[0].base_offset), sources[-1].next_offset, log.cuts)
 
 
 def _own_view(disk: Disk, segment: Segment) -> Segment:
@@ -171,10 +171,10 @@ def _batches(disk: Disk, segment: Segment) -> Iterator[tuple[BatchHeader, memory
         view.close()
 
 
-def build_map(disk: Disk, work: Plan, aborted: list[AbortedTransaction], limit_bytes: int) -> OffsetMap:
+def build_map(disk: Disk, work: CleaningPlan, aborted: list[AbortedTxn], limit_bytes: int) -> OffsetMap:
     """The last offset of each key in the dirty part, as far as memory reaches. Runs off the loop."""
     offsets = OffsetMap(limit_bytes)
-    transactions = Transactions(aborted)
+    transactions = CleanedTransactions(aborted)
     for segment in work.sources:
         if segment.next_offset <= work.first_dirty_offset:
             continue
@@ -214,7 +214,7 @@ class Rewriter:
     def __init__(
         self,
         offsets: OffsetMap,
-        transactions: Transactions,
+        transactions: CleanedTransactions,
         last_of_producer: set[tuple[int, int]],
         *,
         now_ms: int,
@@ -346,7 +346,7 @@ async def compact(
     return first_dirty_offset if reached is None else reached
 
 
-async def _pass(log: PartitionLog, disk: Disk, work: Plan, now_ms: int, map_bytes: int) -> int | None:
+async def _pass(log: PartitionLog, disk: Disk, work: CleaningPlan, now_ms: int, map_bytes: int) -> int | None:
     """The new first dirty offset; None if the log changed meanwhile. Raises OSError, StorageError, ApiError."""
     config = log.config
     aborted = log.aborted_transactions(log.first_offset, work.end_offset)
@@ -359,7 +359,7 @@ async def _pass(log: PartitionLog, disk: Disk, work: Plan, now_ms: int, map_byte
 
     await disk.run_blocking(build, log.path)
     rewriter = Rewriter(
-        offsets, Transactions(aborted), producers, now_ms=now_ms, delete_retention_ms=config.delete_retention_ms
+        offsets, CleanedTransactions(aborted), producers, now_ms=now_ms, delete_retention_ms=config.delete_retention_ms
     )
     for sources in groups_of(work.sources, config):
         if not work.stands(log):

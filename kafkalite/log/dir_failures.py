@@ -1,6 +1,6 @@
 """A log or a whole log directory goes offline, and when what it held can be made anew (KIP-18).
 
-Who decides whether it is the log or the disk: kafkalite.log.judge; by what: kafkalite.log.failures.
+Who decides whether it is the log or the disk: kafkalite.log.log_dir_failure_handler; by what: kafkalite.log.failures.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ErrorCode, LogClosed, StorageError, api_error
-from kafkalite.log.failures import Blame, blame
+from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.log_dir import STRAY_SUFFIX, FailedLog, LogDir, dir_error, partition_of
 from kafkalite.log.pool import LogPool
 from kafkalite.log.removals import Removals
 from kafkalite.log.reopening import Reopening
 from kafkalite.log.room import MIN_ROOM_BYTES
-from kafkalite.log.strays import Stray, look_into
+from kafkalite.log.strays import Stray, describe_stray
 from kafkalite.model import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 from kafkalite.telemetry.repeats import Repeats
@@ -29,8 +29,8 @@ class DirFailures:
     """What happens to a log with a storage error, and to a directory that is given up.
 
     Args:
-        suspect: the judge's ear, for errors of which it is not known yet whose they are.
-        on_dir_failed, on_log_failed, on_judged: see `LogManager`.
+        report_error: the judge's ear, for errors of which it is not known yet whose they are.
+        on_dir_failed, on_log_failed, on_examined: see `LogManager`.
         end_moves: no replica moves to this directory any more.
     """
 
@@ -42,10 +42,10 @@ class DirFailures:
         clock: Clock,
         removals: Removals,
         *,
-        suspect: Callable[[LogDir, StorageError], None],
+        report_error: Callable[[LogDir, StorageError], None],
         on_dir_failed: Callable[[str, StorageError], None],
         on_log_failed: Callable[[TopicPartition, StorageError], None],
-        on_judged: Callable[[str], None],
+        on_examined: Callable[[str], None],
         end_moves: Callable[[str], None],
         reopening: Reopening,
     ) -> None:
@@ -54,10 +54,10 @@ class DirFailures:
         self._disk = disk
         self._clock = clock
         self._removals = removals
-        self._suspect = suspect
+        self._report_error = report_error
         self._on_dir_failed = on_dir_failed
         self._on_log_failed = on_log_failed
-        self._on_judged = on_judged
+        self._on_examined = on_examined
         self._end_moves = end_moves
         self._reopening = reopening
         self._repeats = Repeats(clock.monotonic)
@@ -74,16 +74,16 @@ class DirFailures:
         tp = partition_of(error.path.rpartition("/")[2])
         log = self._pool.logs.get(tp) if tp is not None else None
         if log is not None and tp is not None and log.path == error.path:
-            if not is_certain and blame(error) is Blame.NOBODY and not log.is_failed:
-                untold = self._repeats.told(log_dir.path)
-                if untold is not None:
-                    _log.warning("log.operation_failed", partition=str(tp), error=str(error), suppressed=untold)
+            if not is_certain and fault_scope(error) is FaultScope.SHORTAGE and not log.is_failed:
+                suppressed = self._repeats.admit(log_dir.path)
+                if suppressed is not None:
+                    _log.warning("log.operation_failed", partition=str(tp), error=str(error), suppressed=suppressed)
                 return
             self._pool.lose(tp, log_dir)
             self._reopening.failed(log_dir, log, error)
             _log.error("log.offline", partition=str(tp), path=log.path, error=str(error))
             self._on_log_failed(tp, error)
-        self._suspect(log_dir, error)
+        self._report_error(log_dir, error)
 
     def dir_failed(self, error: StorageError) -> list[TopicPartition]:
         """Take the error's directory offline; the partitions that were in it. Idempotent."""
@@ -95,15 +95,15 @@ class DirFailures:
         for tp in lost:
             self._pool.lose(tp, log_dir)
         log_dir.go_offline(str(error), self._clock.wall_ms())
-        if blame(error) is Blame.ROOM:
+        if fault_scope(error) is FaultScope.ROOM:
             log_dir.waits_for_room = True
-            log_dir.room.note(self._clock.monotonic())
+            log_dir.room.is_full_now(self._clock.monotonic())
         self._end_moves(log_dir.path)
         self._removals.forget(log_dir)
         log_dir.handles.close()
         _log.error("log_dir.offline", directory=log_dir.path, error=str(error), partitions=len(lost))
         self._on_dir_failed(log_dir.path, error)
-        self._on_judged(log_dir.path)
+        self._on_examined(log_dir.path)
         return lost
 
     def file_failed(self, log_dir: LogDir, what: str, error: OSError) -> None:
@@ -113,16 +113,16 @@ class DirFailures:
         """
         failure = dir_error(log_dir, what, error)
         failure.__cause__ = error
-        if blame(failure) is Blame.NOBODY:
+        if fault_scope(failure) is FaultScope.SHORTAGE:
             _log.error("log_dir.file_failed", directory=log_dir.path, error=str(failure))
         elif error.errno == errno.ENOENT:
-            self._suspect(log_dir, failure)
+            self._report_error(log_dir, failure)
         else:
             self.dir_failed(failure)
 
-    async def look_again(self, log_dir: LogDir) -> None:
+    async def reopen_failed(self, log_dir: LogDir) -> None:
         """Open the failed logs of a sound directory again, if they are sound. Raises OSError."""
-        await self._reopening.look(log_dir)
+        await self._reopening.check(log_dir)
         if log_dir.online and log_dir.failed:
             await log_dir.off_loop(log_dir.mark_incomplete)
 
@@ -145,7 +145,7 @@ class DirFailures:
         log_dir, failed = found
         aside = self._removals.name_aside(log_dir.path, topic_partition, suffix)
         try:
-            if failed.is_looked_at:
+            if failed.is_under_check:
                 raise BlockingIOError(errno.EWOULDBLOCK, "it is being checked", failed.path)
             log_dir.mark_incomplete()
             self._disk.rename(failed.path, aside)
@@ -154,13 +154,13 @@ class DirFailures:
         except OSError as error:
             failure = dir_error(log_dir, f"setting {failed.path} aside", error)
             failure.__cause__ = error
-            self._suspect(log_dir, failure)
+            self._report_error(log_dir, failure)
             raise failure from error
         del log_dir.failed[topic_partition]
         topic_id = NO_TOPIC_ID if failed.log is None else failed.log.topic_id
         size = failed.size_bytes
         if aside and failed.log is None:
-            topic_id, size = look_into(self._disk, aside)
+            topic_id, size = describe_stray(self._disk, aside)
         if aside and suffix == STRAY_SUFFIX:
             self._removals.keep(aside, topic_id, size)
         elif aside:
@@ -184,7 +184,7 @@ class DirFailures:
         self._reopening.not_loaded(log_dir, topic_partition, path, config, cause)
         self._pool.offline_partitions[topic_partition] = log_dir.path
         _log.warning("stray.restored", path=stray.path, partition=str(topic_partition))
-        if topic_partition not in await self._reopening.look(log_dir, is_ordered=True, only=topic_partition):
+        if topic_partition not in await self._reopening.check(log_dir, is_requested=True, only=topic_partition):
             failed = log_dir.failed.get(topic_partition)
             reason = "the directory went offline" if failed is None else failed.reason
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in place, but cannot be opened: {reason}")
@@ -195,7 +195,7 @@ class DirFailures:
         if self._disk.exists(path):
             aside = self._removals.name_aside(log_dir.path, topic_partition, STRAY_SUFFIX)
             self._disk.rename(path, aside)
-            self._removals.keep(aside, *look_into(self._disk, aside))
+            self._removals.keep(aside, *describe_stray(self._disk, aside))
 
     def restart_refusal(self, topic_partition: TopicPartition) -> str:
         """See `LogManager.restart_refusal`."""
@@ -203,7 +203,7 @@ class DirFailures:
         lost = self._pool.dirs.get(path)
         if lost is not None:
             failed = lost.failed.get(topic_partition)
-            if not lost.is_judged or (failed is not None and (failed.is_looked_at or not failed.is_judged)):
+            if not lost.is_examined or (failed is not None and (failed.is_under_check or not failed.is_examined)):
                 return f"{path} is being checked"
             if failed is not None and failed.is_shortage:
                 return f"{failed.path} is opened again when there are descriptors and memory for it ({failed.reason})"

@@ -19,7 +19,7 @@ from kafkalite.telemetry.logs import get_logger
 _log = get_logger(__name__)
 
 
-class Doubts:
+class UncertainEnds:
     """The doubts of one log directory. All methods that touch the disk raise OSError."""
 
     def __init__(self, disk: Disk, directory: str) -> None:

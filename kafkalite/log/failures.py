@@ -27,11 +27,11 @@ _PAUSE_S = 1.0
 _PAUSE_MAX_S = 300.0
 
 
-class Blame(Enum):
+class FaultScope(Enum):
     """Who is at fault, as far as the error number tells."""
 
     #: This process or the host ran out of something: the log stays in service, the operation is tried again later.
-    NOBODY = "nobody"
+    SHORTAGE = "nobody"
     #: No room. What waits for its removal is removed at once; if that does not help, the disk goes offline.
     ROOM = "room"
     #: The disk, without a doubt.
@@ -40,22 +40,22 @@ class Blame(Enum):
     UNSURE = "unsure"
 
 
-_BLAME = {
-    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR), Blame.NOBODY),
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), Blame.ROOM),
-    **dict.fromkeys((errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EUCLEAN), Blame.DISK),
+_SCOPE_OF_ERRNO = {
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR), FaultScope.SHORTAGE),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), FaultScope.ROOM),
+    **dict.fromkeys((errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.EUCLEAN), FaultScope.DISK),
 }
 
 
 def is_shortage(error: BaseException | None) -> bool:
     """Whether the process or the host has run out of something, which proves nothing about any file."""
-    return isinstance(error, OSError) and _BLAME.get(error.errno or 0) is Blame.NOBODY
+    return isinstance(error, OSError) and _SCOPE_OF_ERRNO.get(error.errno or 0) is FaultScope.SHORTAGE
 
 
-def blame(error: StorageError) -> Blame:
+def fault_scope(error: StorageError) -> FaultScope:
     """By the error number of the OSError behind it."""
     cause = error.__cause__
-    return _BLAME.get(cause.errno or 0, Blame.UNSURE) if isinstance(cause, OSError) else Blame.UNSURE
+    return _SCOPE_OF_ERRNO.get(cause.errno or 0, FaultScope.UNSURE) if isinstance(cause, OSError) else FaultScope.UNSURE
 
 
 async def probe(
@@ -101,7 +101,7 @@ async def probe(
         return TimeoutError(errno.ETIMEDOUT, f"no answer within {waited_s:g} s", path)
     except OSError as error:
         # Where descriptors or memory have run out the disk was not asked.
-        return None if _BLAME.get(error.errno or 0) is Blame.NOBODY else error
+        return None if _SCOPE_OF_ERRNO.get(error.errno or 0) is FaultScope.SHORTAGE else error
     return None
 
 
@@ -111,7 +111,7 @@ class FailureBudget:
 
     at: list[float] = field(default_factory=list)
 
-    def note(self, now: float) -> None:
+    def record(self, now: float) -> None:
         self.at = [*(each for each in self.at if now - each < _HOUR_S), now][-MAX_FAILURES_PER_HOUR - 1 :]
 
     def is_exhausted(self, now: float) -> bool:

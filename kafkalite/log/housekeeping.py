@@ -11,7 +11,7 @@ from kafkalite.errors import ApiError, StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.cleaner import compact
 from kafkalite.log.dir_failures import DirFailures
-from kafkalite.log.failures import Blame, blame
+from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
@@ -102,14 +102,14 @@ class Housekeeping:
         now_ms, now_s = self._clock.wall_ms(), self._clock.monotonic()
         before = self._files_retired
 
-        def look_at(log: PartitionLog) -> None:
+        def check(log: PartitionLog) -> None:
             if log is self._compacting:
                 self._retention_is_due = True  # its segments are being read: afterwards
             else:
                 self._delete_old(log)
             log.expire_producers(now_ms, self.producer_id_expiration_ms, now_s)
 
-        await self._each_log(look_at)
+        await self._each_log(check)
         return self._files_retired - before
 
     def _delete_old(self, log: PartitionLog) -> None:
@@ -170,7 +170,7 @@ class Housekeeping:
                 )
             )
         except StorageError as error:
-            if blame(error) is Blame.ROOM and not log.is_failed:
+            if fault_scope(error) is FaultScope.ROOM and not log.is_failed:
                 # The copy could not be written; the segments are unchanged.
                 _log.error("log.not_compacted", partition=str(tp), error=str(error))
             else:

@@ -124,7 +124,7 @@ class TimeIndex:
         del self.offsets[keep:]
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     """An aborted transaction on this partition; `last_offset` is its marker's (KIP-98)."""
 
     producer_id: int
@@ -136,11 +136,11 @@ class AbortedTransaction(NamedTuple):
         return ABORTED_ENTRY.pack(0, *self)
 
 
-def decode_aborted(data: bytes) -> list[AbortedTransaction] | None:
+def decode_aborted(data: bytes) -> list[AbortedTxn] | None:
     """The entries of a .txnindex file; None if it is not one."""
     if len(data) % ABORTED_ENTRY.size:
         return None
-    entries = [(entry[0], AbortedTransaction._make(entry[1:])) for entry in ABORTED_ENTRY.iter_unpack(data)]
+    entries = [(entry[0], AbortedTxn._make(entry[1:])) for entry in ABORTED_ENTRY.iter_unpack(data)]
     if any(version != 0 for version, _ in entries):
         return None
     return [entry for _, entry in entries]

@@ -174,12 +174,12 @@ class LocalLog:
             durable=False,
         )
 
-    def note_copied_gap(self) -> None:
+    def record_copied_gap(self) -> None:
         """Offsets are missing in the next batches; durable with the next flush."""
         if self.compacted_to < 0:
             self._write_compacted_to(0, durable=False)
 
-    def note_compacted(self, end: int) -> None:
+    def record_compacted(self, end: int) -> None:
         """A compaction is about to remove offsets below `end`; durable when this returns."""
         if end > self.compacted_to:
             self._write_compacted_to(end, durable=True)
@@ -248,7 +248,7 @@ class LocalLog:
         swap = f"{cleaned.log_path}.swap"
         self.dir_dirty = True
         with self.io("compaction"):
-            self.note_compacted(sources[-1].next_offset)
+            self.record_compacted(sources[-1].next_offset)
         # If anything fails from here on, the segments on the disk may differ from those in memory.
         with self.io("compaction", changes=True):
             self.disk.rename(cleaned_path, swap)

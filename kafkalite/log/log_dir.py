@@ -11,7 +11,7 @@ from kafkalite.env.seams import Disk
 from kafkalite.errors import StartupRefused, StorageError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log import checkpoints
-from kafkalite.log.doubts import Doubts
+from kafkalite.log.doubts import UncertainEnds
 from kafkalite.log.failures import FailureBudget
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.room import RoomPauses
@@ -62,19 +62,19 @@ class FailedLog:
     reason: str
     is_shortage: bool
     #: Monotonic seconds.
-    next_look: float
-    looks: int = 0
+    next_check: float
+    checks: int = 0
     #: A check is under way: no other code may touch its directory.
-    is_looked_at: bool = False
+    is_under_check: bool = False
     #: Whether a check has ended since it failed.
-    is_judged: bool = False
+    is_examined: bool = False
 
     @property
     def size_bytes(self) -> int:
         return 0 if self.log is None else self.log.size_bytes
 
     @property
-    def needs_order(self) -> bool:
+    def needs_operator(self) -> bool:
         """Only a restart or an operator opens it again."""
         log = self.log
         return log is not None and (log.damaged_at is not None or log.sync_failed)
@@ -105,7 +105,7 @@ class LogDir:
         self.reopened: dict[TopicPartition, list[float]] = {}
         #: Errors that the judge has yet to look at, and whether it is at work.
         self.suspicions: list[StorageError] = []
-        self.is_judged = True
+        self.is_examined = True
         self.failures = FailureBudget()
         #: The last probe found no room; what is there can be read.
         self.is_full = False
@@ -125,7 +125,7 @@ class LogDir:
         self.saving = asyncio.Lock()
         self.saves_wanted = self.saves_done = 0
         #: Logs in it that may lack committed records.
-        self.doubts = Doubts(disk, path)
+        self.doubts = UncertainEnds(disk, path)
         self._release: Callable[[], None] | None = None
 
     async def unless_gone(self, work: Awaitable[T]) -> T:
@@ -188,7 +188,7 @@ class LogDir:
                     f"log.dirs: {self.path} belongs to broker {found_broker}, this is broker {broker_id}"
                 )
         else:
-            # It may have taken the place of another: that is for ZooKeeper to say (ReplicaManager.look_for_missing). First,
+            # It may have taken the place of another: that is for ZooKeeper to say (ReplicaManager.find_missing_logs). First,
             # so that a crash between the two does not leave a directory that looks used.
             self.mark_incomplete()
             self._disk.write_file_atomic(meta, checkpoints.encode_meta_properties(cluster_id, broker_id))

@@ -5,7 +5,7 @@
 | `pool` | which logs are in service, which went offline |
 | `opening` | directories come into service, at the start and later |
 | `placing`, `removals` | a new log gets a directory; a log's files go |
-| `judge`, `dir_failures` | is it the log or the disk; what goes offline |
+| `failure_handler`, `dir_failures` | is it the log or the disk; what goes offline |
 | `offset_checkpoints` | saving high watermarks, recovery points, log starts |
 | `housekeeping` | flush, retention, compaction passes |
 | `moving` | replicas move between disks |
@@ -23,9 +23,9 @@ from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.housekeeping import Housekeeping
-from kafkalite.log.judge import Judge
 from kafkalite.log.loader import no_log
 from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, FailedLog, LogDir, dir_error
+from kafkalite.log.log_dir_failure_handler import LogDirFailureHandler
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.opening import Opening
@@ -47,7 +47,7 @@ class LogManager:
 
     A log with a storage error goes offline at once, alone: it leaves `all()` and `get`, `on_log_failed` is told. Then
     the judge finds out whether it is the whole disk; if so its directory goes offline (KIP-18): all its logs, its
-    checkpoint files are left alone, `on_dir_failed` is told once. The process goes on with the others. `on_judged` is
+    checkpoint files are left alone, `on_dir_failed` is told once. The process goes on with the others. `on_examined` is
     told when a verdict stands and what was lost can be made anew (`restart_refusal`).
     """
 
@@ -61,7 +61,7 @@ class LogManager:
         own_time: OwnTime | None = None,
         on_dir_failed: Callable[[str, StorageError], None],
         on_log_failed: Callable[[TopicPartition, StorageError], None] = lambda tp, error: None,
-        on_judged: Callable[[str], None] = lambda directory: None,
+        on_examined: Callable[[str], None] = lambda directory: None,
         hw_of: Callable[[TopicPartition], int] | None = None,
         handle_capacity: int = LEAST_LOG_FILES,
     ) -> None:
@@ -83,19 +83,19 @@ class LogManager:
         self.moves = DiskMoves(self, config, disk, clock, supervisor)
         self._pool.on_taken = self.moves.forget
         self._pool.on_lost = self.moves.lost
-        self._on_judged = on_judged
+        self._on_examined = on_examined
         self._removals = Removals(
-            self._pool, disk, clock, stray_delay_ms=config.stray_delete_delay_ms, suspect=self._suspect
+            self._pool, disk, clock, stray_delay_ms=config.stray_delete_delay_ms, report_error=self._report_error
         )
         self._reopening = Reopening(
             self._pool, disk, clock, on_recovery_point_lowered=lambda log: self._offsets.save_recovery_points_of(log)
         )
         self._failures = DirFailures(
-            self._pool, config, disk, clock, self._removals, suspect=self._suspect, on_dir_failed=on_dir_failed,
-            on_log_failed=on_log_failed, on_judged=on_judged, end_moves=self.moves.dir_failed,
+            self._pool, config, disk, clock, self._removals, report_error=self._report_error, on_dir_failed=on_dir_failed,
+            on_log_failed=on_log_failed, on_examined=on_examined, end_moves=self.moves.dir_failed,
             reopening=self._reopening,
         )  # fmt: skip
-        self._judge = Judge(
+        self._failure_handler = LogDirFailureHandler(
             disk,
             clock,
             own_time,
@@ -103,13 +103,13 @@ class LogManager:
             busy_s=config.log_dir_probe_timeout_ms / 1000,
             dir_failed=self._failures.dir_failed,
             make_room=self._removals.make_room,
-            look_again=self._failures.look_again,
-            on_judged=on_judged,
+            reopen_failed=self._failures.reopen_failed,
+            on_examined=on_examined,
         )
         self._offsets = OffsetCheckpoints(self._pool, file_failed=self._failures.file_failed)
-        self._placing = Placing(self._pool, config, disk, clock, self._judge, self._failures, self._offsets)
+        self._placing = Placing(self._pool, config, disk, clock, self._failure_handler, self._failures, self._offsets)
         self._opening = Opening(
-            self._pool, config, disk, clock, own_time, supervisor, self._judge, self._removals, self._offsets,
+            self._pool, config, disk, clock, own_time, supervisor, self._failure_handler, self._removals, self._offsets,
             self._failures, self.moves, self._reopening,
         )  # fmt: skip
         self._housekeeping = Housekeeping(
@@ -118,8 +118,8 @@ class LogManager:
         )  # fmt: skip
         self._pool.on_put = self._housekeeping.watch_cuts
 
-    def _suspect(self, log_dir: LogDir, error: StorageError) -> None:
-        self._judge.suspect(log_dir, error)
+    def _report_error(self, log_dir: LogDir, error: StorageError) -> None:
+        self._failure_handler.report_error(log_dir, error)
 
     # --- start, and disks that come back (kafkalite.log.opening) --------------------------------------
 
@@ -148,9 +148,9 @@ class LogManager:
         found = []
         for log_dir in list(self._pool.dirs.values()):
             now = self._clock.monotonic()
-            if log_dir.online or not log_dir.waits_for_room or now < log_dir.room.next_look:
+            if log_dir.online or not log_dir.waits_for_room or now < log_dir.room.next_check:
                 continue
-            log_dir.room.looked(now)
+            log_dir.room.is_still_full(now)
             try:
                 if await has_room(self._disk, log_dir.path, self._own_time):
                     found.append(log_dir.path)
@@ -280,7 +280,7 @@ class LogManager:
         else:
             self._failures.take_failed_away(topic_partition, DELETE_SUFFIX, self._config.topic.file_delete_delay_ms)
 
-    def removal_ordered(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+    def removal_requested(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         """The partition is deleted here, and has no log: its directories that were set aside are removed after the delay."""
         self._removals.ordered(topic_partition, topic_id)
 
@@ -357,15 +357,15 @@ class LogManager:
         """Take the error's directory offline; the partitions that were in it. Idempotent."""
         return self._failures.dir_failed(error)
 
-    def look_again(self) -> None:
+    def reopen_failed(self) -> None:
         """Check failed logs again when they are due, in a task of its own (kafkalite.log.reopening)."""
         if self._reopening.is_due():
-            self._supervisor.spawn("logs.look_again", self._look_again(), Policy.ISOLATED)
+            self._supervisor.spawn("logs.look_again", self._reopen_failed(), Policy.ISOLATED)
 
-    async def _look_again(self) -> None:
+    async def _reopen_failed(self) -> None:
         for log_dir in self._pool.online():
-            if log_dir.failed and await self._reopening.look(log_dir):
-                self._on_judged(log_dir.path)
+            if log_dir.failed and await self._reopening.check(log_dir):
+                self._on_examined(log_dir.path)
 
     def failed_log(self, topic_partition: TopicPartition) -> FailedLog | None:
         """A log that is out of service, whose files are kept where they are."""
@@ -464,7 +464,7 @@ class LogManager:
 
     # --- the end ----------------------------------------------------------------------------------
 
-    async def close(self, clean: bool = True, *, broker_epoch: int = -1) -> None:
+    async def close(self, *, clean: bool = True, broker_epoch: int = -1) -> None:
         """Flush, checkpoint and leave the marker that makes the next start fast; without `clean` just let go."""
         if self._closed:
             return

@@ -31,7 +31,7 @@ from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.log.failures import Blame, blame
+from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.handles import HandleCache
 from kafkalite.log.loader import load_log, new_log
 from kafkalite.log.log_dir import FUTURE_SUFFIX, LogDir, set_aside_name
@@ -55,7 +55,7 @@ _FUTURE = re.compile(rf"-(\d{{1,9}})\.([0-9a-f]{{32}}){FUTURE_SUFFIX}$")
 
 
 @dataclass(slots=True, eq=False)
-class Move:
+class LogDirMove:
     """One replica on its way. `state`: waiting, copying, done, failed; `reason` says why it failed."""
 
     topic_partition: TopicPartition
@@ -131,26 +131,26 @@ class DiskMoves:
         self._disk = disk
         self._clock = clock
         self._supervisor = supervisor
-        self._moves: dict[TopicPartition, Move] = {}
+        self._moves: dict[TopicPartition, LogDirMove] = {}
         #: Replaced logs whose successors are not durable yet.
         self._leaving: dict[TopicPartition, PartitionLog] = {}
-        self._over: list[Move] = []
+        self._over: list[LogDirMove] = []
         self._slots = asyncio.Semaphore(max(1, len(config.log_dirs)))
 
     def __contains__(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._moves
 
-    def all(self) -> list[Move]:
+    def all(self) -> list[LogDirMove]:
         """Those under way, sorted, then those that are over, oldest first."""
         return [*(self._moves[key] for key in sorted(self._moves)), *self._over]
 
-    def under_way(self) -> list[Move]:
+    def under_way(self) -> list[LogDirMove]:
         """Sorted by partition."""
         return [self._moves[key] for key in sorted(self._moves)]
 
     # --- orders -----------------------------------------------------------------------------------
 
-    def order(self, topic_partition: TopicPartition, directory: str, throttle: int = 0) -> Move | None:
+    def start(self, topic_partition: TopicPartition, directory: str, throttle: int = 0) -> LogDirMove | None:
         """Begin to move a replica; None if it is there already (which ends a move under way).
 
         Raises:
@@ -177,7 +177,7 @@ class DiskMoves:
             return None
         self._check_room(log_dir, source.size_bytes)
         path = self._home.name_aside(directory, topic_partition, FUTURE_SUFFIX)
-        move = Move(topic_partition, source, directory, path, self._limit(throttle))
+        move = LogDirMove(topic_partition, source, directory, path, self._limit(throttle))
         self._begin(move)
         return move
 
@@ -214,9 +214,9 @@ class DiskMoves:
             if tp is None or source is None or source.directory == log_dir.path or tp in self._moves:
                 self._home.discard_path(path)
                 continue
-            self._begin(Move(tp, source, log_dir.path, path, self._limit(0)))
+            self._begin(LogDirMove(tp, source, log_dir.path, path, self._limit(0)))
 
-    def _begin(self, move: Move) -> None:
+    def _begin(self, move: LogDirMove) -> None:
         tp = move.topic_partition
         self._moves[tp] = move
         _log.info("disk_move.begun", partition=str(tp), source=move.source.directory, target=move.target)
@@ -262,7 +262,7 @@ class DiskMoves:
         for tp in sorted(self._leaving):
             self._home.discard(self._leaving.pop(tp), 0)
 
-    def _end(self, move: Move, state: str, reason: str = "") -> None:
+    def _end(self, move: LogDirMove, state: str, reason: str = "") -> None:
         del self._moves[move.topic_partition]
         move.state, move.reason = state, reason
         self._over.append(move)
@@ -279,7 +279,7 @@ class DiskMoves:
 
     # --- copying ----------------------------------------------------------------------------------
 
-    async def _run(self, move: Move) -> None:
+    async def _run(self, move: LogDirMove) -> None:
         tp = move.topic_partition
         try:
             async with self._slots:
@@ -293,15 +293,17 @@ class DiskMoves:
             if self._moves.get(tp) is move:
                 self._end(move, "failed", str(error))
 
-    def _failed(self, move: Move, error: StorageError) -> None:
+    def _failed(self, move: LogDirMove, error: StorageError) -> None:
         if self._moves.get(move.topic_partition) is move:
             self._end(move, "failed", str(error))
         # A copy that finds no room, or no descriptor, is not the disk's fault.
-        if blame(error) is Blame.NOBODY or (error.path == move.path and blame(error) is Blame.ROOM):
+        if fault_scope(error) is FaultScope.SHORTAGE or (
+            error.path == move.path and fault_scope(error) is FaultScope.ROOM
+        ):
             return
         self._home.log_failed(error)
 
-    async def _open(self, move: Move) -> PartitionLog:
+    async def _open(self, move: LogDirMove) -> PartitionLog:
         """The future log: what an earlier life has copied, or a new one. Raises StorageError, OSError."""
         source, tp = move.source, move.topic_partition
         config = source.config
@@ -325,7 +327,7 @@ class DiskMoves:
             await log_dir.unless_gone(self._disk.run_blocking(lambda: self._disk.remove_tree(move.path), move.target))
         return new_log(tp, config, source.topic_id, path=move.path, **place)
 
-    async def _copy(self, move: Move, future: PartitionLog) -> None:
+    async def _copy(self, move: LogDirMove, future: PartitionLog) -> None:
         """Until the future log has taken the place of the current one. Raises StorageError, ApiError, OSError."""
         source = move.source
         unflushed = 0
@@ -352,7 +354,7 @@ class DiskMoves:
         if leaving is not None:
             self._home.discard(leaving, source.config.file_delete_delay_ms)
 
-    def _copy_some(self, move: Move, future: PartitionLog, max_bytes: int = CHUNK_BYTES) -> int:
+    def _copy_some(self, move: LogDirMove, future: PartitionLog, max_bytes: int = CHUNK_BYTES) -> int:
         """Follow the current log's cuts, then take its next batches; how many bytes. Raises StorageError, ApiError."""
         source = move.source
         follow(future, source)
@@ -377,7 +379,7 @@ class DiskMoves:
         move.copied_bytes += copied
         return copied
 
-    def _exchange(self, move: Move, future: PartitionLog) -> bool:
+    def _exchange(self, move: LogDirMove, future: PartitionLog) -> bool:
         """Within one turn of the loop: the rest, then the name. False: too much has come meanwhile."""
         source = move.source
         for _ in range(4):

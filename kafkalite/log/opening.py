@@ -14,7 +14,6 @@ from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import ErrorCode, StartupRefused, StorageError, api_error
 from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.failures import probe
-from kafkalite.log.judge import Judge
 from kafkalite.log.loader import load_log
 from kafkalite.log.log_dir import (
     DELETE_SUFFIX,
@@ -24,6 +23,7 @@ from kafkalite.log.log_dir import (
     dir_error,
     partition_of,
 )
+from kafkalite.log.log_dir_failure_handler import LogDirFailureHandler
 from kafkalite.log.moving import DiskMoves
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
@@ -53,7 +53,7 @@ class Opening:
         clock: Clock,
         own_time: OwnTime,
         supervisor: Supervisor,
-        judge: Judge,
+        failure_handler: LogDirFailureHandler,
         removals: Removals,
         offsets: OffsetCheckpoints,
         failures: DirFailures,
@@ -66,7 +66,7 @@ class Opening:
         self._clock = clock
         self._own_time = own_time
         self._supervisor = supervisor
-        self._judge = judge
+        self._failure_handler = failure_handler
         self._removals = removals
         self._offsets = offsets
         self._failures = failures
@@ -207,7 +207,7 @@ class Opening:
     ) -> None:
         """Some logs cannot be opened. If the disk is sound, only these stay out of service. Raises OSError if it is not."""
         first = next(iter(failed.values()))
-        if await self._judge.check(log_dir):
+        if await self._failure_handler.check(log_dir):
             raise first
         for tp, error in failed.items():
             _log.error("log.not_loaded", partition=str(tp), directory=log_dir.path, error=str(error))
@@ -244,7 +244,7 @@ class Opening:
         if before is None:
             raise api_error(ErrorCode.LOG_DIR_NOT_FOUND, f"{directory} is not one of log.dirs")
         if before.online:
-            await self._reopening.look(before, is_ordered=True)
+            await self._reopening.check(before, is_requested=True)
             return before.log_count
         if directory in self._returning:
             raise api_error(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory} is being opened already")
@@ -272,7 +272,7 @@ class Opening:
             else:
                 self._pool.put(log)
         self._resume_moves()
-        self._supervisor.spawn(f"watch {directory}", self._judge.watch(log_dir, self._probe_interval_s))
+        self._supervisor.spawn(f"watch {directory}", self._failure_handler.watch(log_dir, self._probe_interval_s))
         _log.warning("log_dir.online", directory=directory, logs=len(found), incomplete=log_dir.is_incomplete)
         return len(found)
 
@@ -289,7 +289,7 @@ class Opening:
             log_dir.open(cluster_id, broker_id)
 
         await self._in_time(log_dir, reopen)
-        failure = await self._judge.check(log_dir)
+        failure = await self._failure_handler.check(log_dir)
         if failure:
             raise OSError(failure)
         return await self._while_it_answers(log_dir, self._read_logs(log_dir, topic_configs))
@@ -317,4 +317,6 @@ class Opening:
     def start_watch(self) -> None:
         """Probe every directory now and then; for ever."""
         for log_dir in self._pool.dirs.values():
-            self._supervisor.spawn(f"watch {log_dir.path}", self._judge.watch(log_dir, self._probe_interval_s))
+            self._supervisor.spawn(
+                f"watch {log_dir.path}", self._failure_handler.watch(log_dir, self._probe_interval_s)
+            )

@@ -17,7 +17,7 @@ from kafkalite.log.epoch_file import LeaderEpochFile
 from kafkalite.log.failures import is_shortage
 from kafkalite.log.flushing import Flusher
 from kafkalite.log.handles import HandleCache
-from kafkalite.log.index import AbortedTransaction
+from kafkalite.log.index import AbortedTxn
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.producer_state import CompletedTransaction, PreparedAppend, ProducerEntry, ProducerStates
 from kafkalite.log.reading import ReadInfo, aborted_transactions, offset_for_timestamp, read_batches, sound_prefix
@@ -251,7 +251,7 @@ class PartitionLog:
             return AppendInfo(self.log_end_offset, self.log_end_offset - 1, -1, -1, 0, 0)
         if self._local.compacted_to < 0 and has_gap(batches, self.log_end_offset):
             with self._local.io("noting that offsets are missing"):
-                self._local.note_copied_gap()
+                self._local.record_copied_gap()
         prepared: PreparedAppend | None = None
         bases: list[int] = []
         epochs: list[tuple[int, int]] = []
@@ -304,7 +304,7 @@ class PartitionLog:
                 is_begun = is_begun or is_new
                 if is_new:
                     if first and prepared is not None:  # the snapshot at the segment's end has what the segment has
-                        self._note_ended(self._producers.apply_until(prepared, bases[first]))
+                        self._record_ended(self._producers.apply_until(prepared, bases[first]))
                     # At the log's end, not where the batch begins: offsets that a compaction removed are missing within a
                     # segment, and between segments nothing is missing that was not lost.
                     last = bases[first + count - 1] + batches[first + count - 1][1].last_offset_delta
@@ -326,16 +326,16 @@ class PartitionLog:
                     self._reload_producers()
             raise self.storage_error("append", error) from error
         if prepared is not None:
-            self._note_ended(self._producers.apply(prepared))
+            self._record_ended(self._producers.apply(prepared))
         flusher = self._flusher
         if flusher.unflushed_since_ms is None:
             flusher.unflushed_since_ms = self._now_ms()
         return AppendInfo(bases[0], self.log_end_offset - 1, max_timestamp, append_time, len(batches), total)
 
-    def _note_ended(self, aborted: list[tuple[CompletedTransaction, int]]) -> None:
+    def _record_ended(self, aborted: list[tuple[CompletedTransaction, int]]) -> None:
         local = self._local
         for done, stable in aborted:
-            entry = AbortedTransaction(done.producer_id, done.first_offset, done.last_offset, stable)
+            entry = AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable)
             local.segments[local.segment_number(done.last_offset)].add_aborted(entry)
 
     def _roll(self, base_offset: int) -> Segment:
@@ -387,7 +387,7 @@ class PartitionLog:
         if offset >= limit:
             return ReadInfo(offset, [], 0, offset)
         try:
-            piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch)
+            piece = read_batches(self._local, offset, max_bytes, limit, min_one_batch=min_one_batch)
             if piece is None:
                 return ReadInfo(offset, [], 0, offset)
             data, end = sound_prefix(self._local, piece, offset, limit) if verify else (piece.data, limit)
@@ -460,12 +460,12 @@ class PartitionLog:
         """Cut the segments; offsets follow. Raises OSError."""
         self._local.cut_to(offset)
         self.log_end_offset = Offset(self._local.next_offset)
-        self._note_cut(self.log_end_offset)
+        self._record_truncation(self.log_end_offset)
         # The cut itself is not durable yet: after a power loss the tail may be back, so the whole segment counts as
         # unchecked until the next flush, even when the cut is at or above the recovery point.
         self._flusher.lower(self.log_end_offset, recovery_point=self._local.segments[-1].base_offset)
 
-    def _note_cut(self, end: int) -> None:
+    def _record_truncation(self, end: int) -> None:
         self.lowest_cut = end if self.lowest_cut is None else min(self.lowest_cut, end)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -477,7 +477,7 @@ class PartitionLog:
             for segment in local.segments:
                 segment.remove()
             start = min(offset, self.log_start_offset)
-            self._note_cut(start)
+            self._record_truncation(start)
             flusher.lower(Offset(start), recovery_point=start)
             local.start_at(offset)
             self.log_start_offset = self.log_end_offset = Offset(offset)
@@ -513,7 +513,7 @@ class PartitionLog:
         first = self._producers.first_unstable_offset
         return Offset(high_watermark if first is None else min(first, high_watermark))
 
-    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
         """Those that overlap [from_offset, to_offset), for readers of committed transactions."""
         with self._local.io("reading aborted transactions"):
             return aborted_transactions(self._local, from_offset, to_offset)

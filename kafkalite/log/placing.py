@@ -9,9 +9,9 @@ from kafkalite.env.seams import Clock, Disk
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.log import checkpoints
 from kafkalite.log.dir_failures import DirFailures
-from kafkalite.log.judge import Judge
 from kafkalite.log.loader import new_log
 from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir, dir_error
+from kafkalite.log.log_dir_failure_handler import LogDirFailureHandler
 from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
@@ -27,7 +27,7 @@ class Placing:
         config: BrokerConfig,
         disk: Disk,
         clock: Clock,
-        judge: Judge,
+        failure_handler: LogDirFailureHandler,
         failures: DirFailures,
         offsets: OffsetCheckpoints,
     ) -> None:
@@ -35,7 +35,7 @@ class Placing:
         self._config = config
         self._disk = disk
         self._clock = clock
-        self._judge = judge
+        self._failure_handler = failure_handler
         self._failures = failures
         self._offsets = offsets
 
@@ -56,7 +56,7 @@ class Placing:
                 refusal.__cause__ = error
             except StorageError as error:
                 refusal = error
-            self._judge.suspect(log_dir, refusal)
+            self._failure_handler.report_error(log_dir, refusal)
         raise refusal or api_error(ErrorCode.KAFKA_STORAGE_ERROR, "no log directory is online")
 
     def _by_preference(self, topic_partition: TopicPartition) -> list[LogDir]:

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from kafkalite.errors import ErrorCode, api_error
-from kafkalite.log.index import AbortedTransaction
+from kafkalite.log.index import AbortedTxn
 from kafkalite.log.local_log import LocalLog
 from kafkalite.log.segment import Segment
 from kafkalite.model import LeaderEpoch, Offset
@@ -36,34 +36,36 @@ class Piece(NamedTuple):
     position: int
 
 
-def read_batches(local: LocalLog, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> Piece | None:
+def read_batches(local: LocalLog, offset: int, max_bytes: int, limit: int, *, min_one_batch: bool) -> Piece | None:
     """Whole batches of one segment from the one that holds `offset`, all of them below `limit`, as they lie on the disk.
 
     Raises:
         ApiError: CORRUPT_MESSAGE. OSError.
     """
     try:
-        return _read_once(local, offset, max_bytes, limit, min_one_batch)
+        return _read_once(local, offset, max_bytes, limit, min_one_batch=min_one_batch)
     except OSError:
         # Once more with fresh handles: a stale one, or a disk that stumbled, is no reason to give up the log.
         local.close_files()
-        return _read_once(local, offset, max_bytes, limit, min_one_batch)
+        return _read_once(local, offset, max_bytes, limit, min_one_batch=min_one_batch)
 
 
-def _read_once(local: LocalLog, offset: int, max_bytes: int, limit: int, min_one_batch: bool) -> Piece | None:
+def _read_once(local: LocalLog, offset: int, max_bytes: int, limit: int, *, min_one_batch: bool) -> Piece | None:
     segments = local.segments
     number = local.segment_number(offset)
     while number < len(segments):
         segment = segments[number]
         start = segment.position_of(offset)
         if start < segment.size:
-            data = _read_segment(segment, start, max_bytes, limit, min_one_batch)
+            data = _read_segment(segment, start, max_bytes, limit, min_one_batch=min_one_batch)
             return Piece(data, segment, start) if data else None
         number += 1
     return None
 
 
-def _read_segment(segment: Segment, start: int, max_bytes: int, limit: int, min_one_batch: bool) -> bytes | memoryview:
+def _read_segment(
+    segment: Segment, start: int, max_bytes: int, limit: int, *, min_one_batch: bool
+) -> bytes | memoryview:
     """Whole batches of one segment from `start`, the start of one; all below offset `limit`."""
     end = segment.size if limit >= segment.next_offset else segment.position_of(limit)
     if end <= start:
@@ -171,9 +173,9 @@ def _find_timestamp(
     return None
 
 
-def aborted_transactions(local: LocalLog, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+def aborted_transactions(local: LocalLog, from_offset: int, to_offset: int) -> list[AbortedTxn]:
     """Those that overlap [from_offset, to_offset). Raises OSError."""
-    found: list[AbortedTransaction] = []
+    found: list[AbortedTxn] = []
     for number in range(local.segment_number(from_offset), len(local.segments)):
         entries = local.segments[number].aborted()  # in the order of their markers
         for entry in islice(entries, bisect_left(entries, from_offset, key=_last_offset), None):
@@ -184,5 +186,5 @@ def aborted_transactions(local: LocalLog, from_offset: int, to_offset: int) -> l
     return found
 
 
-def _last_offset(entry: AbortedTransaction) -> int:
+def _last_offset(entry: AbortedTxn) -> int:
     return entry.last_offset

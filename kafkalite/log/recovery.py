@@ -16,7 +16,7 @@ from kafkalite.env.seams import Disk
 from kafkalite.errors import ApiError
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.log.epoch_cache import LeaderEpochCache
-from kafkalite.log.index import AbortedTransaction
+from kafkalite.log.index import AbortedTxn
 from kafkalite.log.producer_state import PreparedAppend, ProducerStates
 from kafkalite.log.segment import LOG, SNAPSHOT, Segment, file_name
 from kafkalite.log.validation import marker_in
@@ -195,9 +195,7 @@ def remake_aborted(
         _log.error("log.damaged", path=path, error=str(error))
 
 
-def replay(
-    producers: ProducerStates, segments: list[Segment], start: int
-) -> Iterator[tuple[Segment, AbortedTransaction]]:
+def replay(producers: ProducerStates, segments: list[Segment], start: int) -> Iterator[tuple[Segment, AbortedTxn]]:
     """Bring `producers`, which are as of offset `start`, to the log's end; yields the aborted transactions met.
 
     Raises:
@@ -216,4 +214,4 @@ def replay(
             prepared = PreparedAppend()
             producers.prepare(prepared, header, header.base_offset, marker, from_client=False, replicated=True)
             for done, stable in producers.apply(prepared):
-                yield segment, AbortedTransaction(done.producer_id, done.first_offset, done.last_offset, stable)
+                yield segment, AbortedTxn(done.producer_id, done.first_offset, done.last_offset, stable)

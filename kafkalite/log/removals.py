@@ -13,7 +13,7 @@ from kafkalite.errors import StorageError
 from kafkalite.log.log_dir import DELETE_SUFFIX, STRAY_SUFFIX, LogDir, dir_error, set_aside_name
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.pool import LogPool
-from kafkalite.log.strays import Stray, look_into, parse_name
+from kafkalite.log.strays import Stray, describe_stray, parse_name
 from kafkalite.model import TopicId, TopicPartition
 from kafkalite.telemetry.logs import get_logger
 
@@ -25,7 +25,7 @@ class Removals:
 
     Args:
         stray_delay_ms: the shortest time for which a stray is kept.
-        suspect: told when a directory refuses.
+        report_error: told when a directory refuses.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Removals:
         clock: Clock,
         *,
         stray_delay_ms: int,
-        suspect: Callable[[LogDir, StorageError], None],
+        report_error: Callable[[LogDir, StorageError], None],
     ) -> None:
         self._stray_delay_ms = stray_delay_ms
         #: Whether the records of a stray are known to be in sync elsewhere; set later. Until then none are.
@@ -45,7 +45,7 @@ class Removals:
         self._pool = pool
         self._disk = disk
         self._clock = clock
-        self._suspect = suspect
+        self._report_error = report_error
         #: (monotonic due time in seconds, path, is a directory), to be removed.
         self._removals: list[tuple[float, str, bool]] = []
         self._names_given = 0
@@ -65,7 +65,7 @@ class Removals:
         except OSError as error:
             failure = log.storage_error("setting the log aside", error)
             failure.__cause__ = error
-            self._suspect(self._pool.dirs[log.directory], failure)
+            self._report_error(self._pool.dirs[log.directory], failure)
             raise failure from error
         self._unsynced[log.directory] = None
         if suffix == STRAY_SUFFIX:
@@ -90,7 +90,7 @@ class Removals:
                 all_synced = False
                 failure = dir_error(log_dir, "syncing the names of removed logs", error)
                 failure.__cause__ = error
-                self._suspect(log_dir, failure)
+                self._report_error(log_dir, failure)
         return all_synced
 
     def name_aside(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str:
@@ -132,7 +132,7 @@ class Removals:
             except OSError as error:
                 failure = dir_error(log_dir, f"removing {path}", error)
                 failure.__cause__ = error
-                self._suspect(log_dir, failure)
+                self._report_error(log_dir, failure)
 
     async def make_room(self, log_dir: LogDir) -> None:
         """Remove at once what was to be removed later, and strays whose records are elsewhere. Raises OSError."""
@@ -173,13 +173,13 @@ class Removals:
     def find_strays(self, directory: str, names: Sequence[str]) -> list[tuple[str, TopicId, int]]:
         """The facts that `keep` needs about the strays among `names`. In a thread."""
         paths = [f"{directory}/{name}" for name in names if name.endswith(STRAY_SUFFIX)]
-        return [(path, *look_into(self._disk, path)) for path in paths]
+        return [(path, *describe_stray(self._disk, path)) for path in paths]
 
     def ordered(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
         """The partition is deleted here by order: its strays are removed when their delay is over."""
         for stray in self._strays.values():
             if stray.is_of(topic_partition, topic_id):
-                stray.is_ordered = True
+                stray.is_requested = True
 
     def remove_stray(self, stray: Stray) -> None:
         """By order of an operator, soon."""
@@ -190,9 +190,9 @@ class Removals:
         self._strays.pop(stray.path, None)
 
     def _may_go(self, stray: Stray) -> bool:
-        return stray.is_ordered or self.is_elsewhere(stray)
+        return stray.is_requested or self.is_elsewhere(stray)
 
     def _let_go(self, stray: Stray) -> None:
         del self._strays[stray.path]
-        _log.warning("stray.removed", path=stray.path, bytes=stray.size_bytes, ordered=stray.is_ordered)
+        _log.warning("stray.removed", path=stray.path, bytes=stray.size_bytes, ordered=stray.is_requested)
         self.later(stray.path, 0, is_dir=True)

@@ -76,49 +76,49 @@ class Reopening:
 
     def not_loaded(self, log_dir: LogDir, tp: TopicPartition, path: str, config: TopicConfig, error: OSError) -> None:
         """A log could not be opened at the start."""
-        next_look = self._clock.monotonic() + _LOOK_PAUSE_S
+        next_check = self._clock.monotonic() + _LOOK_PAUSE_S
         log_dir.failed[tp] = FailedLog(
-            tp, path, config, None, str(error), is_shortage(error), next_look, is_judged=True
+            tp, path, config, None, str(error), is_shortage(error), next_check, is_examined=True
         )
 
     def is_due(self) -> bool:
         """Whether there is a log to check now."""
         now = self._clock.monotonic()
         return any(
-            failed.next_look <= now and failed.is_judged and not failed.is_looked_at and not failed.needs_order
+            failed.next_check <= now and failed.is_examined and not failed.is_under_check and not failed.needs_operator
             for log_dir in self._pool.online()
             for failed in log_dir.failed.values()
         )
 
-    async def look(
-        self, log_dir: LogDir, *, is_ordered: bool = False, only: TopicPartition | None = None
+    async def check(
+        self, log_dir: LogDir, *, is_requested: bool = False, only: TopicPartition | None = None
     ) -> list[TopicPartition]:
         """Check the logs of a directory that are due; returns those that are in service again.
 
         Args:
-            is_ordered: open all of them as they are, as a restart does.
+            is_requested: open all of them as they are, as a restart does.
             only: at the log of this partition.
         """
         back: list[TopicPartition] = []
         for failed in [log_dir.failed[tp] for tp in sorted(log_dir.failed) if only in (None, tp)]:
-            if failed.is_looked_at or log_dir.failed.get(failed.topic_partition) is not failed:
+            if failed.is_under_check or log_dir.failed.get(failed.topic_partition) is not failed:
                 continue
-            if is_ordered or (failed.next_look <= self._clock.monotonic() and not failed.needs_order):
-                failed.is_looked_at = True
+            if is_requested or (failed.next_check <= self._clock.monotonic() and not failed.needs_operator):
+                failed.is_under_check = True
                 try:
-                    is_back = await self._look(log_dir, failed, is_ordered)
+                    is_back = await self._reopen(log_dir, failed, is_requested=is_requested)
                 finally:
-                    failed.is_looked_at, failed.is_judged = False, True
+                    failed.is_under_check, failed.is_examined = False, True
                 if is_back:
                     back.append(failed.topic_partition)
-            failed.is_judged = True
+            failed.is_examined = True
         return back
 
-    async def _look(self, log_dir: LogDir, failed: FailedLog, is_ordered: bool) -> bool:
+    async def _reopen(self, log_dir: LogDir, failed: FailedLog, *, is_requested: bool) -> bool:
         found: list[PartitionLog] = []
-        failed.looks += 1
+        failed.checks += 1
         try:
-            await log_dir.off_loop(lambda: found.append(self._open(log_dir, failed, is_ordered)))
+            await log_dir.off_loop(lambda: found.append(self._open(log_dir, failed, is_requested=is_requested)))
             if lacks_bytes(found[0], log_dir.high_watermarks):
                 # Durable before it changes: it may have been cut where records were committed.
                 log_dir.doubts.logs.add(failed.topic_partition)
@@ -133,8 +133,8 @@ class Reopening:
             first, most = (
                 (_SHORTAGE_PAUSE_S, _SHORTAGE_PAUSE_MAX_S) if failed.is_shortage else (_LOOK_PAUSE_S, _PAUSE_MAX_S)
             )
-            pause = min(first * (1 << min(failed.looks - 1, 8)), most)
-            failed.next_look = self._clock.monotonic() + pause
+            pause = min(first * (1 << min(failed.checks - 1, 8)), most)
+            failed.next_check = self._clock.monotonic() + pause
             _log.error("log.kept_offline", partition=str(failed.topic_partition), path=failed.path, error=str(error))
             return False
         log, tp = found[0], failed.topic_partition
@@ -153,11 +153,11 @@ class Reopening:
 
     # --- in a thread ----------------------------------------------------------------------------
 
-    def _open(self, log_dir: LogDir, failed: FailedLog, is_ordered: bool) -> PartitionLog:
+    def _open(self, log_dir: LogDir, failed: FailedLog, *, is_requested: bool) -> PartitionLog:
         """Raises OSError, NotSound."""
         old = failed.log
         handles = HandleCache(self._disk, _HANDLES)
-        if old is not None and not is_ordered:
+        if old is not None and not is_requested:
             self._check(old, handles)
         saved: Mapping[TopicPartition, int] = log_dir.recovery_points
         log = load_log(
@@ -173,7 +173,7 @@ class Reopening:
                 old.log_start_offset if old is not None else log_dir.log_starts.get(failed.topic_partition, 0)
             ),
         )
-        if old is not None and not is_ordered and _shape(log) != _shape(old):
+        if old is not None and not is_requested and _shape(log) != _shape(old):
             log.close()
             raise NotSound(f"{failed.path} has other segments than before")
         return log

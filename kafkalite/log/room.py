@@ -29,17 +29,17 @@ class RoomPauses:
     """When (monotonic seconds) one directory was full, within the last hour; when it is checked next."""
 
     full_at: list[float] = field(default_factory=list)
-    next_look: float = 0.0
+    next_check: float = 0.0
 
-    def note(self, now: float) -> None:
+    def is_full_now(self, now: float) -> None:
         """It is offline because it is full."""
         self.full_at = [*(each for each in self.full_at if now - each < _HOUR_S), now][-16:]
-        self.looked(now)
+        self.is_still_full(now)
 
-    def looked(self, now: float) -> None:
+    def is_still_full(self, now: float) -> None:
         """It is still full."""
         times = max(1, len(self.full_at))
-        self.next_look = now + min(_PAUSE_S * (1 << min(times - 1, 8)), _PAUSE_MAX_S)
+        self.next_check = now + min(_PAUSE_S * (1 << min(times - 1, 8)), _PAUSE_MAX_S)
 
 
 async def has_room(disk: Disk, path: str, own_time: OwnTime) -> bool:
@@ -49,7 +49,7 @@ async def has_room(disk: Disk, path: str, own_time: OwnTime) -> bool:
     """
     found: list[bool] = []
 
-    def look() -> None:
+    def attempt() -> None:
         try:
             if disk.free_bytes(path) < needed_bytes(disk.total_bytes(path)):
                 return
@@ -63,5 +63,5 @@ async def has_room(disk: Disk, path: str, own_time: OwnTime) -> bool:
             return
 
     async with own_time.timeout(_DEADLINE_S):
-        await disk.run_blocking(look, path)
+        await disk.run_blocking(attempt, path)
     return bool(found)

@@ -13,7 +13,7 @@ from kafkalite.log.index import (
     ABORTED_ENTRY,
     OFFSET_ENTRY_SIZE,
     TIME_ENTRY,
-    AbortedTransaction,
+    AbortedTxn,
     OffsetIndex,
     TimeIndex,
     decode_aborted,
@@ -67,7 +67,7 @@ class Segment:
         #: None: not loaded from their files yet.
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
-        self._aborted: list[AbortedTransaction] | None = None
+        self._aborted: list[AbortedTxn] | None = None
         self._offsets_saved = self._times_saved = self._aborted_saved = 0
         #: Entries of the transaction index that are on the disk itself.
         self._aborted_synced = 0
@@ -157,7 +157,7 @@ class Segment:
         self.bytes_since_index = 0
         self.max_timestamp, self.max_timestamp_offset, self.first_timestamp = -1, -1, None
         for position, header in self.headers():
-            self._note(header, header.base_offset, header.max_timestamp, position, interval)
+            self._record(header, header.base_offset, header.max_timestamp, position, interval)
 
     # --- appending --------------------------------------------------------------------------------
 
@@ -182,7 +182,7 @@ class Segment:
     ) -> int:
         """Account for the batches from number `first` on and before `after`, which `append` has written.
 
-        The same as `_note` for each, in one go: an append may hold thousands. Returns the largest timestamp of them.
+        The same as `_record` for each, in one go: an append may hold thousands. Returns the largest timestamp of them.
 
         Args:
             bases: of each batch, its base offset as assigned.
@@ -228,7 +228,7 @@ class Segment:
             del tail_positions[:surplus]
         return newest
 
-    def _note(self, header: BatchHeader, base_offset: int, max_timestamp: int, position: int, interval: int) -> None:
+    def _record(self, header: BatchHeader, base_offset: int, max_timestamp: int, position: int, interval: int) -> None:
         last_offset = base_offset + header.last_offset_delta
         if self.max_timestamp is None:
             self._timestamps()
@@ -401,7 +401,7 @@ class Segment:
 
     # --- transactions -----------------------------------------------------------------------------
 
-    def aborted(self) -> list[AbortedTransaction]:
+    def aborted(self) -> list[AbortedTxn]:
         """Aborted transactions whose marker lies in this segment, in the markers' order."""
         if self._aborted is None and not self.load_aborted():
             raise api_error(ErrorCode.CORRUPT_MESSAGE, f"{self.path(TXN_INDEX)} is damaged")
@@ -428,7 +428,7 @@ class Segment:
         self._aborted, self._aborted_saved, self._aborted_synced = [], 0, 0
         self.indexes_synced = False
 
-    def add_aborted(self, entry: AbortedTransaction) -> None:
+    def add_aborted(self, entry: AbortedTxn) -> None:
         self.aborted().append(entry)
 
     # --- durability -------------------------------------------------------------------------------
@@ -553,7 +553,7 @@ class Segment:
 
     def recovered(self, position: int, header: BatchHeader, interval: int) -> None:
         """Recovery found a good batch at `position`."""
-        self._note(header, header.base_offset, header.max_timestamp, position, interval)
+        self._record(header, header.base_offset, header.max_timestamp, position, interval)
         self.next_offset = header.base_offset + header.last_offset_delta + 1
 
     def cut_after_recovery(self, size: int) -> None:

@@ -27,7 +27,7 @@ class Stray:
     #: Monotonic seconds: not removed earlier.
     due: float
     #: The partition was deleted by order: no other copy is needed.
-    is_ordered: bool = False
+    is_requested: bool = False
 
     @property
     def path(self) -> str:
@@ -50,7 +50,7 @@ def parse_name(name: str) -> tuple[TopicPartition, int] | None:
     return (TopicPartition(found[1], int(found[2])), int(found[3], 16)) if found else None
 
 
-def look_into(disk: Disk, path: str) -> tuple[TopicId, int]:
+def describe_stray(disk: Disk, path: str) -> tuple[TopicId, int]:
     """The topic's id and the bytes in a log's directory; unreadable files count as none. In a thread."""
     topic_id, size = NO_TOPIC_ID, 0
     try:

@@ -9,7 +9,7 @@ from kafkalite.admin.configs import ConfigAdmin
 from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.admin.reassignments import ReassignmentAdmin
-from kafkalite.admin.topic_waits import TopicOrders
+from kafkalite.admin.topic_requests import TopicRequests
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.errors import ErrorCode
 from kafkalite.extension.messages.configs import DescribeBrokerSettingsRequest
@@ -58,11 +58,11 @@ class Host(Protocol):
 
     replicas: ReplicaManager
     metadata: MetadataCache
-    orders: TopicOrders
+    orders: TopicRequests
     disks: LogDirAdmin
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
-    config_orders: ConfigAdmin
+    config_admin: ConfigAdmin
     overview: Overview
     started_ms: int
 
@@ -91,7 +91,7 @@ class NodeExtension:
             AlterReassignmentsRequest: host.reassignment_admin.alter,
             ListReassignmentsRequest: host.reassignment_admin.list,
             DescribeReplicasRequest: self._describe_replicas,
-            DescribeBrokerSettingsRequest: host.config_orders.describe_broker,
+            DescribeBrokerSettingsRequest: host.config_admin.describe_broker,
             DescribeDisksRequest: host.disks.describe,
             DiskOnlineRequest: host.disks.online,
             StrayOrderRequest: host.disks.stray_order,

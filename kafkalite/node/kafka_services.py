@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkalite.config import BrokerConfig, TopicConfig
 from kafkalite.coordination import paths
 from kafkalite.coordination.topic_configs import BROKERS, TOPICS, read_config, write_config
-from kafkalite.coordinators.services import ActiveProducer, LogDir, LogDirReplica, Rights
+from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica, Rights
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.extension.messages.reassignment import (
     AlterReassignmentsRequest,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kafkalite.admin.log_dirs import LogDirAdmin
     from kafkalite.admin.partitions import PartitionAdmin
     from kafkalite.admin.reassignments import ReassignmentAdmin
-    from kafkalite.admin.topic_waits import TopicOrders
+    from kafkalite.admin.topic_requests import TopicRequests
     from kafkalite.coordination.session import SessionKeeper
     from kafkalite.coordination.topic_configs import TopicConfigs
     from kafkalite.coordinators.producer_ids import ProducerIds
@@ -83,7 +83,7 @@ class Host(Protocol):
     logs: LogManager
     replicas: ReplicaManager
     disks: LogDirAdmin
-    orders: TopicOrders
+    orders: TopicRequests
     partition_admin: PartitionAdmin
     reassignment_admin: ReassignmentAdmin
     producer_ids: ProducerIds
@@ -294,7 +294,7 @@ class NodeServices:
         return await self._node.orders.delete_topics(request)
 
     async def create_partitions(
-        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, validate_only: bool
+        self, topic: str, count: int, assignments: Sequence[Sequence[BrokerId]] | None, *, validate_only: bool
     ) -> TopicResult:
         wanted = NewPartitions(topic, count, tuple(tuple(each) for each in assignments or ()))
         answer = await self._node.partition_admin.add(AddPartitionsRequest((wanted,), validate_only=validate_only))
@@ -341,7 +341,7 @@ class NodeServices:
         current = await self._node.zookeeper.ordering()
         await write_config(current, TOPICS, topic, overrides, replace=True)
 
-    def log_dirs(self) -> list[LogDir]:
+    def log_dirs(self) -> list[LogDirDescription]:
         hosted: dict[str, list[LogDirReplica]] = {}
         for partition in self._node.replicas.hosted.all():
             log = partition.log
@@ -353,7 +353,7 @@ class NodeServices:
             hosted.setdefault(move.target, []).append(
                 LogDirReplica(move.topic_partition, size, move.lag, is_future=True)
             )
-        answers: list[LogDir] = []
+        answers: list[LogDirDescription] = []
         for log_dir in self._node.logs.dirs():
             total = usable = -1
             is_online = log_dir.online
@@ -365,7 +365,7 @@ class NodeServices:
                     is_online = False
             error = ErrorCode.NONE if is_online else ErrorCode.KAFKA_STORAGE_ERROR
             mine = sorted(hosted.get(log_dir.path, ()), key=lambda replica: replica.partition) if is_online else ()
-            answers.append(LogDir(log_dir.path, error, total, usable, tuple(mine)))
+            answers.append(LogDirDescription(log_dir.path, error, total, usable, tuple(mine)))
         return answers
 
     async def alter_replica_log_dirs(

@@ -20,7 +20,7 @@ from kafkalite.admin.disk_healing import ReplicaSelfHealing, disk_problems
 from kafkalite.admin.log_dirs import LogDirAdmin
 from kafkalite.admin.partitions import PartitionAdmin
 from kafkalite.admin.reassignments import ReassignmentAdmin
-from kafkalite.admin.topic_waits import TopicOrders
+from kafkalite.admin.topic_requests import TopicRequests
 from kafkalite.admin.topics import TopicAdmin
 from kafkalite.config import (
     BrokerConfig,
@@ -158,7 +158,7 @@ class Node:
     def _build(self) -> None:
         """The parts, each after those that it uses."""
         self._build_state()
-        self._build_orders()
+        self._build_admin()
         self._build_listeners()
 
     def _build_state(self) -> None:
@@ -183,7 +183,7 @@ class Node:
             own_time=self._own_time,
             on_dir_failed=self._on_dir_failed,
             on_log_failed=lambda tp, error: self.replicas.on_log_failed(tp, error),
-            on_judged=lambda directory: self.disk_care.look(),
+            on_examined=lambda directory: self.disk_care.schedule(),
             handle_capacity=env.log_files,
         )
         self.link = ControllerClient(self._call_controller, self.identity)
@@ -219,7 +219,7 @@ class Node:
             {"replica": self.replicas.hosted.history, "controller": self.controller.history}, self.logs, env.disk
         )
 
-    def _build_orders(self) -> None:
+    def _build_admin(self) -> None:
         """What administrators may ask of any node."""
         env = self.env
         self.disks = LogDirAdmin(
@@ -232,10 +232,10 @@ class Node:
             topic_configs=self.configs.topics,
         )
         orders = TopicAdmin(self.zookeeper.ordering, lambda: self.config, env.random)
-        self.orders = TopicOrders(orders, self.metadata)
+        self.orders = TopicRequests(orders, self.metadata)
         self.partition_admin = PartitionAdmin(orders, lambda: self.config, env.random)
         self.reassignment_admin = ReassignmentAdmin(orders)
-        self.config_orders = ConfigAdmin(self.zookeeper.ordering)
+        self.config_admin = ConfigAdmin(self.zookeeper.ordering)
         self.producer_ids = ProducerIds(self.reserve_producer_ids)
         self.peers = Peers(self.peer_env.network, self.supervisor, self.metadata, lambda: self.hello("status"))
         self.overview = Overview(self, env.clock, self.peers)
@@ -370,7 +370,7 @@ class Node:
         await self.logs.start(self.cluster_id, self.broker_id, self.configs.topics())
         self._dead_sessions = self._read_sessions()
         self.supervisor.spawn("history.file", self.history_file.run(), Policy.ISOLATED)
-        self.replicas.hosted.history.note(str(self.broker_id), "node.started")
+        self.replicas.hosted.history.record(str(self.broker_id), "node.started")
         self.replicas.start()
         await self._bind()
         self.supervisor.spawn("logs.housekeeping", self.logs.run_housekeeping())
@@ -379,7 +379,7 @@ class Node:
         self.supervisor.spawn("disks.returns", self.disk_care.run_returns(self.disks.take_back))
         self.supervisor.spawn("partitions.draining", self.draining.run())
         self.supervisor.spawn("controller.link", self.link.run())
-        self.supervisor.spawn("controller.watch", self._incumbent_watch().run())
+        self.supervisor.spawn("controller.watch", self._controller_detector().run())
         self.session.on_lost(self.replicas.on_session_lost)
         self.session.on_session(self._introduce)
         await self._in_session(self._introduce)
@@ -422,7 +422,7 @@ class Node:
             await self.zookeeper.until_ours(coordinator, self.cluster_id, holds_data=not self.logs.holds_nothing())
             await self.configs.load(coordinator)
             await self.rights.load(coordinator)
-            missing = await self.replicas.look_for_missing(coordinator, is_start=self._introduced is None)
+            missing = await self.replicas.find_missing_logs(coordinator, is_start=self._introduced is None)
             epoch = await registration.register_broker(
                 coordinator,
                 self.broker_id,
@@ -434,7 +434,7 @@ class Node:
             if self._introduced is not None or not self.logs.unclean_start:
                 await self.replicas.on_session(coordinator)  # docs/adr/0008
             self._introduced = coordinator
-            self._note_session(coordinator.session_id)
+            self._save_session(coordinator.session_id)
             _log.info("node.registered", broker_epoch=epoch, session=f"{coordinator.session_id:x}")
             self.supervisor.spawn("registration.guard", self._guard_registration(coordinator))
             self.supervisor.spawn("configs.follow", self.configs.follow(coordinator))
@@ -450,7 +450,7 @@ class Node:
             await asyncio.sleep(_REGISTER_AGAIN_S)
             await coordinator.close()
 
-    def _incumbent_watch(self) -> ControllerFailureDetector:
+    def _controller_detector(self) -> ControllerFailureDetector:
         return ControllerFailureDetector(
             config=self.config,
             env=self.peer_env,
@@ -464,8 +464,8 @@ class Node:
         )
 
     def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
-        rpc = self._told(self.endpoints["rpc"])
-        kafka = self._told(self.endpoints.get("kafka", Endpoint(self.config.host, -1)))
+        rpc = self._advertised(self.endpoints["rpc"])
+        kafka = self._advertised(self.endpoints.get("kafka", Endpoint(self.config.host, -1)))
         return BrokerZnode(
             host=kafka.host,
             port=kafka.port,
@@ -480,7 +480,7 @@ class Node:
             transaction_version=TRANSACTION_VERSION,
         )
 
-    def _told(self, bound: Endpoint) -> Endpoint:
+    def _advertised(self, bound: Endpoint) -> Endpoint:
         """What others dial. Certificates are for names: the name as configured, not the address it stands for."""
         return bound if self.security is None else Endpoint(self.config.host, bound.port)
 
@@ -501,14 +501,14 @@ class Node:
         await self._step("rpc", self.rpc.close())
         if self._link_connection is not None:
             await self._step("link", self._link_connection.close())
-        await self._step("controller", self._leave_office())
+        await self._step("controller", self._resign_controller())
         await self._step("history", self.history_file.close())
         await self._step("logs", self.logs.close(clean=controlled))
         await self._step("session", self.session.close())
         await self._step("tasks", self.supervisor.stop())
         _log.info("node.stopped", clean=controlled)
 
-    async def _leave_office(self) -> None:
+    async def _resign_controller(self) -> None:
         if self._candidacy is not None:
             self._candidacy.cancel()
             await asyncio.wait([self._candidacy])
@@ -614,7 +614,7 @@ class Node:
         except (OSError, ValueError, TypeError):
             return frozenset()
 
-    def _note_session(self, session_id: int) -> None:
+    def _save_session(self, session_id: int) -> None:
         """Remember our sessions. Not being able to costs time at the next start, no more."""
         kept = [*sorted(self._dead_sessions - {session_id}), session_id][-_SESSIONS_KEPT:]
         self._dead_sessions = frozenset(kept)

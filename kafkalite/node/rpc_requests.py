@@ -16,7 +16,7 @@ from kafkalite.extension.messages.watching import HealthRequest, HistoryRequest
 from kafkalite.model import BrokerId
 from kafkalite.replica import rpc_handlers
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import ControlledShutdownRequest, IsrChangedRequest
@@ -62,12 +62,12 @@ class RpcRequests:
 
     # --- to the controller ---------------------------------------------------------
 
-    def _isr_changed(self, request: Request) -> Awaitable[Reply]:
+    def _isr_changed(self, request: RpcRequest) -> Awaitable[Reply]:
         assert isinstance(request.message, IsrChangedRequest)
         _only_from(request, request.message.broker_id)
         return _replied(self._host.controller.on_isr_changed(request.message))
 
-    def _controlled_shutdown(self, request: Request) -> Awaitable[Reply]:
+    def _controlled_shutdown(self, request: RpcRequest) -> Awaitable[Reply]:
         assert isinstance(request.message, ControlledShutdownRequest)
         _only_from(request, request.message.broker_id)
         return _replied(self._host.controller.controlled_shutdown(request.message))
@@ -81,9 +81,9 @@ def guarded(access: Access, handlers: Mapping[type[Message], Handler]) -> dict[t
 
 
 def _guarded(access: Access, row: tuple[Need, ...] | None, handler: Handler) -> Handler:
-    def handle(request: Request) -> Reply | Awaitable[Reply | None] | None:
+    def handle(request: RpcRequest) -> Reply | Awaitable[Reply | None] | None:
         if row is None:
-            raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no rule says who may ask this")
+            raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "no rule for this request")
         for need in row:
             if not access.meets(request.peer, need):
                 raise api_error(REFUSALS[need.resource_type], f"not allowed: {need.operation.name} on the cluster")
@@ -92,21 +92,21 @@ def _guarded(access: Access, row: tuple[Need, ...] | None, handler: Handler) -> 
     return handle
 
 
-def _only_from(request: Request, broker_id: BrokerId) -> None:
+def _only_from(request: RpcRequest, broker_id: BrokerId) -> None:
     """Raises ApiError CLUSTER_AUTHORIZATION_FAILED."""
     rpc_handlers.only_nodes(request)
     if broker_id != request.peer.node_id:
-        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a message in the name of another broker")
+        raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "a message that names another broker as its sender")
 
 
 async def _replied(outcome: Awaitable[Message]) -> Reply:
     return Reply(await outcome)
 
 
-def _answer(serve: Callable[[Any], Awaitable[Message]]) -> Callable[[Request], Coroutine[Any, Any, Reply]]:
+def _answer(serve: Callable[[Any], Awaitable[Message]]) -> Callable[[RpcRequest], Coroutine[Any, Any, Reply]]:
     """A handler from what takes the message and returns the response."""
 
-    async def handle(request: Request) -> Reply:
+    async def handle(request: RpcRequest) -> Reply:
         return Reply(await serve(request.message))
 
     return handle

@@ -92,10 +92,14 @@ async def _foreign(coordinator: Coordinator, cluster_id: str, *, holds_data: boo
     found, topics = await coordinator.get_many([paths.CLUSTER_ID, paths.TOPICS])
     if found is not None:
         try:
-            told = decode_cluster_id(found[0])
+            reported = decode_cluster_id(found[0])
         except ZnodeError:
             return ""  # written by hand; the directories have the true id
-        return "" if told == cluster_id else f"{paths.CLUSTER_ID} names cluster {told}; this node is of {cluster_id}"
+        return (
+            ""
+            if reported == cluster_id
+            else f"{paths.CLUSTER_ID} names cluster {reported}; this node is of {cluster_id}"
+        )
     if holds_data and (topics is None or not topics[1].child_count):
         return f"{paths.CLUSTER_ID} and all topics are missing; this node has logs of cluster {cluster_id}"
     return ""

@@ -232,7 +232,7 @@ def _fixed(field: Field) -> str | None:
 
 
 class _DecoderWriter(_Writer):
-    def length(self, depth: int, target: str, is_flexible: bool, is_short: bool) -> None:
+    def length(self, depth: int, target: str, *, is_flexible: bool, is_short: bool) -> None:
         if is_flexible:
             self.emit(depth, f"{target} = buf[pos]; pos += 1")
             self.emit(depth, f"if {target} > 127: {target}, pos = read_varint(buf, pos - 1)")
@@ -244,7 +244,7 @@ class _DecoderWriter(_Writer):
     def value(self, depth: int, field: Field, target: str) -> None:
         is_nullable = self.version in field.nullable
         if field.is_array:
-            self.array(depth, field, target, is_nullable)
+            self.array(depth, field, target, is_nullable=is_nullable)
         elif field.struct is not None:
             if is_nullable:
                 self.emit(depth, "pos += 1")
@@ -254,11 +254,11 @@ class _DecoderWriter(_Writer):
             else:
                 self.struct(depth, field.struct, target)
         else:
-            self.scalar(depth, field, target, is_nullable)
+            self.scalar(depth, field, target, is_nullable=is_nullable)
 
-    def array(self, depth: int, field: Field, target: str, is_nullable: bool) -> None:
+    def array(self, depth: int, field: Field, target: str, *, is_nullable: bool) -> None:
         n = self.variable()
-        self.length(depth, n, self.field_is_flexible(field), is_short=False)
+        self.length(depth, n, is_flexible=self.field_is_flexible(field), is_short=False)
         self.emit(depth, f"if {n} < 0:")
         self.emit(depth + 1, f"{target} = None" if is_nullable else f"raise WireError('{field.name} may not be null')")
         self.emit(depth, f"elif {n} > MAX_ELEMENTS or {n} > end - pos:")
@@ -278,14 +278,14 @@ class _DecoderWriter(_Writer):
             self.scalar(depth + 2, field, element, is_nullable=False)
         self.emit(depth + 2, f"{target}.append({element})")
 
-    def scalar(self, depth: int, field: Field, target: str, is_nullable: bool) -> None:
+    def scalar(self, depth: int, field: Field, target: str, *, is_nullable: bool) -> None:
         code = _FIXED.get(field.type)
         if code is not None:
             name, size = self.struct_format(code)
             self.emit(depth, f"{target} = {name}_u(buf, pos)[0]; pos += {size}")
             return
         n = self.variable()
-        self.length(depth, n, self.field_is_flexible(field), is_short=field.type == "string")
+        self.length(depth, n, is_flexible=self.field_is_flexible(field), is_short=field.type == "string")
         self.emit(depth, f"if {n} < 0:")
         may_be_null = is_nullable or field.type == "records"
         self.emit(depth + 1, f"{target} = None" if may_be_null else f"raise WireError('{field.name} may not be null')")
@@ -340,13 +340,13 @@ class _DecoderWriter(_Writer):
 
 
 class _EncoderWriter(_Writer):
-    def length(self, depth: int, expression: str, is_flexible: bool, is_short: bool) -> None:
+    def length(self, depth: int, expression: str, *, is_flexible: bool, is_short: bool) -> None:
         if is_flexible:
             self.emit(depth, f"w += VARINTS[{expression} + 1] if {expression} < 2047 else varint({expression} + 1)")
         else:
             self.emit(depth, f"w += {self.struct_format('h' if is_short else 'i')[0]}_p({expression})")
 
-    def null(self, is_flexible: bool, is_short: bool) -> str:
+    def null(self, *, is_flexible: bool, is_short: bool) -> str:
         return repr(b"\x00" if is_flexible else b"\xff\xff" if is_short else b"\xff\xff\xff\xff")
 
     def value(self, depth: int, field: Field, source: str) -> None:
@@ -354,10 +354,10 @@ class _EncoderWriter(_Writer):
         is_flexible = self.field_is_flexible(field)
         if field.is_array:
             if is_nullable:
-                self.emit(depth, f"if {source} is None: w += {self.null(is_flexible, is_short=False)}")
+                self.emit(depth, f"if {source} is None: w += {self.null(is_flexible=is_flexible, is_short=False)}")
                 self.emit(depth, "else:")
                 depth += 1
-            self.array(depth, field, source, is_flexible)
+            self.array(depth, field, source, is_flexible=is_flexible)
         elif field.struct is not None:
             if is_nullable:
                 self.emit(depth, f"if {source} is None: w += b'\\xff'")
@@ -366,11 +366,11 @@ class _EncoderWriter(_Writer):
                 self.emit(depth, "w += b'\\x01'")
             self.struct(depth, field.struct, source)
         else:
-            self.scalar(depth, field, source, is_nullable)
+            self.scalar(depth, field, source, is_nullable=is_nullable)
 
-    def array(self, depth: int, field: Field, source: str, is_flexible: bool) -> None:
+    def array(self, depth: int, field: Field, source: str, *, is_flexible: bool) -> None:
         self.emit(depth, f"n = count({source})")
-        self.length(depth, "n", is_flexible, is_short=False)
+        self.length(depth, "n", is_flexible=is_flexible, is_short=False)
         code = _FIXED.get(field.type) if field.struct is None else None
         if code is not None and code != "16s":
             self.emit(depth, f"if n: w += pack('>%d{code}' % n, *{source})")
@@ -382,28 +382,31 @@ class _EncoderWriter(_Writer):
         else:
             self.scalar(depth + 1, field, element, is_nullable=False)
 
-    def scalar(self, depth: int, field: Field, source: str, is_nullable: bool) -> None:
+    def scalar(self, depth: int, field: Field, source: str, *, is_nullable: bool) -> None:
         code = _FIXED.get(field.type)
         if code is not None:
             self.emit(depth, f"w += {self.struct_format(code)[0]}_p({source})")
             return
         is_flexible = self.field_is_flexible(field)
         if is_nullable or field.type == "records":
-            self.emit(depth, f"if {source} is None: w += {self.null(is_flexible, field.type == 'string')}")
+            self.emit(
+                depth,
+                f"if {source} is None: w += {self.null(is_flexible=is_flexible, is_short=field.type == 'string')}",
+            )
             self.emit(depth, "else:")
             depth += 1
         if field.type == "string":
             text = self.variable()
             self.emit(depth, f"{text} = {source}.encode(); n = count({text})")
-            self.length(depth, "n", is_flexible, is_short=True)
+            self.length(depth, "n", is_flexible=is_flexible, is_short=True)
             self.emit(depth, f"w += {text}")
         elif field.type == "records":
             self.emit(depth, f"n = records_size({source})")
-            self.length(depth, "n", is_flexible, is_short=False)
+            self.length(depth, "n", is_flexible=is_flexible, is_short=False)
             self.emit(depth, f"if n: w = put_records({source}, w, chunks, n)")
         else:
             self.emit(depth, f"n = count({source})")
-            self.length(depth, "n", is_flexible, is_short=False)
+            self.length(depth, "n", is_flexible=is_flexible, is_short=False)
             self.emit(depth, f"w += {source}")
 
     def struct(self, depth: int, owner: Struct, source: str) -> None:

@@ -29,12 +29,12 @@ from kafkalite.model import (
 from kafkalite.replica import doubts
 from kafkalite.replica.decisions import strays
 from kafkalite.replica.decisions.leader import new_leader
-from kafkalite.replica.doubts import Doubts
+from kafkalite.replica.doubts import DoubtfulReplicas
 from kafkalite.replica.fetcher import Fetchers
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.partition import Partition
-from kafkalite.replica.restarting import Restarting
 from kafkalite.rpc.messages.control import (
     ALL_OF_A_VANISHED_TOPIC,
     Broker,
@@ -78,8 +78,8 @@ class Commands:
         topic_configs: Callable[[str], TopicConfig],
         identity: Callable[[], tuple[BrokerId, BrokerEpoch]],
         on_brokers_changed: Callable[[], None],
-        restarting: Restarting,
-        doubtful: Doubts,
+        restarting: OfflineReplicas,
+        doubtful: DoubtfulReplicas,
         on_read_only: Callable[[], None] = lambda: None,
     ) -> None:
         self._restarting = restarting
@@ -95,12 +95,12 @@ class Commands:
         self._on_read_only = on_read_only
         self.controller_epoch = ControllerEpoch(-1)
         #: High watermarks of replicas that were stopped without being deleted.
-        self.stopped_marks: dict[TopicPartition, Offset] = {}
+        self.stopped_high_watermarks: dict[TopicPartition, Offset] = {}
         #: Why strays were left where they are; empty if they were not.
         self.stray_refusal = ""
         #: Local replicas that the last complete list did not name, and whether it is known whose all logs are.
         self._left_out: set[TopicPartition] = set()
-        self._is_judged = True
+        self._is_classified = True
         #: Logs of topics that were not in ZooKeeper when it was read last.
         self._orphans: dict[TopicPartition, TopicId] = {}
         #: What ZooKeeper had assigned to us when we read it after registering, until the controller's complete list.
@@ -279,7 +279,7 @@ class Commands:
             if partition is None:
                 partition = self._start_replica(key, state)
             if partition.storage_error is not None:
-                self._restarting.note(partition, state)
+                self._restarting.on_command(partition, state)
                 return ErrorCode.KAFKA_STORAGE_ERROR
             if state.leader_epoch == partition.leader_epoch and partition.is_settled:
                 self._take_move(partition, state)
@@ -287,10 +287,10 @@ class Commands:
             if state.leader == broker_id:
                 error = self._become_leader(partition, state)
                 if error is ErrorCode.NONE:
-                    self._note_role(partition, "replica.leads", cause)
+                    self._record_role(partition, "replica.leads", cause)
                 return error
             self._become_follower(partition, state)
-            self._note_role(
+            self._record_role(
                 partition, "replica.offline_leader" if state.leader == NO_LEADER else "replica.follows", cause
             )
         except StorageError as error:
@@ -299,20 +299,20 @@ class Commands:
                 partition = self._host_offline(key, state, error)
             else:
                 self._hosted.fail_storage(partition, error, is_certain=True)
-            self._restarting.note(partition, state)
+            self._restarting.on_command(partition, state)
             return ErrorCode.KAFKA_STORAGE_ERROR
         except ApiError as error:
             return error.code
         return ErrorCode.NONE
 
-    def _note_role(self, partition: Partition, what: str, cause: str) -> None:
+    def _record_role(self, partition: Partition, what: str, cause: str) -> None:
         """For `admin why`."""
         leader = "nobody leads" if partition.leader_id == NO_LEADER else f"leader {partition.leader_id}"
         detail = (
             f"{leader}, epoch {partition.leader_epoch}, ISR {list(partition.current_isr)}, controller epoch "
             f"{partition.controller_epoch}, log end {partition.log.log_end_offset}"
         )
-        self._hosted.history.note(str(partition.topic_partition), what, f"{detail}; {cause}" if cause else detail)
+        self._hosted.history.record(str(partition.topic_partition), what, f"{detail}; {cause}" if cause else detail)
 
     def _begin_again(self, partition: Partition, state: PartitionState) -> Partition | None:
         """An offline replica is let go (None), so that it starts anew, if it may; else it stays."""
@@ -322,14 +322,14 @@ class Commands:
         log = self._logs.get(key)
         if log is not None:
             _log.warning("replica.back", partition=str(key), path=log.path, leader_epoch=state.leader_epoch)
-            self._hosted.history.note(str(key), "replica.back", f"{log.path} is in service again")
+            self._hosted.history.record(str(key), "replica.back", f"{log.path} is in service again")
         else:
             lost = partition.log.directory
             _log.warning("replica.restarted", partition=str(key), lost=lost, leader_epoch=state.leader_epoch)
-            self._hosted.history.note(str(key), "replica.restarted", f"{lost} is lost; recreated empty")
+            self._hosted.history.record(str(key), "replica.restarted", f"{lost} is lost; recreated empty")
         self._stop(partition)
         if log is not None and log.path == partition.log.path and log.topic_id == partition.topic_id:
-            self.stopped_marks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
+            self.stopped_high_watermarks[key] = max(partition.follower_high_watermark, self._logs.high_watermark(key))
             return None
         self._restarting.restarts += 1
         return None
@@ -371,11 +371,11 @@ class Commands:
             return self._host_offline(key, state, lost)
         is_new_log = log is None
         if log is None:
-            self.stopped_marks.pop(key, None)
+            self.stopped_high_watermarks.pop(key, None)
             log = self._logs.create(key, state.topic_id, config)
         else:
             log.config = config
-            kept = self.stopped_marks.pop(key, None)
+            kept = self.stopped_high_watermarks.pop(key, None)
             mark = kept if kept is not None else self._logs.high_watermark(key)
         mark = max(min(mark, log.log_end_offset), log.log_start_offset)
         partition = Partition(key, state.topic_id, log, config, mark)
@@ -389,7 +389,7 @@ class Commands:
         ):
             self._doubts.begin(partition)
         else:
-            self._doubts.look(partition)
+            self._doubts.on_hosted(partition)
         return partition
 
     def _take_state(self, partition: Partition, state: PartitionState) -> None:
@@ -425,7 +425,7 @@ class Commands:
         if partition.is_doubtful:
             _log.error("replica.leads_after_loss", partition=str(partition.topic_partition), log_end_offset=end)
             detail = f"its log, which ends at {end}, may lack committed records; no replica with more is expected"
-            self._hosted.history.note(str(partition.topic_partition), "replica.leads_after_loss", detail)
+            self._hosted.history.record(str(partition.topic_partition), "replica.leads_after_loss", detail)
             self._doubts.end(partition, "it leads")
         log.assign_epoch_start(state.leader_epoch, end)
         mark = partition.high_watermark
@@ -438,7 +438,7 @@ class Commands:
             partition_epoch=state.partition_epoch,
             min_insync_replicas=partition.config.min_insync_replicas,
             log_end_offset=end,
-            counted_end_offset=min(log.synced_offset, end) if partition.config.log_flush_before_ack else end,
+            durable_end_offset=min(log.synced_offset, end) if partition.config.log_flush_before_ack else end,
             high_watermark=mark,
             at_ms=self._hosted.now_ms(),
             elr=state.elr,
@@ -448,7 +448,7 @@ class Commands:
         self._hosted.drop_entries(partition, ErrorCode.NONE)
         self._take_state(partition, state)
         partition.leader = leader
-        if leader.counted_end_offset < end:
+        if leader.durable_end_offset < end:
             self._hosted.ensure_flushing(partition)
         if leader.is_under_min_isr:
             self._hosted.fail_produce_waiters(partition, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
@@ -462,7 +462,9 @@ class Commands:
         partition.leader_id = NO_LEADER
         partition.is_settled = False
         _log.error("replica.refuses_to_lead", partition=str(partition.topic_partition), epoch=state.leader_epoch)
-        self._hosted.history.note(str(partition.topic_partition), "replica.refuses_to_lead", doubts.lasting(partition))
+        self._hosted.history.record(
+            str(partition.topic_partition), "replica.refuses_to_lead", doubts.lasting(partition)
+        )
         return ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
     def _become_follower(self, partition: Partition, state: PartitionState) -> None:
@@ -517,24 +519,24 @@ class Commands:
         log = partition.log if partition is not None else self._logs.get(key)
         if log is not None and strays.is_other(log.topic_id, wanted.topic_id):
             if wanted.delete_files:
-                self._logs.removal_ordered(key, wanted.topic_id)
+                self._logs.removal_requested(key, wanted.topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if partition is not None:
             if wanted.leader_epoch != EPOCH_DURING_DELETE and wanted.leader_epoch < partition.leader_epoch:
                 return ErrorCode.FENCED_LEADER_EPOCH
             self._stop(partition)
             if not wanted.delete_files:
-                self.stopped_marks[key] = partition.follower_high_watermark
+                self.stopped_high_watermarks[key] = partition.follower_high_watermark
         if not wanted.delete_files and wanted.leader_epoch == EPOCH_DURING_DELETE:
-            self._is_judged = False  # the controller reports that its topic has vanished
+            self._is_classified = False  # the controller reports that its topic has vanished
         detail = "its files are deleted" if wanted.delete_files else "its files stay"
-        self._hosted.history.note(str(key), "replica.stopped", detail)
+        self._hosted.history.record(str(key), "replica.stopped", detail)
         if not wanted.delete_files:
             return ErrorCode.NONE
         if log is None:
-            self._logs.removal_ordered(key, wanted.topic_id)
+            self._logs.removal_requested(key, wanted.topic_id)
             return ErrorCode.NONE
-        self.stopped_marks.pop(key, None)
+        self.stopped_high_watermarks.pop(key, None)
         try:
             self._logs.delete(key, wanted.topic_id)
         except StorageError as error:
@@ -545,14 +547,14 @@ class Commands:
     # --- logs without a replica -------------------------------------------------------------------
 
     def _left_out_by(self, named: set[TopicPartition]) -> None:
-        """A complete list does not name some local replicas: `judge` decides by the topics' znodes."""
+        """A complete list does not name some local replicas: `set_aside_strays` decides by the topics' znodes."""
         self._left_out = {log.topic_partition for log in self._logs.all()} - named
-        self._is_judged = self._is_judged and not self._left_out
+        self._is_classified = self._is_classified and not self._left_out
 
     @property
-    def needs_judging(self) -> bool:
-        """Whether there may be logs that do not belong to this node (any more): `judge` should be called soon."""
-        return not self._is_judged or any(self._metadata.topic(key.topic) is not None for key in self._orphans)
+    def needs_classification(self) -> bool:
+        """Whether there may be logs that do not belong to this node (any more): `set_aside_strays` should be called soon."""
+        return not self._is_classified or any(self._metadata.topic(key.topic) is not None for key in self._orphans)
 
     def suspects(self) -> dict[TopicPartition, TopicId]:
         """Logs without a replica, or that the last complete list left out, with their topics' ids."""
@@ -563,34 +565,38 @@ class Commands:
         ]
         return {log.topic_partition: log.topic_id for log in found}
 
-    def judge(self, topics: Mapping[str, TopicZnode | None], *, since: int, is_guarded: bool) -> Awaitable[bool]:
+    def set_aside_strays(
+        self, topics: Mapping[str, TopicZnode | None], *, since: int, is_guarded: bool
+    ) -> Awaitable[bool]:
         """Set aside logs that `topics` (as read from ZooKeeper) does not give to this node; serve no topic that is gone.
 
         `since` is `count` from before the reading: returns False if there was a command in between; then read again.
         `is_guarded`: too many are left alone.
         """
-        return self._place(lambda: self._judge(topics, since=since, is_guarded=is_guarded))
+        return self._place(lambda: self._set_aside_strays(topics, since=since, is_guarded=is_guarded))
 
-    async def _judge(self, topics: Mapping[str, TopicZnode | None], *, since: int, is_guarded: bool) -> bool:
+    async def _set_aside_strays(self, topics: Mapping[str, TopicZnode | None], *, since: int, is_guarded: bool) -> bool:
         if self.count != since:
             return False
         suspects = self.suspects()
-        judged = strays.judge(self._identity()[0], suspects, topics)
+        classified = strays.classify(self._identity()[0], suspects, topics)
         local, max_percent = len(self._logs.all()), self._config.stray_max_fraction_percent
-        refusal = strays.refusal(len(judged.surplus), local, max_percent) if is_guarded else ""
+        refusal = strays.refusal(len(classified.surplus), local, max_percent) if is_guarded else ""
         if refusal and refusal != self.stray_refusal:
-            _log.error("replica.strays_refused", strays=len(judged.surplus), local=local, first=str(judged.surplus[0]))
+            _log.error(
+                "replica.strays_refused", strays=len(classified.surplus), local=local, first=str(classified.surplus[0])
+            )
         self.stray_refusal = refusal
         if not refusal:
-            await self._put_away(judged.surplus, self._logs.set_stray, "replica.stray")
-        await self._put_away(judged.replaced, self._logs.set_stray, "replica.stray")
-        self._note_orphans({key: suspects[key] for key in judged.orphans})
-        await self._put_away(judged.orphans, lambda key: None, "")
+            await self._put_away(classified.surplus, self._logs.set_stray, "replica.stray")
+        await self._put_away(classified.replaced, self._logs.set_stray, "replica.stray")
+        self._record_orphans({key: suspects[key] for key in classified.orphans})
+        await self._put_away(classified.orphans, lambda key: None, "")
         self._left_out.clear()
-        self._is_judged = True
+        self._is_classified = True
         return True
 
-    def _note_orphans(self, orphans: dict[TopicPartition, TopicId]) -> None:
+    def _record_orphans(self, orphans: dict[TopicPartition, TopicId]) -> None:
         if orphans.keys() - self._orphans.keys():
             names = sorted({key.topic for key in orphans})
             _log.error("replica.topic_vanished", topics=names[:10], count=len(names), replicas=len(orphans))
@@ -603,7 +609,7 @@ class Commands:
             partition = self._hosted.get(key)
             if partition is not None:
                 self._stop(partition)
-                self.stopped_marks[key] = partition.follower_high_watermark
+                self.stopped_high_watermarks[key] = partition.follower_high_watermark
             if event and position < MAX_NAMED:
                 _log.warning(event, partition=str(key), of=len(keys))
             try:
@@ -628,7 +634,7 @@ class Commands:
         """An operator has ordered the deletion of a topic that has vanished: delete its replicas."""
         error = ErrorCode.NONE
         for key in [key for key in self._orphans if key.topic == topic and self._hosted.get(key) is None]:
-            self.stopped_marks.pop(key, None)
+            self.stopped_high_watermarks.pop(key, None)
             try:
                 self._logs.delete(key)
                 del self._orphans[key]
@@ -637,5 +643,5 @@ class Commands:
                 error = ErrorCode.KAFKA_STORAGE_ERROR
         for stray in self._logs.strays():
             if stray.topic_partition.topic == topic:
-                self._logs.removal_ordered(stray.topic_partition, stray.topic_id)
+                self._logs.removal_requested(stray.topic_partition, stray.topic_id)
         return error

@@ -23,9 +23,9 @@ from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
-from kafkalite.replica.restarting import Restarting
 
 if TYPE_CHECKING:
     from kafkalite.log.log_manager import LogManager
@@ -41,7 +41,7 @@ class Describing:
         self,
         hosted: HostedPartitions,
         commands: Commands,
-        restarting: Restarting,
+        restarting: OfflineReplicas,
         logs: LogManager,
         metadata: MetadataCache,
         open_transactions: OpenTransactions,
@@ -146,7 +146,7 @@ class Describing:
         """What is wrong with the replicas here."""
         found: dict[str, list[tuple[str, str]]] = {}
 
-        def tell(what: str, subject: str, detail: str) -> None:
+        def report(what: str, subject: str, detail: str) -> None:
             found.setdefault(what, []).append((subject, detail))
 
         has_lease = self._hosted.usable()
@@ -156,38 +156,38 @@ class Describing:
             if partition.storage_error is not None:
                 standing = self._restarting.standing(partition)
                 if self._restarting.is_last_copy(partition):
-                    tell("replica.last_copy", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                    report("replica.last_copy", name, f"{name} is offline: {partition.storage_error}; {standing}")
                 else:
-                    tell("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
+                    report("replica.offline", name, f"{name} is offline: {partition.storage_error}; {standing}")
                 continue
             if partition.log.damaged_at is not None:
                 damage = f"{name}: damaged bytes on disk at offset {partition.log.damaged_at}"
                 if self._restarting.is_last_copy(partition):
-                    tell("replica.last_copy_damaged", name, f"{damage}; no other replica is in sync")
+                    report("replica.last_copy_damaged", name, f"{damage}; no other replica is in sync")
                 else:
-                    tell("replica.damaged", name, damage)
+                    report("replica.damaged", name, damage)
             if leader is not None and not has_lease and (reason := self._hosted.refusal(partition, -1)):
-                tell("partition.fenced", name, f"{name} accepts no records: ZooKeeper has not answered, and {reason}")
+                report("partition.fenced", name, f"{name} accepts no records: ZooKeeper has not answered, and {reason}")
             if leader is not None and leader.is_under_min_isr:
                 need = leader.effective_min_insync_replicas
-                tell("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
+                report("partition.under_min_isr", name, f"{name}: {len(leader.committed_isr)} in sync, {need} needed")
             elif leader is not None and self._is_short(partition, leader):
                 adding = self._adding(partition)
                 missing = [each for each in leader.replicas if each not in (*leader.committed_isr, *adding)]
-                tell("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
+                report("partition.under_replicated", name, f"{name}: not in sync: {', '.join(map(str, missing))}")
             elif leader is None and partition.leader_id == NO_LEADER:
-                tell("partition.offline", name, f"{name} has no leader")
+                report("partition.offline", name, f"{name} has no leader")
                 if partition.is_doubtful:
-                    tell("replica.doubtful", name, f"{name}: {doubts.lasting(partition)}")
+                    report("replica.doubtful", name, f"{name}: {doubts.lasting(partition)}")
             late = self._open_transactions.late(partition) if leader is not None else None
             if late is not None:
-                tell("transaction.late", name, f"{name}: {late.text()}")
-        self._tell_unserved(tell)
+                report("transaction.late", name, f"{name}: {late.text()}")
+        self._report_unserved(report)
         if self._commands.stray_refusal:
-            tell("replica.strays_refused", "", self._commands.stray_refusal)
+            report("replica.strays_refused", "", self._commands.stray_refusal)
         return self._with_times(found)
 
-    def _tell_unserved(self, tell: Callable[[str, str, str], None]) -> None:
+    def _report_unserved(self, report: Callable[[str, str, str], None]) -> None:
         """Replicas of topics that have vanished: in their places, or set aside because a later topic has the name."""
         by_topic: dict[str, list[TopicPartition]] = {}
         unserved = self._commands.unserved()
@@ -196,14 +196,14 @@ class Describing:
         for topic, keys in by_topic.items():
             topic_id = unserved[keys[0]] or "none"
             detail = f"no topic {topic} in ZooKeeper: {len(keys)} replicas are kept here and not served (topic id: {topic_id})"
-            tell("topic.vanished", topic, detail)
+            report("topic.vanished", topic, detail)
         for stray in self._logs.strays():
             key = stray.topic_partition
             by_id, by_name = self._metadata.topic_name(stray.topic_id), self._metadata.topic(key.topic)
             is_known = by_id is not None or (stray.topic_id == NO_TOPIC_ID and by_name is not None)
-            if not (stray.is_ordered or is_known) and self._metadata.controller_epoch >= 0:
+            if not (stray.is_requested or is_known) and self._metadata.controller_epoch >= 0:
                 detail = f"{stray.path}: of an earlier topic {key.topic}, which was not deleted by a request"
-                tell("replica.kept", str(key), detail)
+                report("replica.kept", str(key), detail)
 
     def _adding(self, partition: Partition) -> tuple[BrokerId, ...]:
         """Replicas that a reassignment is adding. The controller updates all nodes when it is over."""

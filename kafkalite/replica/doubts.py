@@ -32,7 +32,7 @@ def should_have_had(state: PartitionState, broker_id: BrokerId) -> bool:
     return state.leader_epoch > 0 and broker_id in (*state.isr, *state.elr)
 
 
-class Doubts:
+class DoubtfulReplicas:
     """Ends doubts when the replica has caught up."""
 
     def __init__(self, hosted: HostedPartitions, logs: LogManager, metadata: MetadataCache) -> None:
@@ -42,7 +42,7 @@ class Doubts:
         #: Hosted, and in doubt.
         self._open: dict[TopicPartition, Partition] = {}
 
-    def look(self, partition: Partition) -> None:
+    def on_hosted(self, partition: Partition) -> None:
         """The replica is hosted from now on."""
         key = partition.topic_partition
         partition.is_doubtful = self._logs.is_doubtful(key)
@@ -52,7 +52,7 @@ class Doubts:
     def begin(self, partition: Partition) -> None:
         """Its log is missing, although the host should have it."""
         self._logs.doubt(partition.topic_partition, is_doubtful=True)
-        self.look(partition)
+        self.on_hosted(partition)
 
     def end(self, partition: Partition, why: str) -> None:
         """It has caught up, or no replica has what it lacks."""

@@ -31,9 +31,9 @@ class SessionEntry:
         "is_sent",
         "max_bytes",
         "partition",
+        "sent_high_watermark",
+        "sent_log_start",
         "session",
-        "told_high_watermark",
-        "told_log_start",
     )
 
     def __init__(self, session: FetchSession, partition: Partition) -> None:
@@ -41,8 +41,8 @@ class SessionEntry:
         self.partition = partition
         self.fetch_offset: Offset = NO_OFFSET
         self.max_bytes = 0
-        self.told_high_watermark: Offset = NO_OFFSET
-        self.told_log_start: Offset = NO_OFFSET
+        self.sent_high_watermark: Offset = NO_OFFSET
+        self.sent_log_start: Offset = NO_OFFSET
         #: Records or a divergence were answered; the follower has not listed the partition since.
         self.is_sent = False
         #: A throttle holds its records back for a while.

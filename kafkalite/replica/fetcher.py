@@ -1,7 +1,7 @@
 """Followers' side of replication: one task per leader broker and fetcher index, one fetch in flight each.
 
 What a command changes takes effect at once: a partition that was removed or given another epoch meanwhile has
-another `FetchedPartition` object, or none, and whatever still comes for the old one is dropped (invariants F3 and 28).
+another `FetchPosition` object, or none, and whatever still comes for the old one is dropped (invariants F3 and 28).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SLICE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(slots=True, eq=False)
-class FetchedPartition:
+class FetchPosition:
     """One partition in a fetcher, under one leader epoch."""
 
     partition: Partition
@@ -75,9 +75,9 @@ class ReplicaFetcher:
         self._context = context
         self.leader_id = leader_id
         self.index = index
-        self.partitions: dict[TopicPartition, FetchedPartition] = {}
+        self.partitions: dict[TopicPartition, FetchPosition] = {}
         #: To be listed in the next request.
-        self._changed: dict[TopicPartition, FetchedPartition] = {}
+        self._changed: dict[TopicPartition, FetchPosition] = {}
         self._forgotten: dict[TopicPartition, None] = {}
         self._session_id = 0
         self._session_epoch = 0
@@ -109,11 +109,11 @@ class ReplicaFetcher:
     def add(self, partition: Partition) -> None:
         """Fetch it from its log's end, under its present epoch."""
         key = partition.topic_partition
-        fetched = FetchedPartition(partition, partition.leader_epoch)
+        fetched = FetchPosition(partition, partition.leader_epoch)
         self.partitions[key] = fetched
         self._changed[key] = fetched
         self._forgotten.pop(key, None)
-        self._poke()
+        self._cut_long_poll()
 
     def remove(self, key: TopicPartition) -> None:
         """From now on nothing that comes for it is taken."""
@@ -122,7 +122,7 @@ class ReplicaFetcher:
         if fetched is not None and fetched.is_listed:
             self._forgotten[key] = None
 
-    def _poke(self) -> None:
+    def _cut_long_poll(self) -> None:
         """There is something to say: cut the leader's long poll short."""
         self._work.set()
         if self._is_waiting and self._session_id and self._connection is not None:
@@ -138,10 +138,10 @@ class ReplicaFetcher:
         if fetched is not None:
             self._list_again(key, fetched)
 
-    def _list_again(self, key: TopicPartition, fetched: FetchedPartition) -> None:
+    def _list_again(self, key: TopicPartition, fetched: FetchPosition) -> None:
         if self.partitions.get(key) is fetched:
             self._changed[key] = fetched
-            self._poke()
+            self._cut_long_poll()
 
     # --- the task ------------------------------------------------------------------------------
 
@@ -298,16 +298,16 @@ class ReplicaFetcher:
         if fetched is None or not fetched.is_listed:  # removed, or under another epoch now: too late
             return
 
-        def go_on() -> None:
+        def resume() -> None:
             self._list_again(key, fetched)
 
-        error = self._context.take(fetched.partition, one, records, go_on)
+        error = self._context.take(fetched.partition, one, records, resume)
         if error is ErrorCode.NONE:
             fetched.backoff_ms = 0
         elif error is not None:
             self._pause(key, fetched, error)
 
-    def _pause(self, key: TopicPartition, fetched: FetchedPartition, error: ErrorCode) -> None:
+    def _pause(self, key: TopicPartition, fetched: FetchPosition, error: ErrorCode) -> None:
         """After an error the leader has dropped it from the session: list it again after a while."""
         fetched.is_listed = False
         longest = self._context.config.replica_fetch_backoff_ms

@@ -58,13 +58,13 @@ class FollowerFetch:
             self._hosted.fail_storage(partition, error)
             return None
         except ApiError as error:
-            untold = self._hosted.repeats.told(("append_refused", partition.topic_partition))
-            if untold is not None:
+            suppressed = self._hosted.repeats.admit(("append_refused", partition.topic_partition))
+            if suppressed is not None:
                 _log.error(
                     "replica.append_refused",
                     partition=str(partition.topic_partition),
                     error=str(error),
-                    suppressed=untold,
+                    suppressed=suppressed,
                 )
             return error.code
 

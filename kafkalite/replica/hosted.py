@@ -12,7 +12,7 @@ from kafkalite.env.seams import Clock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ErrorCode, StorageError, api_error
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.log.failures import Blame, blame
+from kafkalite.log.failures import FaultScope, fault_scope
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.model import Offset, TopicPartition
 from kafkalite.replica import authority
@@ -181,7 +181,7 @@ class HostedPartitions:
                 except StorageError as error:
                     if partition.log is not log:  # it has moved to another disk meanwhile
                         continue
-                    if blame(error) is not Blame.NOBODY or log.is_failed:
+                    if fault_scope(error) is not FaultScope.SHORTAGE or log.is_failed:
                         raise
                     await asyncio.sleep(SHORTAGE_PAUSE_S)
                     if partition.storage_error is not None or self.get(partition.topic_partition) is not partition:
@@ -354,12 +354,14 @@ class HostedPartitions:
     def resign(self, partition: Partition, reason: str) -> None:
         """Stop acting as the leader, before anybody commanded it; the command may come with the same epoch yet."""
         if partition.leader is not None:
-            untold = self.repeats.told(("resigned", reason))  # a lost session ends thousands of leaderships at once
-            if untold is not None:
+            suppressed = self.repeats.admit(
+                ("resigned", reason)
+            )  # a lost session ends thousands of leaderships at once
+            if suppressed is not None:
                 _log.warning(
-                    "replica.resigned", partition=str(partition.topic_partition), reason=reason, suppressed=untold
+                    "replica.resigned", partition=str(partition.topic_partition), reason=reason, suppressed=suppressed
                 )
-            self.history.note(str(partition.topic_partition), "replica.resigned", reason)
+            self.history.record(str(partition.topic_partition), "replica.resigned", reason)
             partition.is_settled = False
             self.demote(partition)
 
@@ -380,11 +382,11 @@ class HostedPartitions:
         """
         if partition.storage_error is not None:
             return
-        if blame(error) is Blame.NOBODY and not partition.log.is_failed and not is_certain:
-            untold = self._repeats.told(partition.topic_partition)
-            if untold is not None:
+        if fault_scope(error) is FaultScope.SHORTAGE and not partition.log.is_failed and not is_certain:
+            suppressed = self._repeats.admit(partition.topic_partition)
+            if suppressed is not None:
                 name = str(partition.topic_partition)
-                _log.warning("replica.operation_refused", partition=name, error=str(error), suppressed=untold)
+                _log.warning("replica.operation_refused", partition=name, error=str(error), suppressed=suppressed)
             return
         partition.storage_error = error
         # One of thousands that go with their disk says nothing more than the disk's own line, and holds up the others.
@@ -396,7 +398,7 @@ class HostedPartitions:
             path=error.path,
             error=str(error),
         )
-        self.history.note(str(partition.topic_partition), "replica.offline", f"{error.directory}: {error}")
+        self.history.record(str(partition.topic_partition), "replica.offline", f"{error.directory}: {error}")
         self.demote(partition, ErrorCode.KAFKA_STORAGE_ERROR)
         self._on_offline(partition)
         self._on_storage_error(error)

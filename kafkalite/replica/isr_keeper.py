@@ -10,7 +10,7 @@ from kafkalite.coordination.session import SessionKeeper
 from kafkalite.errors import ErrorCode
 from kafkalite.model import BrokerId
 from kafkalite.replica.decisions import isr as rules
-from kafkalite.replica.decisions.isr import Verdict
+from kafkalite.replica.decisions.isr import ProposalOutcome
 from kafkalite.replica.decisions.leader import NEVER_MS, PartitionLeader, on_idle_fetch
 from kafkalite.replica.hosted import HostedPartitions
 from kafkalite.replica.isr_writer import IsrWriter, Settled, Task
@@ -51,11 +51,11 @@ class IsrKeeper:
         self._lag_ms = lag_time_max_ms
         self._notify = notify
         self._expire_sessions = expire_sessions
-        self._look_now = asyncio.Event()
+        self._check_scheduled = asyncio.Event()
 
-    def look_now(self) -> None:
+    def schedule_check(self) -> None:
         """Something that may let followers join has changed (brokers were registered)."""
-        self._look_now.set()
+        self._check_scheduled.set()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -64,9 +64,9 @@ class IsrKeeper:
         while True:
             try:
                 async with asyncio.timeout(max(due_ms - self._hosted.now_ms(), 0) / 1000):
-                    await self._look_now.wait()
-                self._look_now.clear()
-                await self._look(may_shrink=False)
+                    await self._check_scheduled.wait()
+                self._check_scheduled.clear()
+                await self._check_all(may_shrink=False)
                 continue
             except TimeoutError:
                 pass
@@ -77,17 +77,17 @@ class IsrKeeper:
                 _log.warning("isr.tick_late", late_ms=late_ms)
                 continue
             self._expire_sessions(self._lag_ms * 2)
-            await self._look(may_shrink=True)
+            await self._check_all(may_shrink=True)
 
-    async def _look(self, *, may_shrink: bool) -> None:
+    async def _check_all(self, *, may_shrink: bool) -> None:
         for position, partition in enumerate(self._hosted.all()):
             if partition.leader is not None:
-                self.judge(partition, may_shrink=may_shrink)
+                self.maybe_alter_isr(partition, may_shrink=may_shrink)
             if position % SLICE == SLICE - 1:
                 await asyncio.sleep(0)
-        self._tell_drained()
+        self._notify_drained()
 
-    def _tell_drained(self) -> None:
+    def _notify_drained(self) -> None:
         """Again and again, until the controller has taken the partition away: a notice can be lost."""
         drained: list[IsrChange] = []
         for partition in self._hosted.all():
@@ -98,7 +98,7 @@ class IsrKeeper:
         if drained:
             self._notify(drained)
 
-    def judge(self, partition: Partition, *, may_shrink: bool = True) -> None:
+    def maybe_alter_isr(self, partition: Partition, *, may_shrink: bool = True) -> None:
         """Propose the ISR that the partition should have now, if it is another one."""
         leader = partition.leader
         if leader is None or leader.proposed_isr is not None:
@@ -123,7 +123,7 @@ class IsrKeeper:
         coordinator = self._session.current
         if coordinator is None or coordinator.state is not SessionState.CONNECTED or not self._session.usable():
             return  # isolated: whom we do not hear may be well (invariant F13)
-        self._note_proposal(partition, leader, proposed)
+        self._record_proposal(partition, leader, proposed)
         rules.begin_proposal(leader, proposed)
         _log.info(
             "isr.propose",
@@ -135,7 +135,7 @@ class IsrKeeper:
         proposal = rules.propose(leader, proposed)
         self._writer.submit(Task(partition.topic_partition, proposal, partition.controller_epoch))
 
-    def _note_proposal(self, partition: Partition, leader: PartitionLeader, proposed: tuple[BrokerId, ...]) -> None:
+    def _record_proposal(self, partition: Partition, leader: PartitionLeader, proposed: tuple[BrokerId, ...]) -> None:
         """Why members leave or join: for `admin why`; what comes of it is told by `isr.changed`."""
         now_ms = self._hosted.now_ms()
         reasons: list[str] = []
@@ -148,7 +148,7 @@ class IsrKeeper:
             elif replica_id in proposed and replica_id not in leader.committed_isr:
                 reasons.append(f"{replica_id} joins: at {follower.log_end_offset} of {leader.log_end_offset}")
         detail = f"{list(leader.committed_isr)} -> {list(proposed)}; {'; '.join(reasons)}"
-        self._hosted.history.note(str(partition.topic_partition), "isr.propose", detail)
+        self._hosted.history.record(str(partition.topic_partition), "isr.propose", detail)
 
     def on_follower_fetch(self, partition: Partition) -> None:
         """A follower outside the maximal ISR has fetched: it may be ready to join."""
@@ -164,7 +164,7 @@ class IsrKeeper:
                 at_ms=now_ms,
                 lag_time_max_ms=self._lag_ms,
             ):
-                self.judge(partition, may_shrink=False)
+                self.maybe_alter_isr(partition, may_shrink=False)
                 return
 
     # --- outcomes ------------------------------------------------------------------------------
@@ -188,17 +188,17 @@ class IsrKeeper:
             leader = partition.leader if partition is not None else None
             if partition is None or leader is None:
                 continue
-            match one.verdict:
-                case Verdict.RETRY:
+            match one.outcome:
+                case ProposalOutcome.RETRY:
                     rules.withdraw_proposal(leader)
                     self._hosted.counters.failed_isr_updates += 1
-                    self._hosted.history.note(
+                    self._hosted.history.record(
                         str(partition.topic_partition), "isr.not_written", "ZooKeeper did not answer"
                     )
-                case Verdict.RESIGN:
+                case ProposalOutcome.RESIGN:
                     self._hosted.counters.failed_isr_updates += 1
                     self._hosted.resign(partition, "the state znode names another leadership")
-                case Verdict.ADOPT:
+                case ProposalOutcome.ADOPT:
                     self._adopt(partition, one, changes)
         if changes:
             self._notify(changes)
@@ -221,7 +221,7 @@ class IsrKeeper:
                 follower.last_caught_up_ms = NEVER_MS  # it has restarted since it joined: it has to catch up again
         self._hosted.counters.isr_shrinks += len(leader.committed_isr) < len(before)
         self._hosted.counters.isr_expands += len(leader.committed_isr) > len(before)
-        self._hosted.history.note(
+        self._hosted.history.record(
             str(partition.topic_partition),
             "isr.changed",
             f"{list(before)} -> {list(leader.committed_isr)}, high watermark {leader.high_watermark}"
@@ -243,4 +243,4 @@ class IsrKeeper:
         else:
             self._hosted.advance(partition)
         if partition.leader is leader:
-            self.judge(partition, may_shrink=False)
+            self.maybe_alter_isr(partition, may_shrink=False)

@@ -1,7 +1,7 @@
 """Writes ISR changes to the state znodes: conditional, many in one go, and never in doubt about the outcome.
 
 A proposal handed in is settled by exactly one call of `on_settled`, unless its leadership ends first. Between,
-the leader counts the proposed members too (invariant F8). What an error means (invariant F6) is decided in `isr.judge`.
+the leader counts the proposed members too (invariant F8). What an error means (invariant F6) is decided in `isr.outcome_of`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.coordination.znodes import decode_partition_state, encode_partition_state
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, ControllerEpoch, LeaderAndIsr, PartitionEpoch, TopicPartition
-from kafkalite.replica.decisions.isr import Proposal, Verdict, judge, still_joining
+from kafkalite.replica.decisions.isr import Proposal, ProposalOutcome, outcome_of, still_joining
 from kafkalite.telemetry.logs import get_logger
 
 _log = get_logger(__name__)
@@ -49,7 +49,7 @@ class Settled:
     """ADOPT: `isr` is in the znode with `partition_epoch`. RESIGN: the leadership is over. RETRY: surely not written."""
 
     task: Task
-    verdict: Verdict
+    outcome: ProposalOutcome
     isr: tuple[int, ...] = ()
     partition_epoch: PartitionEpoch = PartitionEpoch(-1)
     elr: tuple[BrokerId, ...] = ()
@@ -161,7 +161,7 @@ class IsrWriter:
                     if self._in_doubt.get(task.topic_partition) is task:  # an earlier try of it may have been applied
                         in_doubt.append(task)
                     else:
-                        settled.append(Settled(task, Verdict.RETRY))
+                        settled.append(Settled(task, ProposalOutcome.RETRY))
             elif isinstance(result, CoordinatorError):
                 in_doubt += chunk
             else:
@@ -170,7 +170,7 @@ class IsrWriter:
                     settled.append(
                         Settled(
                             task,
-                            Verdict.ADOPT,
+                            ProposalOutcome.ADOPT,
                             proposal.isr,
                             PartitionEpoch(version),
                             proposal.elr,
@@ -198,17 +198,17 @@ class IsrWriter:
                     _log.error("isr.malformed_state", path=path, error=str(error))
                     again += 1
                     continue
-            verdict = judge(task.proposal, current)
-            if verdict is Verdict.RETRY:
+            outcome = outcome_of(task.proposal, current)
+            if outcome is ProposalOutcome.RETRY:
                 again += 1
-            elif verdict is Verdict.ADOPT:
+            elif outcome is ProposalOutcome.ADOPT:
                 assert current is not None
                 settled.append(
-                    Settled(task, verdict, current.isr, current.partition_epoch, current.elr, current.last_known_elr)
+                    Settled(task, outcome, current.isr, current.partition_epoch, current.elr, current.last_known_elr)
                 )
             else:
                 _log.warning("isr.superseded", partition=str(task.topic_partition), current=repr(current))
-                settled.append(Settled(task, verdict))
+                settled.append(Settled(task, outcome))
         self._settle(settled)
         return again
 

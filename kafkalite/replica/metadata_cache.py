@@ -70,7 +70,7 @@ class MetadataCache:
         is_changed = epochs != self.broker_epochs
         self._brokers = {broker.broker_id: broker for broker in sorted(request.brokers, key=lambda b: b.broker_id)}
         self.broker_epochs = epochs
-        self._tell()
+        self._notify()
         if request.deleted_topics:
             self.on_topics_deleted(request.deleted_topics)
         if request.deleted_partitions:
@@ -86,7 +86,7 @@ class MetadataCache:
                 self.broker_epochs[broker.broker_id] = broker.broker_epoch
                 is_changed = True
         if is_changed:
-            self._tell()
+            self._notify()
         return is_changed
 
     def brokers(self) -> tuple[Broker, ...]:
@@ -128,7 +128,7 @@ class MetadataCache:
         self._waiters.append(waiter)
         return waiter
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.version += 1
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:

@@ -24,7 +24,7 @@ PIECE = 64
 
 
 @dataclass(slots=True, eq=False)
-class _Order:
+class _PendingProduce:
     """One request, and how far it is carried out."""
 
     delayed: DelayedProduce
@@ -44,7 +44,7 @@ class ProduceHandler:
         self._hosted = hosted
         self._metadata = metadata
         #: Clients' requests that are not carried out to the end; at most as many as connections let be under way.
-        self._backlog: deque[_Order] = deque()
+        self._backlog: deque[_PendingProduce] = deque()
         self._is_closed = False
 
     def produce(
@@ -71,12 +71,12 @@ class ProduceHandler:
         delayed = DelayedProduce(self._hosted.wheel, len(partitions), done)
         # Held until all is appended: no partition settled meanwhile may answer for the request.
         delayed.pending = 1
-        order = _Order(delayed, partitions, acks, timeout_ms, origin, guards, transaction_version)
+        request = _PendingProduce(delayed, partitions, acks, timeout_ms, origin, guards, transaction_version)
         if self._backlog and origin == "client":
-            self._put_back(order)
-        elif not self._carry_out(order, PIECE if origin == "client" else len(partitions)):
-            self._put_back(order)
-            self._go_on_soon()
+            self._requeue(request)
+        elif not self._execute(request, PIECE if origin == "client" else len(partitions)):
+            self._requeue(request)
+            self._schedule_next()
 
     def begin_verification(
         self, topic_partition: TopicPartition, producer_id: int, producer_epoch: int, sequence: int
@@ -93,46 +93,49 @@ class ProduceHandler:
         if partition is not None:
             partition.log.end_verification(producer_id, guard)
 
-    def _put_back(self, order: _Order) -> None:
+    def _requeue(self, request: _PendingProduce) -> None:
         """Its turn comes later: by then the buffer that it came in may hold something else (the Kafka listener's does)."""
-        done = order.partitions[: order.position]
-        order.partitions = [*done, *((key, _kept(records)) for key, records in order.partitions[order.position :])]
-        self._backlog.append(order)
+        done = request.partitions[: request.position]
+        request.partitions = [
+            *done,
+            *((key, _kept(records)) for key, records in request.partitions[request.position :]),
+        ]
+        self._backlog.append(request)
 
     def close(self) -> None:
         """The node stops: what is not appended yet is refused."""
         self._is_closed = True
         while self._backlog:
-            order = self._backlog.popleft()
-            self._carry_out(order, len(order.partitions))
+            request = self._backlog.popleft()
+            self._execute(request, len(request.partitions))
 
-    def _go_on_soon(self) -> None:
-        asyncio.get_running_loop().call_soon(self._go_on)
+    def _schedule_next(self) -> None:
+        asyncio.get_running_loop().call_soon(self._continue)
 
-    def _go_on(self) -> None:
+    def _continue(self) -> None:
         """The next piece of the large request that others wait behind, and those others if it was the last."""
-        while self._backlog and self._carry_out(self._backlog[0], PIECE):
+        while self._backlog and self._execute(self._backlog[0], PIECE):
             self._backlog.popleft()
         if self._backlog:
-            self._go_on_soon()
+            self._schedule_next()
 
-    def _carry_out(self, order: _Order, at_most: int) -> bool:
+    def _execute(self, request: _PendingProduce, at_most: int) -> bool:
         """Append to so many more partitions of it; whether that was the last."""
-        delayed, partitions, acks = order.delayed, order.partitions, order.acks
+        delayed, partitions, acks = request.delayed, request.partitions, request.acks
         results = delayed.results
         refusal = self._refusal(acks)
         has_lease = self._hosted.usable()
-        first, end = order.position, min(order.position + at_most, len(partitions))
+        first, end = request.position, min(request.position + at_most, len(partitions))
         for index in range(first, end):
             topic_partition, records = partitions[index]
             if refusal is not ErrorCode.NONE:
                 results[index] = refused(topic_partition, refusal)
                 continue
             try:
-                self._append(order, index, topic_partition, records, has_lease=has_lease)
+                self._append(request, index, topic_partition, records, has_lease=has_lease)
             except ApiError as error:
                 results[index] = refused(topic_partition, error.code, str(error))
-        order.position = end
+        request.position = end
         if end < len(partitions):
             return False
         hosted = self._hosted
@@ -142,7 +145,7 @@ class ProduceHandler:
         if delayed.pending == 0:
             delayed.finish()
         else:
-            hosted.wheel.add(delayed, max(order.timeout_ms, 0))
+            hosted.wheel.add(delayed, max(request.timeout_ms, 0))
         return True
 
     def _refusal(self, acks: int) -> ErrorCode:
@@ -155,10 +158,10 @@ class ProduceHandler:
         return ErrorCode.NONE
 
     def _append(
-        self, order: _Order, index: int, topic_partition: TopicPartition, records: Buffer, *, has_lease: bool
+        self, request: _PendingProduce, index: int, topic_partition: TopicPartition, records: Buffer, *, has_lease: bool
     ) -> None:
         hosted = self._hosted
-        delayed, acks, origin = order.delayed, order.acks, order.origin
+        delayed, acks, origin = request.delayed, request.acks, request.origin
         partition = hosted.get(topic_partition)
         leader = partition.leader if partition is not None else None
         if partition is None or leader is None:
@@ -185,8 +188,8 @@ class ProduceHandler:
                 records,
                 leader.leader_epoch,
                 origin=origin,
-                guard=None if order.guards is None else order.guards.get(topic_partition, NO_GUARD),
-                transaction_version=order.transaction_version,
+                guard=None if request.guards is None else request.guards.get(topic_partition, NO_GUARD),
+                transaction_version=request.transaction_version,
             )
         except StorageError as error:
             hosted.fail_storage(partition, error)

@@ -173,7 +173,7 @@ class ReplicaFetchHandler:
             self._hosted.fail_storage(partition, failure)
             return None
         if divergence is not None:
-            self._tell_divergence(session, entry, divergence)
+            self._report_divergence(session, entry, divergence)
             return None
         on_follower_fetch(
             leader,
@@ -188,7 +188,7 @@ class ReplicaFetchHandler:
             session.with_records[entry] = None
         else:
             session.with_records.pop(entry, None)
-        if entry.told_high_watermark != leader.high_watermark or entry.told_log_start != log.log_start_offset:
+        if entry.sent_high_watermark != leader.high_watermark or entry.sent_log_start != log.log_start_offset:
             session.with_news[entry] = None
         if session.replica_id not in leader.maximal_isr:
             self._on_caught_up(partition)
@@ -215,7 +215,9 @@ class ReplicaFetchHandler:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE
 
-    def _tell_divergence(self, session: FetchSession, entry: SessionEntry, divergence: Divergence | OutOfRange) -> None:
+    def _report_divergence(
+        self, session: FetchSession, entry: SessionEntry, divergence: Divergence | OutOfRange
+    ) -> None:
         partition = entry.partition
         topic, number = partition.topic_partition
         entry.is_sent = True
@@ -247,7 +249,7 @@ class ReplicaFetchHandler:
             left -= size_bytes
         news, session.with_news = session.with_news, {}
         for entry in news:
-            answers.append(_told(entry, 0))
+            answers.append(_fetched_partition(entry, 0))
         done(ReplicaFetchResponse(ErrorCode.NONE, session.session_id, tuple(answers)), body)
 
     def _read(
@@ -269,7 +271,7 @@ class ReplicaFetchHandler:
                 return 0
         try:
             if entry.fetch_offset < log.log_start_offset:  # retention was faster
-                self._tell_divergence(session, entry, OutOfRange())
+                self._report_divergence(session, entry, OutOfRange())
                 answers.append(session.answers.pop())
                 return 0
             # A follower checks every CRC itself before it appends; one that copies old records would ask for damaged ones
@@ -290,13 +292,13 @@ class ReplicaFetchHandler:
                 answers.extend(session.answers)
                 session.answers = []
                 return 0
-            untold = self._hosted.repeats.told(("unreadable", partition.topic_partition))
-            if untold is not None:
+            suppressed = self._hosted.repeats.admit(("unreadable", partition.topic_partition))
+            if suppressed is not None:
                 _log.error(
                     "replica.unreadable",
                     partition=str(partition.topic_partition),
                     error=str(failure),
-                    suppressed=untold,
+                    suppressed=suppressed,
                 )
             session.drop(entry)
             answers.append(_refused(partition.topic_partition, failure.code))
@@ -311,7 +313,7 @@ class ReplicaFetchHandler:
         entry.is_sent = True
         session.with_news.pop(entry, None)
         body.extend(info.records)
-        answers.append(_told(entry, info.size_bytes))
+        answers.append(_fetched_partition(entry, info.size_bytes))
         self._hosted.counters.replication_bytes_out += info.size_bytes
         return info.size_bytes
 
@@ -347,13 +349,13 @@ class ReplicaFetchHandler:
             self._hosted.wake(session)
 
 
-def _told(entry: SessionEntry, records_size: int) -> ReplicaFetchedPartition:
+def _fetched_partition(entry: SessionEntry, records_size: int) -> ReplicaFetchedPartition:
     partition = entry.partition
     topic, number = partition.topic_partition
-    entry.told_high_watermark = partition.high_watermark
-    entry.told_log_start = partition.log.log_start_offset
+    entry.sent_high_watermark = partition.high_watermark
+    entry.sent_log_start = partition.log.log_start_offset
     return ReplicaFetchedPartition(
-        topic, number, ErrorCode.NONE, entry.told_high_watermark, entry.told_log_start, records_size
+        topic, number, ErrorCode.NONE, entry.sent_high_watermark, entry.sent_log_start, records_size
     )
 
 

@@ -23,7 +23,7 @@ from kafkalite.replica.commands import Commands
 from kafkalite.replica.consumer_fetch import ConsumerFetchHandler
 from kafkalite.replica.decisions import strays
 from kafkalite.replica.describing import Describing
-from kafkalite.replica.doubts import Doubts
+from kafkalite.replica.doubts import DoubtfulReplicas
 from kafkalite.replica.fetch_session import ReplicaFetchDone
 from kafkalite.replica.fetcher import FetcherContext, Fetchers
 from kafkalite.replica.follower_fetch import FollowerFetch
@@ -32,13 +32,13 @@ from kafkalite.replica.isr_keeper import IsrKeeper
 from kafkalite.replica.isr_writer import IsrWriter
 from kafkalite.replica.log_starts import LogStarts
 from kafkalite.replica.metadata_cache import MetadataCache
+from kafkalite.replica.offline_replicas import OfflineReplicas, RequestRestart
 from kafkalite.replica.open_transactions import OpenTransactions
 from kafkalite.replica.partition import Partition
 from kafkalite.replica.produce import ProduceHandler
 from kafkalite.replica.purgatory import FetchDone, ProduceDone, ResponseLimit
 from kafkalite.replica.replica_fetch import ReplicaFetchHandler
 from kafkalite.replica.requests import FetchRequest, ListOffsetsRequest, ListOffsetsResponse
-from kafkalite.replica.restarting import Restarting
 from kafkalite.replica.startup import own_topics, read_cluster
 from kafkalite.rpc.messages.control import (
     IsrChange,
@@ -93,7 +93,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         notify_isr: Callable[[list[IsrChange]], None],
         on_storage_error: Callable[[StorageError], None] = lambda error: None,
-        request_restart: Callable[[TopicPartition, bool], None] = lambda tp, online: None,
+        request_restart: RequestRestart = lambda tp, *, online: None,
     ) -> None:
         self._config = config
         self._supervisor = supervisor
@@ -117,7 +117,7 @@ class ReplicaManager:
             save_start=lambda partition: log_starts.save(partition),
         )
         log_starts = LogStarts(logs, supervisor, self.hosted.start_saved)
-        self._doubts = Doubts(self.hosted, logs, metadata)
+        self._doubts = DoubtfulReplicas(self.hosted, logs, metadata)
         following = FollowerFetch(self.hosted, self._doubts.copied)
         self._fetchers = Fetchers(
             FetcherContext(
@@ -148,7 +148,7 @@ class ReplicaManager:
             notify=notify_isr,
             expire_sessions=lambda silent_ms: self._serving.expire(silent_ms),
         )
-        self.restarting = Restarting(logs, lambda: identity()[0], request_restart)
+        self.restarting = OfflineReplicas(logs, lambda: identity()[0], request_restart)
         self._commands = Commands(
             config=config,
             hosted=self.hosted,
@@ -160,7 +160,7 @@ class ReplicaManager:
             on_brokers_changed=self._brokers_changed,
             restarting=self.restarting,
             doubtful=self._doubts,
-            on_read_only=self._isr_keeper.look_now,
+            on_read_only=self._isr_keeper.schedule_check,
         )
         self._producing = ProduceHandler(self.hosted, metadata)
         self._consuming = ConsumerFetchHandler(self.hosted, metadata, fetch_max_bytes=config.fetch_max_bytes)
@@ -205,7 +205,7 @@ class ReplicaManager:
         self._serving.close()
         self.checkpoint_high_watermarks()
 
-    async def look_for_missing(self, coordinator: Coordinator, *, is_start: bool) -> frozenset[TopicPartition]:
+    async def find_missing_logs(self, coordinator: Coordinator, *, is_start: bool) -> frozenset[TopicPartition]:
         """Before this node registers: the logs that are not here of partitions that count it as in sync, for its
         registration to tell; as many as that has room for.
 
@@ -225,9 +225,9 @@ class ReplicaManager:
             and self._logs.get(key := TopicPartition(state.topic, state.partition)) is None
         ]
         if missing:
-            told = znodes.with_room(missing)
-            _log.warning("logs.missing", partitions=len(missing), told=len(told), first=str(missing[0]))
-            return told
+            reported = znodes.with_room(missing)
+            _log.warning("logs.missing", partitions=len(missing), reported=len(reported), first=str(missing[0]))
+            return reported
         if is_start and snapshot.is_readable:
             self._logs.confirm_complete()
         return frozenset()
@@ -245,9 +245,9 @@ class ReplicaManager:
                     snapshot.controller_id,
                     snapshot.controller_epoch,
                     BrokerEpoch(-1),
-                    True,
-                    snapshot.brokers,
-                    snapshot.partitions,
+                    brokers=snapshot.brokers,
+                    partitions=snapshot.partitions,
+                    is_full=True,
                     cause="startup",
                 )
             )
@@ -257,11 +257,11 @@ class ReplicaManager:
         )
 
     @property
-    def needs_judging(self) -> bool:
-        """See Commands.needs_judging."""
-        return self._commands.needs_judging
+    def needs_classification(self) -> bool:
+        """See Commands.needs_classification."""
+        return self._commands.needs_classification
 
-    async def judge_logs(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:
+    async def set_aside_strays(self, coordinator: Coordinator, *, is_guarded: bool) -> bool:
         """Set aside logs that do not belong to this node any more (kafkalite.replica.decisions.strays): a disk is back, or a complete list did
         not name them (`is_guarded`: then not too many at once).
 
@@ -273,7 +273,7 @@ class ReplicaManager:
         if names:
             await coordinator.sync(paths.TOPICS)
             topics = await own_topics(coordinator, self._cluster_id(), names)
-        return await self._commands.judge(topics, since=since, is_guarded=is_guarded)
+        return await self._commands.set_aside_strays(topics, since=since, is_guarded=is_guarded)
 
     def on_session_lost(self) -> None:
         """The session has expired: other nodes may lead partitions of this one. Register with SessionKeeper.on_lost.
@@ -295,7 +295,7 @@ class ReplicaManager:
 
     def checkpoint_high_watermarks(self) -> None:
         """Save all high watermarks, if any has moved."""
-        marks = dict(self._commands.stopped_marks)
+        marks = dict(self._commands.stopped_high_watermarks)
         for partition in self.hosted.all():
             if partition.storage_error is None:
                 marks[partition.topic_partition] = partition.high_watermark
@@ -335,7 +335,7 @@ class ReplicaManager:
 
     def _brokers_changed(self) -> None:
         """Who lives has changed: followers may join the ISR, leaders may be reached again."""
-        self._isr_keeper.look_now()
+        self._isr_keeper.schedule_check()
         self._fetchers.retry()
 
     def topic_config_changed(self, topic: str) -> None:
@@ -351,9 +351,9 @@ class ReplicaManager:
             if leader is not None:
                 leader.min_insync_replicas = config.min_insync_replicas
                 if not config.log_flush_before_ack:
-                    leader.counted_end_offset = leader.log_end_offset
+                    leader.durable_end_offset = leader.log_end_offset
                 self.hosted.advance(partition)
-        self._isr_keeper.look_now()  # min.insync.replicas may have been lowered: then no replica is eligible any more
+        self._isr_keeper.schedule_check()  # min.insync.replicas may have been lowered: then no replica is eligible any more
 
     def on_dir_failed(self, error: StorageError) -> None:
         """A log directory went offline: every replica in it does (KIP-18)."""
@@ -364,7 +364,7 @@ class ReplicaManager:
 
     def _replica_offline(self, partition: Partition) -> None:
         self._fetchers.stop(partition.topic_partition)
-        self._request_restart(partition.topic_partition, False)
+        self._request_restart(partition.topic_partition, online=False)
 
     def on_log_failed(self, topic_partition: TopicPartition, error: StorageError) -> None:
         """One log went offline (found by housekeeping, or by ourselves): its replica does."""
@@ -372,9 +372,9 @@ class ReplicaManager:
         if partition is not None and partition.log.path == error.path:
             self.hosted.fail_storage(partition, error, is_certain=True)
 
-    def look_for_drained(self) -> None:
+    def find_drained(self) -> None:
         """Partitions that are to be removed may have become empty: tell the controller soon."""
-        self._isr_keeper.look_now()
+        self._isr_keeper.schedule_check()
 
     def is_elsewhere(self, stray: Stray) -> bool:
         """Whether the records of a stray are known to be in sync elsewhere (kafkalite.replica.decisions.strays)."""
@@ -455,7 +455,7 @@ class ReplicaManager:
         """See ReplicaFetchHandler.fetch."""
         self._serving.fetch(request, done)
 
-    def replica_fetch_wake(self, message: ReplicaFetchWake) -> None:
+    def notify_replica_fetch(self, message: ReplicaFetchWake) -> None:
         """See ReplicaFetchHandler.wake."""
         self._serving.wake(message)
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from kafkalite.errors import ErrorCode, api_error
 from kafkalite.model import Buffer
 from kafkalite.replica.replica_manager import ReplicaManager
-from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.control import LeaderAndIsrRequest, StopReplicaRequest, UpdateMetadataRequest
 from kafkalite.rpc.messages.replication import (
@@ -25,22 +25,22 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
     async def answer(outcome: Awaitable[Message]) -> Reply:
         return Reply(await outcome)
 
-    def leader_and_isr(request: Request) -> Awaitable[Reply]:
+    def leader_and_isr(request: RpcRequest) -> Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, LeaderAndIsrRequest)
         return answer(manager.leader_and_isr(request.message))
 
-    def stop_replica(request: Request) -> Awaitable[Reply]:
+    def stop_replica(request: RpcRequest) -> Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, StopReplicaRequest)
         return answer(manager.stop_replica(request.message))
 
-    def update_metadata(request: Request) -> Reply:
+    def update_metadata(request: RpcRequest) -> Reply:
         only_nodes(request)
         assert isinstance(request.message, UpdateMetadataRequest)
         return Reply(manager.update_metadata(request.message))
 
-    def replica_fetch(request: Request) -> Reply | Awaitable[Reply]:
+    def replica_fetch(request: RpcRequest) -> Reply | Awaitable[Reply]:
         only_nodes(request)
         assert isinstance(request.message, ReplicaFetchRequest)
         if request.message.replica_id != request.peer.node_id:
@@ -55,12 +55,12 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         manager.replica_fetch(request.message, fetched)
         return reply()
 
-    def replica_fetch_wake(request: Request) -> None:
+    def notify_replica_fetch(request: RpcRequest) -> None:
         only_nodes(request)
         assert isinstance(request.message, ReplicaFetchWake)
-        manager.replica_fetch_wake(request.message)
+        manager.notify_replica_fetch(request.message)
 
-    def log_ends(request: Request) -> Reply:
+    def log_ends(request: RpcRequest) -> Reply:
         only_nodes(request)
         assert isinstance(request.message, LogEndsRequest)
         return Reply(manager.log_ends(request.message))
@@ -70,12 +70,12 @@ def handlers(manager: ReplicaManager) -> Mapping[type[Message], Handler]:
         StopReplicaRequest: stop_replica,
         UpdateMetadataRequest: update_metadata,
         ReplicaFetchRequest: replica_fetch,
-        ReplicaFetchWake: replica_fetch_wake,
+        ReplicaFetchWake: notify_replica_fetch,
         LogEndsRequest: log_ends,
     }
 
 
-def only_nodes(request: Request) -> None:
+def only_nodes(request: RpcRequest) -> None:
     """Raises ApiError CLUSTER_AUTHORIZATION_FAILED. (With security on, the hello was taken from a node only: rpc.admission.)"""
     if request.peer.node_id < 0:
         raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "only a node of the cluster may command")

@@ -49,7 +49,7 @@ async def read_cluster(coordinator: Coordinator) -> ClusterSnapshot:
     try:
         names, _ = await coordinator.children(paths.TOPICS)
     except NoNodeError:
-        return ClusterSnapshot(controller_id, controller_epoch, brokers, (), False)
+        return ClusterSnapshot(controller_id, controller_epoch, brokers, (), is_complete=False)
     is_complete = is_readable = True
     topics = []
     for name, node in zip(names, await coordinator.get_many([paths.topic(name) for name in names]), strict=True):

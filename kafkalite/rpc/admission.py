@@ -13,7 +13,7 @@ from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthe
 from kafkalite.security.principal import ANONYMOUS, Principal
 
 if TYPE_CHECKING:
-    from kafkalite.security.listener import ListenerSecurity, Login
+    from kafkalite.security.listener import ListenerSecurity, SaslLogin
     from kafkalite.security.sasl import SaslServer
 
 #: What every peer hears whose proof does not hold, whatever is wrong with it.
@@ -34,7 +34,7 @@ class Admission:
         #: Whether it may say hello.
         self.is_enough = self.is_complete or security.is_optional
         #: What SASL has proved.
-        self.login: Login | None = None
+        self.login: SaslLogin | None = None
         #: When the session ends; None: it does not.
         self.ends_at: float | None = None
         self._peer = peer
@@ -42,7 +42,7 @@ class Admission:
         self._mechanism = ""
         self._exchange: SaslServer | None = None
 
-    def look_at_certificate(self, writer: asyncio.StreamWriter) -> None:
+    def authenticate_certificate(self, writer: asyncio.StreamWriter) -> None:
         """The principal of a mutual TLS connection. Raises ProtocolError if it cannot be one here."""
         if self.security.uses_sasl:
             return
@@ -90,13 +90,13 @@ class Admission:
         self.security.succeeded += 1
         lifetime_ms = self.security.max_reauth_ms
         self.ends_at = self._now() + lifetime_ms / 1000 if lifetime_ms else None
-        return SaslAuthenticateResponse(0, "", data.decode(), True, lifetime_ms)
+        return SaslAuthenticateResponse(0, "", data.decode(), is_complete=True, session_lifetime_ms=lifetime_ms)
 
     def has_ended(self, now: float) -> bool:
         """Whether the session is over: only an authentication is taken then."""
         return self.ends_at is not None and now > self.ends_at
 
-    def tell_ended(self) -> str:
+    def log_session_ended(self) -> str:
         """The session is over and something else came: one line for the operator; what the peer hears."""
         self.security.refused(
             self._peer,

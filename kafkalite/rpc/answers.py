@@ -54,7 +54,7 @@ def answer_of(request: type[Message], frame: Frame) -> Answer:
     return from_fields(by_kind[kind], frame.fields), frame.body
 
 
-def judge_hello(answer: Message) -> HelloResponse:
+def check_hello(answer: Message) -> HelloResponse:
     """The peer's hello, if it will talk to us. Raises ApiError."""
     assert isinstance(answer, HelloResponse)
     if answer.error:

@@ -12,7 +12,7 @@ from kafkalite.env.seams import ConnectionHandler, Listener, Network
 from kafkalite.errors import AuthenticationFailed, ErrorCode, ProtocolError, api_error, error_code
 from kafkalite.rpc.answers import answer_of
 from kafkalite.rpc.framing import HELLO_FRAME_BYTES, Frame, FrameReader, encode_frame
-from kafkalite.rpc.logins import Login
+from kafkalite.rpc.logins import RpcLogin
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkalite.security.dialling import Dialling
@@ -67,7 +67,7 @@ class AuthenticatedNetwork:
 
     async def log_in(
         self, host: str, port: int, tls: ClientTls | None = None
-    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Login | None]:
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, RpcLogin | None]:
         """As `dial`, with the session if it has an end: whoever keeps the connection logs in again (rpc.logins)."""
         reader, writer = await self._network.dial(host, port, tls or self._dialling.tls)
         credentials = self._dialling.credentials
@@ -88,7 +88,7 @@ class AuthenticatedNetwork:
             raise
         if not exchange.lifetime_s:
             return reader, writer, None
-        return reader, writer, Login(begin, began, exchange.lifetime_s, self._entropy(1)[0] / 255)
+        return reader, writer, RpcLogin(begin, began, exchange.lifetime_s, self._entropy(1)[0] / 255)
 
     async def listen(self, host: str, port: int, handler: ConnectionHandler, tls: ServerTls | None = None) -> Listener:
         return await self._network.listen(host, port, handler, tls)

@@ -18,7 +18,7 @@ from kafkalite.rpc.answers import (
     RpcRefused,
     RpcTimeout,
     answer_of,
-    judge_hello,
+    check_hello,
 )
 from kafkalite.rpc.framing import (
     NODE_HEADER_BYTES,
@@ -27,7 +27,7 @@ from kafkalite.rpc.framing import (
     FrameReader,
     encode_frame,
 )
-from kafkalite.rpc.logins import Login, LoginNetwork, keep_logged_in
+from kafkalite.rpc.logins import LoginNetwork, RpcLogin, keep_logged_in
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HelloRequest, HelloResponse
 from kafkalite.telemetry.logs import get_logger
@@ -80,7 +80,7 @@ class RpcConnection:
         self._unsent: list[Buffer] = []
         self._task: asyncio.Task[None] | None = None
         #: A session that ends unless it is renewed, and the task that does so.
-        self._login: Login | None = None
+        self._login: RpcLogin | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     @staticmethod
@@ -102,14 +102,14 @@ class RpcConnection:
         connection: RpcConnection | None = None
         try:
             async with asyncio.timeout(timeout_s):
-                login: Login | None = None
+                login: RpcLogin | None = None
                 if isinstance(network, LoginNetwork):
                     reader, writer, login = await network.log_in(endpoint.host, endpoint.port)
                 else:
                     reader, writer = await network.dial(endpoint.host, endpoint.port)
                 connection = RpcConnection(reader, writer, endpoint, max_frame_bytes=max_frame_bytes)
                 connection._task = supervisor.spawn(f"rpc.client[{endpoint}]", connection._read(), Policy.ISOLATED)
-                connection.peer = judge_hello((await connection.send_nowait(hello))[0])
+                connection.peer = check_hello((await connection.send_nowait(hello))[0])
                 if login is not None:
                     connection._login = login
                     keeper = keep_logged_in(connection, login)
@@ -189,7 +189,7 @@ class RpcConnection:
         self._waiting[self._next_id] = (type(message), future)
         return future
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """The session was renewed: what waited for that goes out."""
         self._flush()
 

@@ -27,7 +27,7 @@ class Peer:
 
 
 @dataclass(slots=True)
-class Request:
+class RpcRequest:
     """One request. `body` is valid until the answer is given; whoever keeps it longer copies it."""
 
     message: Message
@@ -45,4 +45,4 @@ class Reply:
 
 #: Called in arrival order; None is no answer. A future may be cancelled when its connection is gone (check
 #: `done()` before setting it); a coroutine runs to its end, its answer is dropped then.
-Handler = Callable[[Request], Reply | Awaitable[Reply | None] | None]
+Handler = Callable[[RpcRequest], Reply | Awaitable[Reply | None] | None]

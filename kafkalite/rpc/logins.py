@@ -38,7 +38,7 @@ class Exchange(Protocol):
         """Takes the response. Raises ApiError, ProtocolError."""
 
 
-class Login:
+class RpcLogin:
     """One connection's session.
 
     Args:
@@ -73,7 +73,7 @@ class Login:
 class LoginNetwork(Protocol):
     """A network that logs in whenever it dials."""
 
-    async def log_in(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Login | None]:
+    async def log_in(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, RpcLogin | None]:
         """As Network.dial; None: the session has no end."""
         ...
 
@@ -87,14 +87,14 @@ class Renewable(Protocol):
         """Send it although other requests wait."""
         ...
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """What waits may be sent."""
         ...
 
     def abort(self, reason: str) -> None: ...
 
 
-async def keep_logged_in(connection: Renewable, login: Login) -> None:
+async def keep_logged_in(connection: Renewable, login: RpcLogin) -> None:
     """Until the connection ends. One that cannot be renewed is cut: whoever dials again hears why."""
     # Kept here, and not in RpcConnection: only who uses SASL loads it.
     from kafkalite.rpc.answers import RpcError
@@ -118,4 +118,4 @@ async def keep_logged_in(connection: Renewable, login: Login) -> None:
                 connection.abort(f"could not log in again: {str(error) or 'no answer'}")
             return
         login.renewed(began, exchange.lifetime_s)
-        connection.go_on()
+        connection.resume()

@@ -104,9 +104,9 @@ class RpcServer:
 
     def warn(self, event: str, reason: str, *, peer: str, **details: object) -> None:
         """One line about a connection; many similar ones from one host are suppressed."""
-        untold = self._repeats.told((event, reason, peer.rpartition(":")[0]))
-        if untold is not None:
-            _log.warning(event, peer=peer, **details, reason=reason, suppressed=untold)
+        suppressed = self._repeats.admit((event, reason, peer.rpartition(":")[0]))
+        if suppressed is not None:
+            _log.warning(event, peer=peer, **details, reason=reason, suppressed=suppressed)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address(writer)

@@ -21,7 +21,7 @@ from kafkalite.rpc.framing import (
     FrameReader,
     encode_frame,
 )
-from kafkalite.rpc.handling import Peer, Reply, Request
+from kafkalite.rpc.handling import Peer, Reply, RpcRequest
 from kafkalite.rpc.messages.base import MIN_PROTOCOL_VERSION, PROTOCOL_VERSION, Message, by_kind
 from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest, HelloResponse, SaslAuthenticateRequest
 from kafkalite.rpc.messages.replication import ReplicaFetchRequest, ReplicaFetchWake
@@ -53,7 +53,7 @@ _OLDER_NODES = frozenset({"controller-watch", "draining"})
 
 
 @dataclass(slots=True)
-class _Slot:
+class _PendingResponse:
     """A request under way: its place in the order of answers."""
 
     correlation_id: int
@@ -80,7 +80,7 @@ class ServerConnection:
         self._reader = reader
         self._writer = writer
         self._frames = FrameReader(max_frame_bytes=HELLO_FRAME_BYTES, max_header_bytes=HELLO_FRAME_BYTES)
-        self._slots: deque[_Slot] = deque()
+        self._slots: deque[_PendingResponse] = deque()
         self._fetches = 0
         self._loop = asyncio.get_running_loop()
         self._admission = None if server.security is None else Admission(server.security, address, self._loop.time)
@@ -104,7 +104,7 @@ class ServerConnection:
     async def run(self) -> None:
         try:
             if self._admission is not None:
-                self._admission.look_at_certificate(self._writer)
+                self._admission.authenticate_certificate(self._writer)
             while not self._closed and not self._ending:
                 memory = self.server.memory
                 if not memory.has_room:
@@ -117,7 +117,7 @@ class ServerConnection:
                 self._last_active = self._loop.time()
                 self._charge(len(data))
                 frames = self._frames.feed(data)
-                self._note_incomplete()
+                self._count_incomplete()
                 await self._dispatch(frames)
             while not self._closed:
                 self._progress = self._loop.create_future()
@@ -209,23 +209,25 @@ class ServerConnection:
     def _log_in_again(self, admission: Admission, frame: Frame) -> None:
         """Between other requests: what was asked before it is answered before it."""
         answer = admission.step(frame)
-        slot = _Slot(frame.correlation_id, frame.size, is_fetch=False)
-        self._slots.append(slot)
+        response = _PendingResponse(frame.correlation_id, frame.size, is_fetch=False)
+        self._slots.append(response)
         if not answer.error:
-            slot.done, slot.reply = True, Reply(answer)
+            response.done, response.reply = True, Reply(answer)
             return
         delay_s = admission.security.failed_delay_s
         name = f"rpc.refusal[{self.peer.address}]"
-        slot.waiting = self.server.supervisor.spawn(name, _late(Reply(answer), delay_s), Policy.ISOLATED)
-        slot.waiting.add_done_callback(lambda future: self._answered(slot, future))
+        response.waiting = self.server.supervisor.spawn(name, _late(Reply(answer), delay_s), Policy.ISOLATED)
+        response.waiting.add_done_callback(lambda future: self._answered(response, future))
         self._end_soon("authentication failed", delay_s, quietly=True)  # the admission has told why
 
     def _refuse_ended(self, admission: Admission, frame: Frame, cls: type[Message] | None) -> None:
         """Something else than an authentication, and the session is over."""
-        reply: Reply | None = Reply(ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), admission.tell_ended()))
+        reply: Reply | None = Reply(
+            ErrorResponse(int(ErrorCode.SASL_AUTHENTICATION_FAILED), admission.log_session_ended())
+        )
         if cls is ReplicaFetchWake:
             reply = None
-        self._slots.append(_Slot(frame.correlation_id, frame.size, is_fetch=False, done=True, reply=reply))
+        self._slots.append(_PendingResponse(frame.correlation_id, frame.size, is_fetch=False, done=True, reply=reply))
         self._end_soon("the session has ended", quietly=True)
 
     def _end_soon(self, reason: str, delay_s: float = 0.0, *, quietly: bool = False) -> None:
@@ -254,7 +256,7 @@ class ServerConnection:
         hello = from_fields(HelloRequest, frame.fields)
         assert isinstance(hello, HelloRequest)
         own = self.server.identity()
-        error, message = _judge(hello, own)
+        error, message = _check_peer(hello, own)
         if not error and admission is not None and not admission.admits():
             error, message = ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{admission.principal} is not a node"
         answer = HelloResponse(
@@ -276,66 +278,68 @@ class ServerConnection:
         self._frames.max_header_bytes = NODE_HEADER_BYTES
         self.greeted = True
         self._frame_since = None
-        self._note_incomplete()
+        self._count_incomplete()
 
     def _handle(self, frame: Frame, cls: type[Message] | None, *, is_fetch: bool) -> None:
         handler = self.server.handlers.get(cls) if cls is not None else None
-        slot = _Slot(frame.correlation_id, frame.size, is_fetch)
+        response = _PendingResponse(frame.correlation_id, frame.size, is_fetch)
         if cls is None or handler is None:
             if frame.kind % 2 or frame.kind == HelloRequest.kind:
                 raise ProtocolError(f"message of kind {frame.kind} is not a request")
             # A newer peer may ask for what this node does not know: refused, and the connection stays.
             text = f"api {frame.kind} is not served here"
-            slot.done, slot.reply = True, Reply(ErrorResponse(int(ErrorCode.UNSUPPORTED_VERSION), text))
-            self._slots.append(slot)
+            response.done, response.reply = True, Reply(ErrorResponse(int(ErrorCode.UNSUPPORTED_VERSION), text))
+            self._slots.append(response)
             return
         message = from_fields(cls, frame.fields)
-        self._slots.append(slot)
-        self._fetches += slot.is_fetch
+        self._slots.append(response)
+        self._fetches += response.is_fetch
         monotonic = self.server.monotonic
         if monotonic is not None:
-            slot.api, slot.began = cls.__name__, monotonic()
+            response.api, response.began = cls.__name__, monotonic()
         try:
-            outcome = handler(Request(message, frame.body, self.peer))
+            outcome = handler(RpcRequest(message, frame.body, self.peer))
         except ApiError as error:
             # Who expects no answer would take a refusal for a breach of the protocol.
             outcome = None if _is_one_way(message) else _refusal(error)
         if monotonic is not None:
-            slot.returned = monotonic()
+            response.returned = monotonic()
         if outcome is None or isinstance(outcome, Reply):
-            slot.done, slot.reply = True, outcome
-            self._timed(slot)
+            response.done, response.reply = True, outcome
+            self._timed(response)
             return
         if inspect.iscoroutine(outcome):
             name = f"rpc.{cls.__name__}[{self.peer.address}]"
-            slot.waiting = self.server.supervisor.spawn(name, outcome, Policy.ISOLATED)
+            response.waiting = self.server.supervisor.spawn(name, outcome, Policy.ISOLATED)
         else:
             assert isinstance(outcome, asyncio.Future), f"{cls.__name__}: {type(outcome)} is not a response"
-            slot.waiting = outcome
-        slot.waiting.add_done_callback(lambda future: self._answered(slot, future))
+            response.waiting = outcome
+        response.waiting.add_done_callback(lambda future: self._answered(response, future))
 
-    def _answered(self, slot: _Slot, future: asyncio.Future[Reply | None]) -> None:
+    def _answered(self, response: _PendingResponse, future: asyncio.Future[Reply | None]) -> None:
         if future.cancelled():
             # A cancelled answer means that its server part is stopping.
-            slot.reply = Reply(ErrorResponse(int(ErrorCode.BROKER_NOT_AVAILABLE), "stopping"))
+            response.reply = Reply(ErrorResponse(int(ErrorCode.BROKER_NOT_AVAILABLE), "stopping"))
         elif (error := future.exception()) is None:
-            slot.reply = future.result()
+            response.reply = future.result()
         elif isinstance(error, ApiError):
-            slot.reply = _refusal(error)
+            response.reply = _refusal(error)
         else:
             # Of a coroutine the supervisor tells; of a future its owner has to.
-            slot.reply = Reply(ErrorResponse(int(ErrorCode.UNKNOWN_SERVER_ERROR), type(error).__name__))
-        slot.done = True
-        self._timed(slot)
+            response.reply = Reply(ErrorResponse(int(ErrorCode.UNKNOWN_SERVER_ERROR), type(error).__name__))
+        response.done = True
+        self._timed(response)
         if not self._flush_due and not self._closed:
             self._flush_due = True
             self._loop.call_soon(self._flush_now)
 
-    def _timed(self, slot: _Slot) -> None:
+    def _timed(self, response: _PendingResponse) -> None:
         """The answer is there."""
-        if self.server.monotonic is not None and slot.api:
-            ended = slot.returned if slot.waiting is None else self.server.monotonic()
-            self.server.requests.add(slot.api.removesuffix("Request"), slot.returned - slot.began, ended - slot.began)
+        if self.server.monotonic is not None and response.api:
+            ended = response.returned if response.waiting is None else self.server.monotonic()
+            self.server.requests.add(
+                response.api.removesuffix("Request"), response.returned - response.began, ended - response.began
+            )
 
     # --- answering ---------------------------------------------------------------------------
 
@@ -354,11 +358,11 @@ class ServerConnection:
         slots = self._slots
         released = 0
         while slots and slots[0].done:
-            slot = slots.popleft()
-            released += slot.size
-            self._fetches -= slot.is_fetch
-            if slot.reply is not None:
-                buffers += encode_frame(slot.correlation_id, slot.reply.message, slot.reply.body)
+            response = slots.popleft()
+            released += response.size
+            self._fetches -= response.is_fetch
+            if response.reply is not None:
+                buffers += encode_frame(response.correlation_id, response.reply.message, response.reply.body)
         if released:
             self._uncharge(released)
             self._last_active = self._loop.time()
@@ -381,7 +385,7 @@ class ServerConnection:
         self._charged -= size
         self.server.memory.give_back(size)
 
-    def _note_incomplete(self) -> None:
+    def _count_incomplete(self) -> None:
         change = self._frames.buffered - self._incomplete
         self._incomplete = self._frames.buffered
         if change:
@@ -432,10 +436,10 @@ class ServerConnection:
             _log.debug("rpc.closed", peer=self.peer.address, **details, reason=reason)
         else:
             self.server.warn("rpc.closed", reason, peer=self.peer.address, **details)
-        for slot in self._slots:
+        for response in self._slots:
             # A coroutine is not cancelled: half a command would be worse than an answer that nobody takes.
-            if slot.waiting is not None and not isinstance(slot.waiting, asyncio.Task):
-                slot.waiting.cancel()
+            if response.waiting is not None and not isinstance(response.waiting, asyncio.Task):
+                response.waiting.cancel()
         self._slots.clear()
         if self._progress is not None and not self._progress.done():
             self._progress.set_result(None)
@@ -459,7 +463,7 @@ def _refusal(error: ApiError) -> Reply:
     return Reply(ErrorResponse(int(error.code), str(error)))
 
 
-def _judge(hello: HelloRequest, own: Identity) -> tuple[ErrorCode, str]:
+def _check_peer(hello: HelloRequest, own: Identity) -> tuple[ErrorCode, str]:
     """Whether to talk to this peer: NONE, or why not."""
     if hello.max_version < MIN_PROTOCOL_VERSION or hello.min_version > PROTOCOL_VERSION:
         spoken = f"{MIN_PROTOCOL_VERSION}..{PROTOCOL_VERSION}"

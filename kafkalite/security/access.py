@@ -37,7 +37,7 @@ class Access:
         self._now = now
         self._window_began = 0.0
         self._lines = 0
-        self._untold = 0
+        self._suppressed = 0
         #: What was asked for and refused, as (operation, resource type) -> how often.
         self.denials: dict[tuple[Operation, ResourceType], int] = {}
         self.allowed = 0
@@ -49,16 +49,16 @@ class Access:
         resource_type: ResourceType,
         name: str = CLUSTER_NAME,
         *,
-        is_told: bool = True,
+        is_logged: bool = True,
     ) -> bool:
-        """Whether it is allowed. Not `is_told`: a refusal only means that something is left out of an answer."""
+        """Whether it is allowed. Not `is_logged`: a refusal only means that something is left out of an answer."""
         authorizer = self.authorizer
         if authorizer is None:
             return True
         if authorizer.authorize(subject.principal, subject.client_host, operation, resource_type, name):
             self.allowed += 1
             return True
-        if is_told:
+        if is_logged:
             self._refused(subject, operation, resource_type, name)
         return False
 
@@ -67,7 +67,7 @@ class Access:
         authorizer = self.authorizer
         if authorizer is None:
             return True
-        if need.or_cluster is not None and self.may(subject, need.or_cluster, ResourceType.CLUSTER, is_told=False):
+        if need.or_cluster is not None and self.may(subject, need.or_cluster, ResourceType.CLUSTER, is_logged=False):
             return True
         if need.or_any_topic is not None and authorizer.authorize_any(
             subject.principal, subject.client_host, need.or_any_topic, ResourceType.TOPIC
@@ -86,9 +86,9 @@ class Access:
         """Whether a resource of that name is to be seen in an answer."""
         if self.authorizer is None:
             return lambda name: True
-        if need.or_cluster is not None and self.may(subject, need.or_cluster, ResourceType.CLUSTER, is_told=False):
+        if need.or_cluster is not None and self.may(subject, need.or_cluster, ResourceType.CLUSTER, is_logged=False):
             return lambda name: True
-        return lambda name: self.may(subject, need.operation, need.resource_type, name, is_told=False)
+        return lambda name: self.may(subject, need.operation, need.resource_type, name, is_logged=False)
 
     def authorized_operations(self, subject: Subject, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
         """The wire's bit field of what the subject may do."""
@@ -96,7 +96,7 @@ class Access:
             tuple(
                 operation
                 for operation in OPERATIONS[resource_type]
-                if self.may(subject, operation, resource_type, name, is_told=False)
+                if self.may(subject, operation, resource_type, name, is_logged=False)
             )
         )
 
@@ -109,10 +109,10 @@ class Access:
         if now - self._window_began >= _LINES_WINDOW_S:
             self._window_began, self._lines = now, 0
         if self._lines >= MAX_LINES:
-            self._untold += 1
+            self._suppressed += 1
             return
         self._lines += 1
-        untold, self._untold = self._untold, 0
+        suppressed, self._suppressed = self._suppressed, 0
         _log.warning(
             "acl.denied",
             principal=str(subject.principal),
@@ -120,7 +120,7 @@ class Access:
             operation=operation.name,
             resource=resource_type.name,
             name=name[:256],
-            suppressed=untold,
+            suppressed=suppressed,
         )
 
     def changed(self, subject: Subject, what: str, **details: object) -> None:

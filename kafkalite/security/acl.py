@@ -129,7 +129,7 @@ class Pattern:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Entry:
+class AclEntry:
     """Who may, or may not, do what from where. `principal` is KIND:NAME or `User:*`, `host` an address or `*`."""
 
     principal: str
@@ -143,7 +143,7 @@ class Binding:
     """One entry of one pattern."""
 
     pattern: Pattern
-    entry: Entry
+    entry: AclEntry
 
     def problem(self) -> str | None:
         """Why this cannot be written; None if it can."""
@@ -204,7 +204,7 @@ class Filter:
             return True
         return pattern.covers(self.name) if self.pattern_type is PatternType.MATCH else pattern.name == self.name
 
-    def matches_entry(self, entry: Entry) -> bool:
+    def matches_entry(self, entry: AclEntry) -> bool:
         return (
             self.principal in (None, entry.principal)
             and self.host in (None, entry.host)

@@ -12,8 +12,8 @@ from kafkalite.security.acl import (
     EVERYBODY,
     IMPLIED_BY,
     WILDCARD,
+    AclEntry,
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
@@ -29,9 +29,9 @@ MAX_DECISIONS = 20_000
 #: What nodes need of each other: to act as nodes, and to look, for pages that show the whole cluster.
 NODES_MAY = frozenset({Operation.CLUSTER_ACTION, Operation.DESCRIBE})
 
-Entries = frozenset[Entry]
+Entries = frozenset[AclEntry]
 #: What a pattern whose entries cannot be read means: nothing is opened by mistake.
-DENY_ALL: Entries = frozenset({Entry(EVERYBODY, WILDCARD, Operation.ALL, Permission.DENY)})
+DENY_ALL: Entries = frozenset({AclEntry(EVERYBODY, WILDCARD, Operation.ALL, Permission.DENY)})
 
 _Question = tuple[Principal, str, Operation, ResourceType, str]
 
@@ -68,7 +68,7 @@ class Authorizer:
 
     # --- rules ---
 
-    def put(self, pattern: Pattern, entries: Iterable[Entry] | None) -> bool:
+    def put(self, pattern: Pattern, entries: Iterable[AclEntry] | None) -> bool:
         """Replace a pattern's entries (none: the pattern goes; None: they cannot be read). Whether that is news."""
         is_readable = entries is not None
         found = frozenset(entries) if entries is not None else DENY_ALL
@@ -170,7 +170,7 @@ class Authorizer:
         if who in self.super_users:
             return True
 
-        def holds(entry: Entry, permission: Permission) -> bool:
+        def holds(entry: AclEntry, permission: Permission) -> bool:
             return (
                 entry.permission is permission
                 and entry.principal in (who, EVERYBODY)

@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class HttpLogin:
     """What a request brings. `user` is empty with a token: the token says who it is."""
 
     scheme: str
@@ -37,7 +37,7 @@ class Login:
     secret: str = field(repr=False)
 
 
-def parse(header: str) -> Login:
+def parse(header: str) -> HttpLogin:
     """An Authorization header. Raises AuthenticationFailed, without the header in it."""
     scheme, _, text = header.partition(" ")
     text = text.strip()
@@ -46,7 +46,7 @@ def parse(header: str) -> Login:
     if scheme.lower() == BEARER.lower():
         if not _TOKEN.fullmatch(text):
             raise AuthenticationFailed("malformed token")
-        return Login(BEARER, "", text)
+        return HttpLogin(BEARER, "", text)
     if scheme.lower() != BASIC.lower():
         raise AuthenticationFailed("scheme not offered")
     try:
@@ -55,7 +55,7 @@ def parse(header: str) -> Login:
         raise AuthenticationFailed("malformed name and password") from None
     if not (colon and user and password):
         raise AuthenticationFailed("malformed name and password")
-    return Login(BASIC, user, password)
+    return HttpLogin(BASIC, user, password)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class Logins:
         #: User -> what the password fitted, and its keyed hash.
         self._remembered: dict[str, tuple[Evidence, bytes]] = {}
 
-    def owner(self, login: Login) -> str | None:
+    def owner(self, login: HttpLogin) -> str | None:
         """Whose token it is; None: nobody's. Every token is looked at, whichever fits."""
         found = None
         if self._tokens is not None:
@@ -132,21 +132,21 @@ class Logins:
         scram: tuple[str, ScramCredential] | None = None
         for mechanism in self._scram:
             if (found := self._credentials(mechanism, user)) is not None:
-                return Evidence(plain, (mechanism, found), True)
+                return Evidence(plain, (mechanism, found), is_known=True)
         if self._scram:
             scram = (self._scram[0], decoy(self._scram[0], user, self._key))
         return Evidence(plain, scram, plain is not None)
 
-    def is_remembered(self, login: Login, evidence: Evidence) -> bool:
+    def is_remembered(self, login: HttpLogin, evidence: Evidence) -> bool:
         """Whether this very password has fitted this very evidence before."""
         known = self._remembered.get(login.user)
         return known is not None and known[0] == evidence and hmac.compare_digest(known[1], self._hash(login))
 
-    def remember(self, login: Login, evidence: Evidence) -> None:
+    def remember(self, login: HttpLogin, evidence: Evidence) -> None:
         """It has fitted."""
         if login.user not in self._remembered and len(self._remembered) >= _MAX_REMEMBERED:
             self._remembered.clear()
         self._remembered[login.user] = (evidence, self._hash(login))
 
-    def _hash(self, login: Login) -> bytes:
+    def _hash(self, login: HttpLogin) -> bytes:
         return hmac.digest(self._key, f"{login.user}\0{login.secret}".encode(), "sha256")

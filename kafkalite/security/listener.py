@@ -19,7 +19,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Login:
+class SaslLogin:
     """What a connection has proved. `credential`: of SCRAM, as it was then."""
 
     principal: Principal
@@ -101,20 +101,20 @@ class ListenerSecurity:
             raise AuthenticationFailed("no rule of ssl.principal.mapping.rules fits the certificate")
         return Principal("User", mapped)
 
-    def login(self, exchange: SaslServer, mechanism: str, before: Login | None) -> Login:
+    def login(self, exchange: SaslServer, mechanism: str, before: SaslLogin | None) -> SaslLogin:
         """What a complete exchange has proved. Raises AuthenticationFailed.
 
         Args:
             before: the same connection's login until now: it may not become somebody else's (KIP-368).
         """
-        login = Login(Principal("User", exchange.user), mechanism, exchange.credential)
+        login = SaslLogin(Principal("User", exchange.user), mechanism, exchange.credential)
         if before is not None and before.principal != login.principal:
             raise PrincipalChanged("a connection logs in again as the same user only")
         if not self.holds(login):
             raise AuthenticationFailed("the credential was changed meanwhile")
         return login
 
-    def holds(self, login: Login) -> bool:
+    def holds(self, login: SaslLogin) -> bool:
         """Whether the credential is still the one that was proved; it is asked of a user whose credentials have changed.
 
         A node's counts until its next login, or a slip with the nodes' own user would stop the whole cluster at once.
@@ -134,8 +134,8 @@ class ListenerSecurity:
         """
         self.failed += 1
         host = peer.rpartition(":")[0]
-        untold = self._repeats.told((host, mechanism, user, reason))
-        if untold is not None:
+        suppressed = self._repeats.admit((host, mechanism, user, reason))
+        if suppressed is not None:
             _log.warning(
                 "authentication.failed",
                 listener=self.name,
@@ -143,5 +143,5 @@ class ListenerSecurity:
                 mechanism=mechanism,
                 user=user,
                 reason=reason,
-                suppressed=untold,
+                suppressed=suppressed,
             )

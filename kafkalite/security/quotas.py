@@ -204,7 +204,7 @@ class Quotas:
         limit = self.limit(kind, user, client_id)
         return None if limit is None else max(1, int(limit * (self._windows - 1) * self._window_ms / 1000))
 
-    def note_throttled(self, kind: Kind, wait_ms: int) -> None:
+    def record_throttled(self, kind: Kind, wait_ms: int) -> None:
         """An answer told a client to wait."""
         self.throttled[kind] += 1
         self.throttled_ms[kind] += wait_ms

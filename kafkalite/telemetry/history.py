@@ -42,7 +42,7 @@ class History:
         #: Told of each event; may be set later.
         self.on_note: Callable[[str, Event], None] | None = None
 
-    def note(self, subject: str, what: str, detail: str = "") -> None:
+    def record(self, subject: str, what: str, detail: str = "") -> None:
         """Remember one event."""
         event = Event(self._wall_ms(), what, detail)
         self._add(subject, event)

@@ -31,23 +31,23 @@ class Logger:
         self._through_structlog: Any = None
 
     def debug(self, event: str, **fields: Any) -> None:
-        self._tell("debug", event, fields)
+        self._emit("debug", event, fields)
 
     def info(self, event: str, **fields: Any) -> None:
-        self._tell("info", event, fields)
+        self._emit("info", event, fields)
 
     def warning(self, event: str, **fields: Any) -> None:
-        self._tell("warning", event, fields)
+        self._emit("warning", event, fields)
 
     def error(self, event: str, **fields: Any) -> None:
-        self._tell("error", event, fields)
+        self._emit("error", event, fields)
 
     def critical(self, event: str, **fields: Any) -> None:
-        self._tell("critical", event, fields)
+        self._emit("critical", event, fields)
 
-    def _tell(self, level: str, event: str, fields: dict[str, Any]) -> None:
+    def _emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if _lines is not None:
-            _lines.tell(level, event, fields)
+            _lines.emit(level, event, fields)
             return
         if self._through_structlog is None:
             import structlog
@@ -65,7 +65,7 @@ class _Lines:
         self._bound = bound
         self._lock = threading.Lock()
 
-    def tell(self, level: str, event: str, fields: dict[str, Any]) -> None:
+    def emit(self, level: str, event: str, fields: dict[str, Any]) -> None:
         if _NUMBERS[level] < self._lowest:
             return
         error = fields.pop("exc_info", None)

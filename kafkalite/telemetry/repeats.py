@@ -22,7 +22,7 @@ class Repeats:
         #: Kind -> [told at, not told since].
         self._kinds: dict[Hashable, list[float]] = {}
 
-    def told(self, kind: Hashable) -> int | None:
+    def admit(self, kind: Hashable) -> int | None:
         """How many of this kind were not told since the last that was, if this one should be; None if it should not."""
         now = self._now()
         known = self._kinds.get(kind)

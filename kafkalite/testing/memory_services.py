@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafkalite.admin.acls import AclManager
 from kafkalite.config import BrokerConfig, TopicConfig, topic_config, usable_topic_config, with_dynamic
 from kafkalite.coordination.coordinator import Coordinator, NotSentError
-from kafkalite.coordinators.services import ActiveProducer, LogDir, LogDirReplica
+from kafkalite.coordinators.services import ActiveProducer, LogDirDescription, LogDirReplica
 from kafkalite.coordinators.transactions.extension import ExtensionHandler
 from kafkalite.env.seams import Clock, Network
 from kafkalite.env.supervisor import Supervisor
@@ -509,12 +509,12 @@ class MemoryServices:
     async def set_topic_overrides(self, topic: str, overrides: Mapping[str, str]) -> None:
         self.overrides[topic] = dict(overrides)
 
-    def log_dirs(self) -> list[LogDir]:
+    def log_dirs(self) -> list[LogDirDescription]:
         replicas = [
             LogDirReplica(key, sum(len(piece) for _, piece in log.batches), 0)
             for key, log in sorted(self.partitions.logs.items())
         ]
-        return [LogDir("/memory", ErrorCode.NONE, 4000, 3000, tuple(replicas))]
+        return [LogDirDescription("/memory", ErrorCode.NONE, 4000, 3000, tuple(replicas))]
 
     async def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartition, str]

@@ -49,7 +49,7 @@ class FaultKind(Enum):
 KEYED, LEDGER = "keyed", "ledger"
 #: A topic of one replica: no other node has the records that its node loses.
 LONE = "lone"
-#: A topic whose records are deleted (DeleteRecords).
+#: A topic whose records are deleted (DeleteRecords); it is compacted if there is also the topic KEYED.
 TRIMMED = "trimmed"
 
 

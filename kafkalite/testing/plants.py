@@ -7,30 +7,36 @@ until one finds it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kafkalite.controller import controller as controller_module
 from kafkalite.controller import storage
 from kafkalite.controller.channels import Channels
-from kafkalite.controller.decisions import eligible, partition_changes
+from kafkalite.controller.decisions import commands, eligible, partition_changes, topic_changes
 from kafkalite.controller.event_loop import ControllerEventLoop
 from kafkalite.coordination import paths
 from kafkalite.coordination.coordinator import Check
+from kafkalite.coordinators.internal_log import InternalLog
 from kafkalite.errors import ErrorCode
-from kafkalite.log import producer_state
+from kafkalite.log import checkpoints, loader, partition_log, producer_state, retention
+from kafkalite.log.dir_failures import DirFailures
 from kafkalite.log.flushing import Flusher
+from kafkalite.log.log_dir import STRAY_SUFFIX, LogDir
+from kafkalite.log.offset_checkpoints import OffsetCheckpoints
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.log.producer_state import ProducerStates
+from kafkalite.log.removals import Removals
+from kafkalite.log.segment import Segment
 from kafkalite.log.verification import NO_GUARD
-from kafkalite.model import BrokerId, Offset
+from kafkalite.model import EPOCH_DURING_DELETE, BrokerId, Offset, TopicPartition
 from kafkalite.replica import doubts, hosted
 from kafkalite.replica.commands import Commands
 from kafkalite.replica.decisions import isr as isr_rules
 from kafkalite.replica.decisions import leader
 from kafkalite.replica.log_starts import LogStarts
-from kafkalite.replica.restarting import Restarting
-from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState
+from kafkalite.replica.offline_replicas import OfflineReplicas
+from kafkalite.rpc.messages.control import IsrChangedResponse, PartitionState, StopPartition
 
 #: (object or module, name, value): setattr, or what undoes itself in a test.
 Patch = Callable[[Any, str, Any], None]
@@ -129,7 +135,7 @@ def anew_in_the_isr(patch: Patch) -> None:
             self._apply(state, "planted")
 
     patch(Commands, "_retry_offline", retry_offline)
-    patch(Restarting, "may_have_lost", lambda self, key, state: None)
+    patch(OfflineReplicas, "may_have_lost", lambda self, key, state: None)
 
 
 def notices_to_nobody(patch: Patch) -> None:
@@ -208,6 +214,86 @@ def deleted_for_a_minute(patch: Patch) -> None:
     patch(PartitionLog, "durable_start_offset", property(lambda self: self.log_start_offset, lambda self, offset: None))
 
 
+def last_copy_set_aside(patch: Patch) -> None:
+    """A log that has failed is set aside at once, and removed after the delay, whether or not another copy is known."""
+
+    async def look_again(self: DirFailures, log_dir: LogDir) -> None:
+        for topic_partition in sorted(log_dir.failed):
+            self.take_failed_away(topic_partition, STRAY_SUFFIX)
+
+    patch(DirFailures, "look_again", look_again)
+    patch(Removals, "_may_go", lambda self, stray: True)
+
+
+def two_writers_of_a_checkpoint(patch: Patch) -> None:
+    """Two saves of a directory's checkpoints at once, which share the name of the file beside it."""
+
+    async def save_offsets(self: OffsetCheckpoints) -> None:
+        for log_dir in self._pool.online():
+            points: dict[TopicPartition, int] = {
+                log.topic_partition: log.recovery_point for log in self._pool.logs_in(log_dir)
+            }
+
+            def save(log_dir: LogDir = log_dir, points: dict[TopicPartition, int] = points) -> None:
+                log_dir.write_offsets(checkpoints.RECOVERY_POINTS, points, durable=True)
+
+            try:
+                await log_dir.off_loop(save)
+            except OSError as error:
+                self._file_failed(log_dir, "saving offsets", error)
+
+    patch(OffsetCheckpoints, "save_offsets", save_offsets)
+
+
+def stops_at_an_empty_segment(patch: Patch) -> None:
+    """Retention and DeleteRecords remove nothing behind a segment that a compaction has emptied."""
+    rule = retention.segments_to_delete
+
+    def planted(segments: Sequence[retention.SegmentFacts], config: Any, **known: int) -> int:
+        return min(
+            rule(segments, config, **known),
+            next((n for n, segment in enumerate(segments) if not segment.size_bytes), len(segments)),
+        )
+
+    patch(partition_log, "segments_to_delete", planted)
+
+
+def unsynced_transaction_indexes(patch: Patch) -> None:
+    """The transaction index of a segment is never synced, and taken as it is found after a loss of power."""
+
+    async def sync_indexes(self: Flusher, segment: Segment) -> None:
+        segment.indexes_synced = True
+
+    patch(Flusher, "_sync_indexes", sync_indexes)
+    patch(Segment, "aborted_to_sync", lambda self: 0)
+    patch(loader, "_is_doubtful", lambda segment, names, clean: False)
+
+
+def uncommitted_decisions(patch: Patch) -> None:
+    """A transaction coordinator serves what it has loaded before that is committed, as in Kafka."""
+    load = InternalLog._load
+
+    async def planted(self: InternalLog[Any], partition: int, epoch: Any) -> None:
+        self._when_committed = False
+        await load(self, partition, epoch)
+
+    patch(InternalLog, "_load", planted)
+
+
+def vanished_is_deleted(patch: Patch) -> None:
+    """A topic whose znode has gone counts as deleted: its replicas are removed."""
+
+    def planted(state: Any, topic: str, topic_id: Any, assignment: Any, cause: str) -> Any:
+        by_broker: dict[Any, list[StopPartition]] = {}
+        for partition, replicas in sorted(assignment.items()):
+            for broker in replicas:
+                stop = StopPartition(topic, partition, topic_id, EPOCH_DURING_DELETE, delete_files=True)
+                by_broker.setdefault(broker, []).append(stop)
+        return [commands._stop(state, broker, by_broker[broker], cause) for broker in sorted(by_broker)]
+
+    patch(topic_changes, "keep_replicas", planted)
+
+
 #: Errors that drawn seeds find with `--plant`, but no directed plan of the tests brings out in a few runs.
 RARE = frozenset({"unregistered"})
 
@@ -222,6 +308,12 @@ PLANTS: dict[str, Callable[[Patch], None]] = {
     "ELR": leads_whatever_it_lost,
     "ELR-min": eligible_too_easily,
     "deleted": deleted_for_a_minute,
+    "copy": last_copy_set_aside,
+    "writers": two_writers_of_a_checkpoint,
+    "empty": stops_at_an_empty_segment,
+    "txnindex": unsynced_transaction_indexes,
+    "decided": uncommitted_decisions,
+    "vanished": vanished_is_deleted,
     "away": who_fetches_is_in_sync,
     "fsync": no_fsync,
     "unregistered": takes_commands_of_its_earlier_life,

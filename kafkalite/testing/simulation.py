@@ -44,6 +44,8 @@ from kafkalite.testing.workload import ConsumerWorkload, ProducerWorkload, clien
 _TOPIC = re.compile(r"/brokers/topics/([^/]+)")
 #: The checkers look so often.
 _STEP_S = 0.1
+#: A retention pass comes every few seconds.
+_RETENTION_S = 30.0
 #: A cluster without faults has so long to become whole, and clients to deliver what they hold.
 CONVERGE_S = 90.0
 _START_S = 60.0
@@ -140,7 +142,7 @@ class Simulation:
         self._factory = factory
         self.world = SimWorld(plan.seed, link=plan.link, record=record)
         self.history = History()
-        self.replicas = ReplicaChecker(compacted=(KEYED,), lone=(LONE,))
+        self.replicas = ReplicaChecker(compacted=self._compacted(), lone=(LONE,))
         self.zk = ZkChecker(self._znode)
         self.nodes = {
             name: SimNode(name, number, self._config(name, number))
@@ -169,6 +171,10 @@ class Simulation:
         self.world.zookeeper.on_commit = self._committed
         self.world.log.tap = self._logged
         self._watch = watch
+
+    def _compacted(self) -> tuple[str, ...]:
+        """Topics whose replicas may differ in what they have compacted."""
+        return (KEYED, TRIMMED) if self.plan.keyed else (KEYED,)
 
     def _config(self, name: str, number: int) -> BrokerConfig:
         config, _ = broker_config(
@@ -388,6 +394,7 @@ class Simulation:
         await self.until(self._not_delivered, CONVERGE_S, "everything sent is delivered when the faults are over")
         await self.until(self.transactions.not_done, CONVERGE_S, "every transaction ends when the faults are over")
         await self.until(self._not_converged, CONVERGE_S, "the cluster converges when the faults are over")
+        await self.until(self._not_retained, _RETENTION_S, "retention removes what is due")
         await self.transactions.judge()
         self._judge()
         for name in self.nodes:
@@ -409,16 +416,16 @@ class Simulation:
     def _own_settings(self, topic: str) -> dict[str, str]:
         if topic == LONE:
             return {"min.insync.replicas": "1"}
-        if topic != KEYED:
+        if topic not in self._compacted():
             return {}
         settings = {
-            "cleanup.policy": self.plan.keyed,
+            "cleanup.policy": self.plan.keyed if topic == KEYED else "compact,delete",
             "segment.bytes": "2048",
             "min.cleanable.dirty.ratio": "0.01",
             "delete.retention.ms": "1000",
         }
-        if "delete" in self.plan.keyed:
-            settings["retention.bytes"] = "8192"
+        if topic == KEYED and "delete" in self.plan.keyed:
+            settings["retention.bytes"] = "2048"
         return settings
 
     def settings_of(self, topic: str) -> dict[str, str]:
@@ -533,11 +540,29 @@ class Simulation:
         """Where a log must begin at the end of the run."""
         return view.log_start_offset if view.partition[0] == TRIMMED else 0
 
+    def _not_retained(self) -> str | None:
+        """Which log keeps a segment that DeleteRecords or retention.bytes has made superfluous."""
+        for node in self.nodes.values():
+            for replica in node.node.replicas.hosted.all():
+                log = replica.log
+                if replica.topic_partition.topic not in (KEYED, TRIMMED) or "delete" not in log.config.cleanup_policy:
+                    continue
+                *closed, _ = log.segments
+                where = f"{replica.topic_partition} on {node.name}"
+                if closed and closed[0].next_offset <= log.log_start_offset:
+                    return (
+                        f"{where} begins at {log.log_start_offset}, its first segment ends at {closed[0].next_offset}"
+                    )
+                oldest = next((segment.size for segment in log.segments if segment.size), 0)
+                if 0 <= log.config.retention_bytes <= log.size_bytes - oldest and oldest:
+                    return f"{where} has {log.size_bytes} bytes, its oldest segment {oldest}"
+        return None
+
     def _judge(self) -> None:
         """The whole log of every replica, and what clients were told."""
         finals: dict[tuple[str, int], list[tuple[int, str]]] = {}
         for view in self.views():
-            if view.partition[0] == KEYED:
+            if view.partition[0] in self._compacted():
                 continue
             if view.log_end_offset > 0:
                 self.replicas.compare(view, self.begin(view), view.log_end_offset)

@@ -53,7 +53,7 @@ class Trimming:
     async def _write(self, client: SimKafkaClient, env: Env) -> int:
         """The offset of the record. Raises Unanswered."""
         builder = RecordBatchBuilder()
-        builder.append(None, b"to be deleted" + b" " * env.random.randrange(400), (), env.clock.wall_ms())
+        builder.append(b"key", b"to be deleted" + b" " * env.random.randrange(400), (), env.clock.wall_ms())
         data = client.part("ProduceRequest", "PartitionProduceData", index=0, records=builder.build())
         topic = client.part("ProduceRequest", "TopicProduceData", name=TRIMMED, partition_data=[data])
         request = client.message("ProduceRequest", acks=-1, timeout_ms=3_000, topic_data=[topic])

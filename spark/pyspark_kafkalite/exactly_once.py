@@ -39,7 +39,7 @@ _FENCED = frozenset(
 
 
 class CommitFailed(KafkaliteError):
-    """A batch was not committed: nothing of it is visible. The message says why and what to do."""
+    """A batch was not committed: none of it is visible. The message says why and what to do."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from kafkalite.coordination import aiozk_adapter
-from kafkalite.coordination.aiozk_adapter import Access, ZkCoordinator
+from kafkalite.coordination.aiozk_adapter import ZkCoordinator, ZooKeeperAccess
 from kafkalite.coordination.coordinator import (
     AuthFailedError,
     BadVersionError,
@@ -543,7 +543,7 @@ async def test_credentials_are_shown_on_every_connection(zookeeper: ZooKeeperFor
             clock=RealClock(),
             network=RealNetwork(),
             rng=env.random,
-            access=Access((("digest", b"user:word"),)),
+            access=ZooKeeperAccess((("digest", b"user:word"),)),
         )
         assert (await known.get("/secret"))[0] == b"s"
         seen = states(known)
@@ -559,7 +559,7 @@ async def test_credentials_are_shown_on_every_connection(zookeeper: ZooKeeperFor
                 clock=RealClock(),
                 network=RealNetwork(),
                 rng=env.random,
-                access=Access((("no-such", b"x"),)),
+                access=ZooKeeperAccess((("no-such", b"x"),)),
             )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.coordination import aiozk_adapter
-from kafkalite.coordination.aiozk_adapter import Access
+from kafkalite.coordination.aiozk_adapter import ZooKeeperAccess
 from kafkalite.coordination.coordinator import AuthFailedError, Coordinator, Create, MultiFailedError, NotSentError
 from kafkalite.coordination.scram_users import alter_user, list_users
 from kafkalite.env.real import RealClock, RealNetwork
@@ -21,10 +21,10 @@ from tests.zk import ZooKeeperForTests
 pytestmark = [pytest.mark.zookeeper, pytest.mark.cluster]
 
 _TIMEOUT_MS = 10_000
-MINE = Access((("digest", b"me:hush"),), set_acl=True)
+MINE = ZooKeeperAccess((("digest", b"me:hush"),), set_acl=True)
 
 
-async def connect(where: str, access: Access = Access()) -> Coordinator:  # noqa: B008 - a frozen value
+async def connect(where: str, access: ZooKeeperAccess = ZooKeeperAccess()) -> Coordinator:  # noqa: B008 - a frozen value
     return await aiozk_adapter.connect(
         where, _TIMEOUT_MS, clock=RealClock(), network=RealNetwork(), rng=random.Random(1), access=access
     )
@@ -79,11 +79,11 @@ async def test_over_tls(zookeeper: ZooKeeperForTests, tmp_path: Path) -> None:
 
     door = await network.listen("127.0.0.1", 0, forward, ServerTls(TlsFiles(authority.issue("zookeeper"))))
     where = f"127.0.0.1:{door.port}/{zookeeper.chroot('tls').partition('/')[2]}"
-    session = await connect(where, Access(tls=trusting))
+    session = await connect(where, ZooKeeperAccess(tls=trusting))
     await session.create("/seen", b"x" * 500_000)
     assert len((await session.get("/seen"))[0]) == 500_000
     await session.close()
-    for wrong in (Access(), Access(tls=ClientTls(TlsFiles()))):
+    for wrong in (ZooKeeperAccess(), ZooKeeperAccess(tls=ClientTls(TlsFiles()))):
         with pytest.raises(NotSentError):
             await aiozk_adapter.connect(
                 where, 1_000, clock=RealClock(), network=network, rng=random.Random(1), access=wrong

@@ -43,28 +43,28 @@ from pathlib import Path
 
 from kafkalite.controller.decisions.decide import decide
 from kafkalite.controller.decisions.effects import (
+    AdvanceReassignments,
     AskLogEnds,
     CloseChannel,
-    DropDeletionOrders,
     DropLeftover,
     DropOrder,
-    DropPartitionOrders,
     DropRestartRequests,
     DropVanished,
     Effect,
     KeepVanished,
-    LookAtMoves,
     Note,
     OpenChannel,
     Post,
     ReadStates,
+    RemoveDeletionRequests,
     RemovePartition,
+    RemovePartitionRequests,
+    RemoveReassignmentRequests,
     RemoveTopic,
     ReplyShutdown,
     RereadTopics,
     Resign,
     Send,
-    SettleOrder,
     WriteStates,
     WriteTopics,
 )
@@ -83,8 +83,8 @@ from kafkalite.controller.decisions.events import (
     IsrsChanged,
     Limits,
     MovesDue,
-    PartitionOrders,
     PartitionRemoved,
+    PartitionRequests,
     PartitionsDrained,
     PreferredElectionRequested,
     Purpose,
@@ -92,7 +92,7 @@ from kafkalite.controller.decisions.events import (
     ReplicasDoubtful,
     ReplicasFailed,
     ReplicasStopped,
-    RestartOrder,
+    RestartRequest,
     RestartsRequested,
     StatesRead,
     StatesWritten,
@@ -241,7 +241,7 @@ class Script:
             case "restart":
                 made_at = int(options.get("made", self.zxid))
                 asked = tuple(map(_partition, words[1:]))
-                order = RestartOrder("req-0", BrokerId(int(words[0])), asked, made_at, "online" in options)
+                order = RestartRequest("req-0", BrokerId(int(words[0])), asked, made_at, "online" in options)
                 self.handle(RestartsRequested((order,)))
             case "dead":
                 info = _broker(words[0])
@@ -258,11 +258,11 @@ class Script:
                 self.handle(ReassignmentRequested(dict(self.order)))
             case "add":
                 self.adds |= {_partition(name): _ids(value) for name, value in options.items()}
-                self.handle(PartitionOrders(dict(self.adds), dict(self.removals)))
+                self.handle(PartitionRequests(dict(self.adds), dict(self.removals)))
             case "remove":
                 self.removals |= {_partition(each): PartitionRemoval() for each in words}
                 self.removals |= {_partition(name): PartitionRemoval(drain=True) for name in options}
-                self.handle(PartitionOrders(dict(self.adds), dict(self.removals)))
+                self.handle(PartitionRequests(dict(self.adds), dict(self.removals)))
             case "drained":
                 self.handle(PartitionsDrained(tuple(map(_partition, words))))
             case "copied":
@@ -281,7 +281,7 @@ class Script:
             check_invariants(self.state)
             if not pending and self._reread:
                 self._reread = False
-                pending = [TopicsChanged(self.topics), PartitionOrders(dict(self.adds), dict(self.removals))]
+                pending = [TopicsChanged(self.topics), PartitionRequests(dict(self.adds), dict(self.removals))]
             elif not pending and self._look:
                 self._look = False
                 names = {partition.topic for partition, _ in self.state.moves()}
@@ -337,7 +337,7 @@ class Script:
             case DropVanished(topic_id):
                 say(f"drop-vanished {topic_id}")
                 self.vanished = {name: each for name, each in self.vanished.items() if each.topic_id != topic_id}
-            case DropDeletionOrders(topics):
+            case RemoveDeletionRequests(topics):
                 say(f"drop-deletions {' '.join(topics)}")
             case DropOrder(path, version):
                 assert path == paths.PREFERRED_REPLICA_ELECTION
@@ -352,12 +352,12 @@ class Script:
             case RereadTopics(topics):
                 say(f"reread {' '.join(topics)}")
                 self._reread = True
-            case LookAtMoves():
+            case AdvanceReassignments():
                 self._look = True
-            case SettleOrder(done):
+            case RemoveReassignmentRequests(done):
                 say(f"settle {' '.join(map(str, done))}")
                 self.order = {p: target for p, target in self.order.items() if done.get(p) != target}
-            case DropPartitionOrders(adds, removals):
+            case RemovePartitionRequests(adds, removals):
                 say(f"drop-orders add=[{' '.join(map(str, adds))}] remove=[{' '.join(map(str, removals))}]")
                 self.adds = {p: each for p, each in self.adds.items() if p not in adds}
                 self.removals = {p: each for p, each in self.removals.items() if p not in removals}

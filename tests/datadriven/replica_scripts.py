@@ -84,7 +84,7 @@ class LeaderScript:
             partition_epoch=PartitionEpoch(int(args.get("version", "0"))),
             min_insync_replicas=int(args.get("min_isr", "1")),
             log_end_offset=end,
-            counted_end_offset=end,
+            durable_end_offset=end,
             high_watermark=previous.high_watermark if previous else Offset(int(args.get("hw", "0"))),
             at_ms=int(args.get("at", "0")),
             elr=_ids(args.get("elr", "")),
@@ -155,8 +155,8 @@ class LeaderScript:
                 controller_epoch=ControllerEpoch(1),
                 partition_epoch=PartitionEpoch(int(args["version"])),
             )
-        verdict = isr_rules.judge(self.proposal, current)
-        if verdict is isr_rules.Verdict.ADOPT:
+        verdict = isr_rules.outcome_of(self.proposal, current)
+        if verdict is isr_rules.ProposalOutcome.ADOPT:
             assert current is not None
             isr_rules.adopt(self._leader(), current.isr, current.partition_epoch, current.elr)
         return f"{verdict.value}: {self.show()}"
@@ -269,7 +269,7 @@ class StraysScript:
         return f"{name}: {topic_id} {' '.join(f'{number}={ids}' for number, ids in args.items())}"
 
     def do_judge(self, args: dict[str, str]) -> str:
-        judged = strays.judge(self.broker_id, self.logs, self.topics)
+        judged = strays.classify(self.broker_id, self.logs, self.topics)
         told = ((judged.surplus, "not ours"), (judged.orphans, "of no topic"), (judged.replaced, "of an earlier topic"))
         return "; ".join(f"{what}: {' '.join(map(str, keys)) or 'none'}" for keys, what in told)
 

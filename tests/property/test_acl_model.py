@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from kafkalite.security.acl import (
     EVERYBODY,
     WILDCARD,
+    AclEntry,
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
@@ -33,7 +33,7 @@ patterns = st.builds(Pattern, TYPES, NAMES, st.sampled_from([PatternType.LITERAL
     Pattern, TYPES, st.just(WILDCARD)
 )
 entries = st.builds(
-    Entry,
+    AclEntry,
     st.sampled_from(["User:ann", "User:bob", EVERYBODY]),
     HOSTS | st.just(WILDCARD),
     OPERATIONS | st.just(Operation.ALL),
@@ -80,7 +80,7 @@ def naive(
 
 def authorizer_with(rules: list[Binding], *, allow_if_none: bool) -> Authorizer:
     made = Authorizer(frozenset({"User:root"}), allow_if_none=allow_if_none)
-    by_pattern: dict[Pattern, set[Entry]] = {}
+    by_pattern: dict[Pattern, set[AclEntry]] = {}
     for binding in rules:
         by_pattern.setdefault(binding.pattern, set()).add(binding.entry)
     for pattern, found in by_pattern.items():
@@ -160,7 +160,7 @@ def test_filters(rules: list[Binding], wanted: Filter) -> None:
 def test_what_cannot_be_read_denies_all_it_covers_but_to_super_users(pattern_type: PatternType) -> None:
     authorizer = Authorizer(frozenset({"User:root"}), allow_if_none=True)
     pattern = Pattern(ResourceType.TOPIC, "t", pattern_type)
-    allow = Entry("User:ann", "*", Operation.ALL, Permission.ALLOW)
+    allow = AclEntry("User:ann", "*", Operation.ALL, Permission.ALLOW)
     authorizer.put(pattern, {allow})
     ann, root = Principal("User", "ann"), Principal("User", "root")
     question = ("h", Operation.READ, ResourceType.TOPIC, "t")

@@ -36,7 +36,7 @@ def leaders(draw: st.DrawFn) -> PartitionLeader:
         min_insync_replicas=draw(st.integers(1, 4)),
         log_end_offset=Offset(end),
         high_watermark=Offset(draw(st.integers(0, end))),
-        counted_end_offset=Offset(draw(st.integers(0, end))),
+        durable_end_offset=Offset(draw(st.integers(0, end))),
     )
     for follower in leader.followers.values():
         follower.log_end_offset = Offset(draw(st.integers(-1, 40)))
@@ -50,7 +50,7 @@ def leaders(draw: st.DrawFn) -> PartitionLeader:
 def naive_high_watermark(leader: PartitionLeader) -> int:
     """Walk up while every member of the ISR, settled or proposed, has the record."""
     ends = {member: follower.log_end_offset for member, follower in leader.followers.items()}
-    ends[leader.broker_id] = leader.counted_end_offset
+    ends[leader.broker_id] = leader.durable_end_offset
     members = set(leader.committed_isr) | set(leader.proposed_isr or ())
     mark = leader.high_watermark
     needed = min(leader.min_insync_replicas, len(leader.replicas))
@@ -102,7 +102,7 @@ def test_what_is_committed_is_on_every_replica_that_may_be_elected(steps: list[S
         partition_epoch=PartitionEpoch(0),
         min_insync_replicas=min_isr,
         log_end_offset=Offset(0),
-        counted_end_offset=Offset(0),
+        durable_end_offset=Offset(0),
         high_watermark=Offset(0),
         at_ms=0,
     )
@@ -153,7 +153,7 @@ def test_what_is_committed_is_on_every_replica_that_may_be_elected(steps: list[S
                 current = LeaderAndIsr(
                     BrokerId(1), LeaderEpoch(1), znode_isr, ControllerEpoch(1), PartitionEpoch(version)
                 )
-                if rules.judge(proposal, current) is rules.Verdict.ADOPT:
+                if rules.outcome_of(proposal, current) is rules.ProposalOutcome.ADOPT:
                     rules.adopt(leader, znode_isr, PartitionEpoch(version), znode_elr)
                     proposal = None
         leader.high_watermark = next_high_watermark(leader)

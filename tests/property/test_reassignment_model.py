@@ -16,7 +16,7 @@ from kafkalite.controller.decisions.events import (
     Event,
     IsrsChanged,
     Limits,
-    PartitionOrders,
+    PartitionRequests,
     PartitionsDrained,
     PreferredElectionRequested,
     ReassignmentRequested,
@@ -123,12 +123,12 @@ class MovingModel(Model):
                 live = sorted(self.state.brokers.keys() & self.brokers.keys())
                 if live and len(topic.assignment) < 5 and not any(p.topic == new.topic for p in self.removals):
                     self.adds[new] = (live[subject % len(live)],)
-                    self.handle(PartitionOrders(dict(self.adds), dict(self.removals)))
+                    self.handle(PartitionRequests(dict(self.adds), dict(self.removals)))
             case "remove":
                 last = TopicPartition(partition.topic, len(self.topics[partition.topic].assignment) - 1)
                 if last.partition > 0:
                     self.removals.setdefault(last, PartitionRemoval(drain=subject % 2 == 0))
-                    self.handle(PartitionOrders(dict(self.adds), dict(self.removals)))
+                    self.handle(PartitionRequests(dict(self.adds), dict(self.removals)))
             case "copied":
                 self.copy(partition)
             case "race":
@@ -169,7 +169,7 @@ class MovingModel(Model):
             self.step("answers", 0)
             self.handle(IsrsChanged(tuple(sorted(self.znodes))))
             self.handle(ReassignmentRequested(dict(self.order)))
-            self.handle(PartitionOrders(dict(self.adds), dict(self.removals)))
+            self.handle(PartitionRequests(dict(self.adds), dict(self.removals)))
             self.handle(Ticked())
 
 
@@ -213,7 +213,7 @@ def test_every_order_ends_as_ordered_or_rolled_back(steps: list[tuple[str, int]]
         if action in LIVES:
             model.step(action, subject)
             if action == "failover":
-                model.handle(PartitionOrders(dict(model.adds), dict(model.removals)))
+                model.handle(PartitionRequests(dict(model.adds), dict(model.removals)))
                 model.handle(ReassignmentRequested(dict(model.order)))
         else:
             model.order_step(action, subject)

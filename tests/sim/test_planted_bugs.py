@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.testing.plan import Fault, FaultKind, Plan, draw
+from kafkalite.testing.plan import LONE, Fault, FaultKind, Plan, draw
 from kafkalite.testing.plants import PLANTS, RARE
 from kafkalite.testing.sim_network import Link
 from kafkalite.testing.simulation import Simulation
@@ -68,6 +68,24 @@ def with_kafka(drawn: Plan) -> Plan:
     return dataclasses.replace(drawn, settings=settings, trims=True)
 
 
+def with_transactions(drawn: Plan) -> Plan:
+    """The same plan with transactional clients."""
+    settings = {
+        **drawn.settings,
+        "kafka.port": 9092,
+        "transaction.state.log.num.partitions": 2,
+        "offsets.topic.num.partitions": 1,
+        "log.cleaner.backoff.ms": 1_000,
+        "log.retention.check.interval.ms": 1_500,
+    }
+    return dataclasses.replace(drawn, settings=settings, transactions=2, late_batches=False)
+
+
+def with_small_segments(drawn: Plan) -> Plan:
+    """The same plan with topics whose segments are small."""
+    return dataclasses.replace(drawn, topic_settings={**drawn.topic_settings, "segment.bytes": "2048"})
+
+
 BUGS: dict[str, Plan] = {
     # A link so slow that followers learn of a commit long after it.
     "F1": dataclasses.replace(
@@ -94,6 +112,27 @@ BUGS: dict[str, Plan] = {
     "deleted": with_kafka(
         plan(1, False, *(Fault(at_s, FaultKind.CRASH_ALL, "all", 1.0) for at_s in (6.0, 14.0))),
     ),
+    # A file of the only replica answers an error for a while.
+    "copy": dataclasses.replace(
+        plan(1, False, *(Fault(4.001 + 4.0 * n, FaultKind.FILE, NODES[n % 3], 3.0) for n in range(4))),
+        topics={"topic1": 1, LONE: 1},
+    ),
+    # Every replica is moved to the node's other disk, and back.
+    "writers": dataclasses.replace(
+        plan(1, False, *(Fault(2.0 + 2.0 * n, FaultKind.MOVES, NODES[n % 3], 0.5) for n in range(8))),
+        topics={"topic1": 6, "topic2": 6},
+        log_dirs=("/data1", "/data2"),
+        settings={**plan(1, False).settings, "log.flush.offset.checkpoint.interval.ms": 10},
+    ),
+    # Compaction leaves segments empty before the records in them are deleted.
+    "empty": dataclasses.replace(
+        with_kafka(plan(1, False)),
+        keyed="compact,delete",
+        settings={**with_transactions(plan(1, False)).settings, "log.retention.check.interval.ms": 4_000},
+    ),
+    # Segments roll often, and hosts lose what they have not synced.
+    "txnindex": with_small_segments(with_transactions(plan(1, True, *each_node(FaultKind.POWER, 0.5)))),
+    "vanished": plan(1, False, Fault(6.0, FaultKind.VANISH, "all", 10.0)),
     "ack": plan(1, False, *each_node(FaultKind.ISOLATE, 4.0, 5.0)),
     # Some followers are silent for a while; nobody can say so in ZooKeeper.
     "away": plan(1, False, Fault(3.0, FaultKind.ZK_DOWN, "all", 14.0), *each_node(FaultKind.PARTITION, 2.0)),
@@ -143,6 +182,7 @@ def test_without_the_bug_the_same_plan_passes(name: str) -> None:
 
 #: Found by scenarios of their own: what they need comes together too rarely in a plan.
 DIRECTED = {
+    "decided": "tests/unit/kafka/test_uncommitted_decisions.py",
     "notice": "tests/unit/controller/test_isr_notices.py",
     "unverified": "tests/datadriven/test_transactions.py",
 }

@@ -73,8 +73,8 @@ def test_what_is_below_the_level_is_not_written() -> None:
     stream = io.StringIO()
     logs.configure(level="warning", stream=stream)
     log = logs.get_logger("x")
-    for tell in (log.debug, log.info, log.warning, log.error, log.critical):
-        tell("noun.verb")
+    for emit in (log.debug, log.info, log.warning, log.error, log.critical):
+        emit("noun.verb")
     assert [json.loads(line)["level"] for line in stream.getvalue().splitlines()] == ["warning", "error", "critical"]
 
 

@@ -44,7 +44,7 @@ class _Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReassignmentPlan:
     """Partition -> replicas, for those that change."""
 
     targets: Mapping[TopicPartition, Replicas]
@@ -57,7 +57,7 @@ def make_plan(
     chosen: Collection[TopicPartition],
     racks: Mapping[BrokerId, str | None],
     sizes: Mapping[TopicPartition, int],
-) -> Plan:
+) -> ReassignmentPlan:
     """A plan for the chosen partitions.
 
     Args:
@@ -83,7 +83,7 @@ def make_plan(
         _spread(goal, wanted, racks, sizes, load)
     for partition in sorted(wanted):
         wanted[partition] = _ordered(assignment[partition], wanted[partition], load)
-    return Plan(
+    return ReassignmentPlan(
         {partition: wanted[partition] for partition in sorted(wanted) if wanted[partition] != assignment[partition]}
     )
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from kafkalite.controller.decisions import partition_orders, restarts
+from kafkalite.controller.decisions import partition_requests, restarts
 from kafkalite.controller.decisions.commands import announce_brokers, initialise
 from kafkalite.controller.decisions.effects import (
+    AdvanceReassignments,
     CloseChannel,
     Decision,
     Effect,
-    LookAtMoves,
     Note,
     OpenChannel,
     Post,
@@ -54,7 +54,7 @@ def on_cluster_read(state: ControllerState, event: ClusterRead) -> Decision:
         leftovers=event.leftovers,
         vanished=event.vanished,
     )
-    state = dataclasses.replace(state, removals=partition_orders.under_way(state, event.removals))
+    state = dataclasses.replace(state, removals=partition_requests.under_way(state, event.removals))
     effects: list[Effect] = [OpenChannel(event.brokers[broker]) for broker in sorted(event.brokers)]
     effects += [Note("broker.suspected", str(id_), "is not there") for id_ in sorted(event.suspects)]
     effects += [Note("znode.malformed", path, event.malformed[path]) for path in sorted(event.malformed)]
@@ -115,7 +115,7 @@ def on_brokers_changed(state: ControllerState, event: BrokersChanged) -> Decisio
     waiting = tuple(sorted({*without_leader(state), *concerned}))
     if waiting:
         effects.append(ReadStates(waiting, Repair(bounced=unsure if concerned else frozenset())))
-    return state, [*effects, *_look_at_moves(state)]
+    return state, [*effects, *_advance_reassignments(state)]
 
 
 def on_broker_suspected(state: ControllerState, event: BrokerSuspected) -> Decision:
@@ -147,9 +147,9 @@ def on_broker_cleared(state: ControllerState, event: BrokerCleared) -> Decision:
     return state, [*effects, ReadStates(inside, Repair())] if inside else effects
 
 
-def _look_at_moves(state: ControllerState) -> list[Effect]:
+def _advance_reassignments(state: ControllerState) -> list[Effect]:
     """Who comes may be what a reassignment waits for; who goes need not be waited for any more."""
-    return [LookAtMoves()] if any(topic.moves for topic in state.topics.values()) else []
+    return [AdvanceReassignments()] if any(topic.moves for topic in state.topics.values()) else []
 
 
 def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
@@ -184,7 +184,7 @@ def _on_brokers_gone(state: ControllerState, event: BrokersChanged) -> Decision:
         effects.append(Post(InitialisationDue(bounced, "broker.bounced")))
     if now.keys() != remaining.keys():
         effects.append(Post(BrokersChanged({**now, **state.suspects})))  # who is silent is registered, too
-    return state, [*effects, *_look_at_moves(state)]
+    return state, [*effects, *_advance_reassignments(state)]
 
 
 def on_initialisation_due(state: ControllerState, event: InitialisationDue) -> Decision:

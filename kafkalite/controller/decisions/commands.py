@@ -178,8 +178,8 @@ def announce_changes(
                     for_broker.setdefault(replica, []).append(entry)
     effects: list[Effect] = [_leader_and_isr(state, broker, for_broker[broker], cause) for broker in sorted(for_broker)]
     if entries:
-        told = (*entries, *_without_state(state, changes))
-        effects += [_update_metadata(state, broker, told, cause) for broker in sorted(state.brokers)]
+        reported = (*entries, *_without_state(state, changes))
+        effects += [_update_metadata(state, broker, reported, cause) for broker in sorted(state.brokers)]
     return effects
 
 
@@ -319,7 +319,9 @@ def _stop(state: ControllerState, broker: BrokerId, partitions: Iterable[StopPar
 def pause_replicas(state: ControllerState, broker: BrokerId, cause: str) -> list[Effect]:
     """StopReplica without deletion for what a leaving broker follows, so that it does not fetch itself back in (invariant F16)."""
     stops = [
-        StopPartition(partition.topic, partition.partition, _topic_id(state, partition), known.leader_epoch, False)
+        StopPartition(
+            partition.topic, partition.partition, _topic_id(state, partition), known.leader_epoch, delete_files=False
+        )
         for partition, replicas in state.assigned()
         if broker in replicas
         and (known := state.partitions.get(partition)) is not None

@@ -8,7 +8,7 @@ from kafkalite.controller.decisions import (
     balance,
     broker_changes,
     partition_changes,
-    partition_orders,
+    partition_requests,
     reassignments,
     restarts,
     topic_changes,
@@ -27,8 +27,8 @@ from kafkalite.controller.decisions.events import (
     InitialisationDue,
     IsrsChanged,
     MovesDue,
-    PartitionOrders,
     PartitionRemoved,
+    PartitionRequests,
     PartitionsDrained,
     PreferredElectionRequested,
     ReassignmentRequested,
@@ -89,14 +89,14 @@ def decide(state: ControllerState, event: Event) -> Decision:
             return reassignments.on_reassignment_requested(state, event)
         case MovesDue():
             return reassignments.on_moves_due(state, event)
-        case PartitionOrders():
-            return partition_orders.on_partition_orders(state, event)
+        case PartitionRequests():
+            return partition_requests.on_partition_requests(state, event)
         case PartitionsDrained():
-            return partition_orders.on_drained(state, event)
+            return partition_requests.on_drained(state, event)
         case TopicsWritten():
             return topic_writes.on_topics_written(state, event)
         case PartitionRemoved():
-            return partition_orders.on_partition_removed(state, event)
+            return partition_requests.on_partition_removed(state, event)
         case IsrsChanged():
             return partition_changes.on_isrs_changed(state, event)
         case StatesRead():

@@ -70,12 +70,12 @@ class RereadTopics:
 
 
 @dataclass(frozen=True, slots=True)
-class LookAtMoves:
+class AdvanceReassignments:
     """Hand in a MovesDue as soon as it is its turn; any number of these is one."""
 
 
 @dataclass(frozen=True, slots=True)
-class SettleOrder:
+class RemoveReassignmentRequests:
     """Take these entries out of /admin/reassign_partitions, unless they say something else by now; the znode goes with
     the last one, or if it has none."""
 
@@ -83,7 +83,7 @@ class SettleOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class DropPartitionOrders:
+class RemovePartitionRequests:
     """Take orders that cannot be carried out, or that ask for what is so already, out of /admin/partitions_*."""
 
     adds: tuple[TopicPartition, ...] = ()
@@ -154,7 +154,7 @@ class DropVanished:
 
 
 @dataclass(frozen=True, slots=True)
-class DropDeletionOrders:
+class RemoveDeletionRequests:
     """Take names that are no topics out of /admin/delete_topics."""
 
     topics: tuple[str, ...]
@@ -213,9 +213,9 @@ Effect = (
     | WriteStates
     | WriteTopics
     | RereadTopics
-    | LookAtMoves
-    | SettleOrder
-    | DropPartitionOrders
+    | AdvanceReassignments
+    | RemoveReassignmentRequests
+    | RemovePartitionRequests
     | RemovePartition
     | Send
     | OpenChannel
@@ -224,7 +224,7 @@ Effect = (
     | DropLeftover
     | KeepVanished
     | DropVanished
-    | DropDeletionOrders
+    | RemoveDeletionRequests
     | DropOrder
     | DropRestartRequests
     | ReplyShutdown

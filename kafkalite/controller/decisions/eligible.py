@@ -17,7 +17,7 @@ LogEnd = tuple[LeaderEpoch, Offset]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownReplicas:
     """What a decision about one partition knows beyond its state and the live brokers.
 
     min_insync: min.insync.replicas of the topic.
@@ -60,7 +60,7 @@ def carried(
     found: LeaderAndIsr,
     wanted: LeaderAndIsr,
     replicas: Sequence[BrokerId],
-    known: Known,
+    known: KnownReplicas,
     gone: Collection[BrokerId] = (),
 ) -> LeaderAndIsr:
     """`wanted` with the ELR that follows from what it replaces (Kafka's PartitionChangeBuilder.maybePopulateTargetElr).

@@ -12,7 +12,7 @@ from dataclasses import field
 
 from kafkalite.controller.decisions.eligible import LogEnd
 from kafkalite.controller.decisions.state import Leftover, Topic, Vanished
-from kafkalite.coordination.admin_znodes import NO_LIMITS, OrderLimits, PartitionRemoval
+from kafkalite.coordination.admin_znodes import NO_LIMITS, PartitionRemoval, RequestLimits
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerEpoch, BrokerId, BrokerInfo, LeaderAndIsr, Replicas, TopicId, TopicPartition
 
@@ -195,7 +195,7 @@ class ReassignmentRequested:
     targets: Mapping[TopicPartition, Replicas]
     throttles: Mapping[TopicPartition, int] = field(default_factory=dict)
     malformed: str | None = None
-    limits: OrderLimits = NO_LIMITS
+    limits: RequestLimits = NO_LIMITS
     is_there: bool = False
 
 
@@ -208,7 +208,7 @@ class MovesDue:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionOrders:
+class PartitionRequests:
     """All of /admin/partitions_add and /admin/partitions_remove; `malformed`: path -> reason."""
 
     adds: Mapping[TopicPartition, Replicas]
@@ -224,7 +224,7 @@ class PartitionsDrained:
 
 
 @dataclass(frozen=True, slots=True)
-class RestartOrder:
+class RestartRequest:
     """One /restart_partitions/req-N. `made_at`: its czxid; `online`: the replicas are sound again."""
 
     name: str
@@ -238,7 +238,7 @@ class RestartOrder:
 class RestartsRequested:
     """What waits under /restart_partitions. `malformed`: path -> reason, left alone."""
 
-    requests: tuple[RestartOrder, ...]
+    requests: tuple[RestartRequest, ...]
     malformed: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -374,7 +374,7 @@ Event = (
     | ReplicasDoubtful
     | ReassignmentRequested
     | MovesDue
-    | PartitionOrders
+    | PartitionRequests
     | PartitionsDrained
     | IsrsChanged
     | ControlledShutdownReceived

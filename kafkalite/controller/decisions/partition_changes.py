@@ -8,19 +8,19 @@ from collections.abc import Collection, Mapping
 from kafkalite.controller.decisions import elections, restarts, vanished
 from kafkalite.controller.decisions.commands import announce_brokers, announce_changes, initialise, pause_replicas
 from kafkalite.controller.decisions.effects import (
+    AdvanceReassignments,
     AskLogEnds,
     Decision,
     DropOrder,
     DropRestartRequests,
     Effect,
-    LookAtMoves,
     Note,
     ReadStates,
     ReplyShutdown,
     Resign,
     WriteStates,
 )
-from kafkalite.controller.decisions.eligible import Known, carried, members, without_doubtful
+from kafkalite.controller.decisions.eligible import KnownReplicas, carried, members, without_doubtful
 from kafkalite.controller.decisions.events import (
     Advance,
     BeginDraining,
@@ -36,7 +36,7 @@ from kafkalite.controller.decisions.events import (
     StatesRead,
     StatesWritten,
 )
-from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.reassignments import advance_on
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.coordination import paths
@@ -81,7 +81,7 @@ def on_isrs_changed(state: ControllerState, event: IsrsChanged) -> Decision:
 
 def on_preferred_election(state: ControllerState, event: PreferredElectionRequested) -> Decision:
     """An order to give leadership back to the first replicas."""
-    state, effects = note_malformed(state, paths.PREFERRED_REPLICA_ELECTION, event.malformed)
+    state, effects = record_malformed(state, paths.PREFERRED_REPLICA_ELECTION, event.malformed)
     if event.malformed is not None or event.version < 0:
         return state, effects
     known = tuple(sorted(partition for partition in set(event.partitions) if state.replicas(partition) is not None))
@@ -100,7 +100,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         found = event.states[partition]
         if found is not None and found.controller_epoch > state.epoch:
             return state, [Resign(f"{partition} was written by controller epoch {found.controller_epoch}")]
-    state, effects = _note_states(state, event)
+    state, effects = _record_malformed_states(state, event)
     state = restarts.forget_recovered(state, event)
     adopted: dict[TopicPartition, LeaderAndIsr] = {}
     writes: dict[TopicPartition, LeaderAndIsr] = {}
@@ -156,7 +156,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         settled = {partition: found for partition, found in adopted.items() if partition not in writes}
         effects += advance_on(state, event.purpose, settled)
     elif any(_is_moving(state, partition) for partition in adopted):
-        effects.append(LookAtMoves())
+        effects.append(AdvanceReassignments())
     if asking:
         # The purpose is fulfilled when these are decided, too; nothing else waits for their answers.
         if writes:
@@ -164,7 +164,7 @@ def on_states_read(state: ControllerState, event: StatesRead) -> Decision:
         return state, [*effects, AskLogEnds(asking, event.purpose, event.chunk)]
     if writes:
         return state, [*effects, WriteStates(writes, event.purpose, event.chunk, unclean)]
-    return state, effects + _finished(state, event.purpose, told=bool(commands))
+    return state, effects + _finished(state, event.purpose, reported=bool(commands))
 
 
 def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
@@ -172,13 +172,13 @@ def _is_moving(state: ControllerState, partition: TopicPartition) -> bool:
     return topic is not None and partition.partition in topic.moves
 
 
-def _note_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
+def _record_malformed_states(state: ControllerState, event: StatesRead) -> tuple[ControllerState, list[Effect]]:
     """Keep the list of malformed state znodes in line with what was read."""
     effects: list[Effect] = []
     if not state.malformed and not event.malformed:
         return state, effects
     for partition in [*event.states, *sorted(event.malformed)]:
-        state, notes = note_malformed(state, paths.partition_state(partition), event.malformed.get(partition))
+        state, notes = record_malformed(state, paths.partition_state(partition), event.malformed.get(partition))
         effects += notes
     return state, effects
 
@@ -194,7 +194,7 @@ def _wanted(
         or (isinstance(event.purpose, Repair) and id_ in event.purpose.bounced)
     }
     doubtful = {id_ for id_ in members(found) if _doubts(state, id_, partition, found, restarted)}
-    known = Known(
+    known = KnownReplicas(
         min_insync=event.min_insync.get(partition.topic, 1),
         keeps_elr={id_ for id_, broker in state.registered() if broker.keeps_elr},
         log_ends=None if event.log_ends is None else event.log_ends.get(partition, {}),
@@ -217,7 +217,7 @@ def _chosen(
     event: StatesRead,
     restarted: set[BrokerId],
     doubtful: set[BrokerId],
-    known: Known,
+    known: KnownReplicas,
 ) -> _Wanted:
     """Leader and ISR; the ELR follows from them."""
     live, leaving = state.live(partition), state.shutting_down
@@ -341,18 +341,18 @@ def on_states_written(state: ControllerState, event: StatesWritten) -> Decision:
     telling = not isinstance(event.purpose, ControllerElected)
     effects = announce_changes(state, changes, type(event.purpose).__name__) if telling else []
     if any(_is_moving(state, partition) for partition in event.written):
-        effects.append(LookAtMoves())
+        effects.append(AdvanceReassignments())
     if event.conflicts:
         # Halving makes sure of progress: in the end each partition has a transaction of its own (invariant F31).
         return state, [*effects, ReadStates(tuple(sorted(event.conflicts)), event.purpose, max(1, event.chunk // 2))]
-    return state, effects + _finished(state, event.purpose, told=bool(changes))
+    return state, effects + _finished(state, event.purpose, reported=bool(changes))
 
 
-def _finished(state: ControllerState, purpose: Purpose, *, told: bool) -> list[Effect]:
-    """What is due when all partitions of an undertaking are settled. `told`: metadata went out just now."""
+def _finished(state: ControllerState, purpose: Purpose, *, reported: bool) -> list[Effect]:
+    """What is due when all partitions of an undertaking are settled. `reported`: metadata went out just now."""
     match purpose:
         case Repair(announce, _):
-            return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not told else []
+            return announce_brokers(state, state.brokers.keys(), "brokers") if announce and not reported else []
         case Restart(_, requests):
             return [DropRestartRequests(requests)] if requests else []
         case ControllerElected():

@@ -20,8 +20,15 @@ from collections.abc import Collection, Mapping
 
 from kafkalite.config import LEADER_MOVEMENTS, LIMIT_PREFIXES, PARTITIONS, REPLICAS, parse_limit
 from kafkalite.controller.decisions import elections
-from kafkalite.controller.decisions.effects import Decision, Effect, LookAtMoves, ReadStates, SettleOrder, WriteTopics
-from kafkalite.controller.decisions.eligible import Known, carried
+from kafkalite.controller.decisions.effects import (
+    AdvanceReassignments,
+    Decision,
+    Effect,
+    ReadStates,
+    RemoveReassignmentRequests,
+    WriteTopics,
+)
+from kafkalite.controller.decisions.eligible import KnownReplicas, carried
 from kafkalite.controller.decisions.events import (
     UNLIMITED,
     Advance,
@@ -30,12 +37,12 @@ from kafkalite.controller.decisions.events import (
     ReassignmentRequested,
     TopicChange,
 )
-from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.reassignment_steps import next_step
 from kafkalite.controller.decisions.state import ControllerState, Topic
 from kafkalite.coordination import paths
-from kafkalite.coordination.admin_znodes import OrderLimits
-from kafkalite.coordination.znodes import Move
+from kafkalite.coordination.admin_znodes import RequestLimits
+from kafkalite.coordination.znodes import ReassignmentProgress
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 
@@ -60,14 +67,14 @@ class _Budget:
 
 def on_reassignment_requested(state: ControllerState, event: ReassignmentRequested) -> Decision:
     """What /admin/reassign_partitions holds now. Entries that name nothing are taken out; the rest is taken up."""
-    state, effects = note_malformed(state, paths.REASSIGN_PARTITIONS, event.malformed)
+    state, effects = record_malformed(state, paths.REASSIGN_PARTITIONS, event.malformed)
     if event.malformed is not None:
         return state, effects
     throttles = {partition: event.throttles.get(partition, 0) for partition in event.targets}
-    state = dataclasses.replace(state, order=event.targets, throttles=throttles, order_limits=event.limits)
+    state = dataclasses.replace(state, order=event.targets, throttles=throttles, request_limits=event.limits)
     if event.targets:
-        return state, [*effects, LookAtMoves()]
-    return state, [*effects, SettleOrder({})] if event.is_there else effects
+        return state, [*effects, AdvanceReassignments()]
+    return state, [*effects, RemoveReassignmentRequests({})] if event.is_there else effects
 
 
 def on_moves_due(state: ControllerState, event: MovesDue) -> Decision:
@@ -80,8 +87,8 @@ def on_moves_due(state: ControllerState, event: MovesDue) -> Decision:
     if done:
         order = {partition: target for partition, target in state.order.items() if partition not in done}
         state = dataclasses.replace(state, order=order)
-        effects.append(SettleOrder(done))
-    advance = Advance(_stricter(event.limits, _limits_of_order(state.order_limits)), event.min_insync)
+        effects.append(RemoveReassignmentRequests(done))
+    advance = Advance(_stricter(event.limits, _limits_of_order(state.request_limits)), event.min_insync)
     known = {partition: state.partitions[partition] for partition, _ in state.moves() if partition in state.partitions}
     chosen = [partition for change in _advance(state, advance, known) for partition in change.partitions]
     if chosen:
@@ -121,10 +128,14 @@ def _take_up(state: ControllerState) -> tuple[TopicChange, ...]:
     return tuple(TopicChange(name, topics[name], tuple(touched[name])) for name in sorted(topics))
 
 
-def _wanted_move(replicas: Replicas, move: Move | None, ordered: Replicas, throttle: int) -> Move | None:
+def _wanted_move(
+    replicas: Replicas, move: ReassignmentProgress | None, ordered: Replicas, throttle: int
+) -> ReassignmentProgress | None:
     """The move after an order; `ordered` empty: call it off."""
     if move is None:
-        return None if not ordered or ordered == replicas else Move(ordered, replicas, throttle=throttle)
+        return (
+            None if not ordered or ordered == replicas else ReassignmentProgress(ordered, replicas, throttle=throttle)
+        )
     target = ordered or move.origin
     if target == move.target and is_over(replicas, move):
         return move
@@ -132,8 +143,8 @@ def _wanted_move(replicas: Replicas, move: Move | None, ordered: Replicas, throt
         return dataclasses.replace(move, throttle=throttle) if ordered else move
     origin = replicas if move.target == replicas and not move.step else move.origin
     if target == replicas:
-        return Move(target, target, dropping=move.dropping) if move.dropping else None
-    return Move(target, origin, dropping=move.dropping, throttle=throttle)
+        return ReassignmentProgress(target, target, dropping=move.dropping) if move.dropping else None
+    return ReassignmentProgress(target, origin, dropping=move.dropping, throttle=throttle)
 
 
 def _is_settled(state: ControllerState, partition: TopicPartition) -> bool:
@@ -152,7 +163,7 @@ def _is_settled(state: ControllerState, partition: TopicPartition) -> bool:
     return ordered in ((), replicas)
 
 
-def is_over(replicas: Replicas, move: Move) -> bool:
+def is_over(replicas: Replicas, move: ReassignmentProgress) -> bool:
     """Whether nothing of a move is left but files on brokers that were dead at its end."""
     return not move.step and move.target == move.origin == replicas
 
@@ -201,7 +212,7 @@ def _advance(
     return tuple(TopicChange(name, topics[name], tuple(touched[name]), states.get(name, {})) for name in sorted(topics))
 
 
-Outcome = tuple[Replicas, Move | None, LeaderAndIsr | None]
+Outcome = tuple[Replicas, ReassignmentProgress | None, LeaderAndIsr | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +222,7 @@ class _Partition:
     state: ControllerState
     partition: TopicPartition
     replicas: Replicas
-    move: Move
+    move: ReassignmentProgress
     found: LeaderAndIsr
 
     @property
@@ -232,7 +243,7 @@ class _Partition:
             return None
         # What is on dead brokers is remembered until they return, and keeps nobody waiting.
         if not move.step and self.replicas == move.target:
-            rest = Move(move.target, move.target, dropping=left) if left else None
+            rest = ReassignmentProgress(move.target, move.target, dropping=left) if left else None
             return None if rest == move else (self.replicas, rest, None)
         if move.step:
             return self._finish(advance) if self._may_finish(advance) else None
@@ -302,7 +313,7 @@ class _Partition:
 
     def _carried(self, changed: LeaderAndIsr, replicas: Replicas, advance: Advance) -> LeaderAndIsr:
         """With the ELR: a step may take eligible replicas away, or raise the number of replicas that min.insync needs."""
-        known = Known(
+        known = KnownReplicas(
             min_insync=advance.min_insync.get(self.partition.topic, 1),
             keeps_elr={id_ for id_, broker in self.state.registered() if broker.keeps_elr},
         )
@@ -316,11 +327,11 @@ class _Partition:
         changed = self._carried(elections.with_epoch(self.found, leader, isr, self.state.epoch), step, advance)
         gone = [each for each in self.replicas if each not in step]
         dropping = tuple(dict.fromkeys([*self._undropped(), *gone]))
-        move: Move | None = dataclasses.replace(self.move, step=(), dropping=dropping)
+        move: ReassignmentProgress | None = dataclasses.replace(self.move, step=(), dropping=dropping)
         if not any(each in self.live for each in dropping):
             move = dataclasses.replace(self.move, step=(), dropping=dropping, moves_leader=False)
             if step == self.move.target:
-                move = Move(step, step, dropping=dropping) if dropping else None
+                move = ReassignmentProgress(step, step, dropping=dropping) if dropping else None
         return step, move, changed
 
 
@@ -338,7 +349,7 @@ def on_replica_dropped(state: ControllerState, stopped: Collection[TopicPartitio
     }
     if not new:
         return state, []
-    return dataclasses.replace(state, dropped=state.dropped | new), [LookAtMoves()]
+    return dataclasses.replace(state, dropped=state.dropped | new), [AdvanceReassignments()]
 
 
 def undropped(state: ControllerState, to: Collection[BrokerId]) -> list[tuple[TopicPartition, BrokerId]]:
@@ -366,7 +377,7 @@ def limits_from(settings: Mapping[str, str]) -> Limits:
     return Limits(value(REPLICAS), value(PARTITIONS), value(LEADER_MOVEMENTS))
 
 
-def _limits_of_order(limits: OrderLimits) -> Limits:
+def _limits_of_order(limits: RequestLimits) -> Limits:
     """What an order limits itself to; 0 limits nothing."""
     return Limits(*(each or UNLIMITED for each in limits))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from kafkalite.controller.decisions import elections
 from kafkalite.controller.decisions.effects import Decision, DropRestartRequests, Effect, Note, ReadStates
 from kafkalite.controller.decisions.events import ReplicasFailed, Restart, RestartsRequested, StatesRead
-from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.state import ControllerState
 from kafkalite.coordination import paths
 from kafkalite.model import NO_LEADER, BrokerId, LeaderAndIsr, TopicPartition
@@ -24,7 +24,7 @@ def on_restarts_requested(state: ControllerState, event: RestartsRequested) -> D
     effects: list[Effect] = []
     known = {path for path in state.malformed if path.startswith(f"{paths.RESTART_PARTITIONS}/")}
     for path in sorted(known | event.malformed.keys()):
-        state, notes = note_malformed(state, path, event.malformed.get(path))
+        state, notes = record_malformed(state, path, event.malformed.get(path))
         effects += notes
     failed: dict[TopicPartition, frozenset[BrokerId]] = {}
     back: dict[TopicPartition, frozenset[BrokerId]] = {}

@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import field
 
-from kafkalite.coordination.admin_znodes import NO_LIMITS, OrderLimits
-from kafkalite.coordination.znodes import Move
+from kafkalite.coordination.admin_znodes import NO_LIMITS, RequestLimits
+from kafkalite.coordination.znodes import ReassignmentProgress
 from kafkalite.lazy_dataclass import dataclass
 from kafkalite.model import (
     BrokerEpoch,
@@ -36,11 +36,11 @@ class Topic:
     adding: Mapping[int, Replicas] = field(default_factory=dict)
     removing: Mapping[int, Replicas] = field(default_factory=dict)
     #: Partition -> its reassignment under way (KIP-435).
-    moves: Mapping[int, Move] = field(default_factory=dict)
+    moves: Mapping[int, ReassignmentProgress] = field(default_factory=dict)
     #: zkVersion of the topic's znode: what a change of it is based on.
     version: int = 0
 
-    def with_partition(self, partition: int, replicas: Replicas, move: Move | None) -> Topic:
+    def with_partition(self, partition: int, replicas: Replicas, move: ReassignmentProgress | None) -> Topic:
         """The topic with another AR and move of one partition; KIP-455's maps follow from the move."""
         moves = {number: each for number, each in self.moves.items() if number != partition}
         adding = {number: each for number, each in self.adding.items() if number != partition}
@@ -134,7 +134,7 @@ class ControllerState:
     #: Partition -> the leader epoch whose leader was chosen though it may lack committed records.
     accepted_loss: Mapping[TopicPartition, LeaderEpoch] = field(default_factory=dict)
     #: What that order limits itself to, beside the cluster's limits.
-    order_limits: OrderLimits = NO_LIMITS
+    request_limits: RequestLimits = NO_LIMITS
     #: (partition, broker) whose files a step of a reassignment wanted gone, and which are.
     dropped: frozenset[tuple[TopicPartition, BrokerId]] = frozenset()
     removals: Mapping[TopicPartition, Removal] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class ControllerState:
             return None
         return topic.assignment.get(topic_partition.partition)
 
-    def moves(self) -> Iterator[tuple[TopicPartition, Move]]:
+    def moves(self) -> Iterator[tuple[TopicPartition, ReassignmentProgress]]:
         """Every reassignment under way, by topic and number; not of topics and partitions on their way out."""
         for name in sorted(self.topics):
             if self.topics[name].moves and name not in self.deletions:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection
 
-from kafkalite.controller.decisions import leftovers, partition_orders, reassignments, vanished
+from kafkalite.controller.decisions import leftovers, partition_requests, reassignments, vanished
 from kafkalite.controller.decisions.commands import (
     announce_changes,
     announce_deletion,
@@ -28,12 +28,12 @@ from kafkalite.controller.decisions.commands import (
     keep_replicas,
 )
 from kafkalite.controller.decisions.effects import (
+    AdvanceReassignments,
     Decision,
-    DropDeletionOrders,
     Effect,
-    LookAtMoves,
     Note,
     ReadStates,
+    RemoveDeletionRequests,
     RemoveTopic,
 )
 from kafkalite.controller.decisions.events import (
@@ -43,9 +43,9 @@ from kafkalite.controller.decisions.events import (
     TopicRemoved,
     TopicsChanged,
 )
-from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.state import ControllerState, Deletion
-from kafkalite.controller.decisions.topic_writes import is_told_anew
+from kafkalite.controller.decisions.topic_writes import is_announced_again
 from kafkalite.coordination import paths
 from kafkalite.model import NO_TOPIC_ID, BrokerId, LeaderAndIsr, TopicId, TopicPartition
 
@@ -57,7 +57,7 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
     """All topics as they are now: initialise the partitions that are new, let go of what has vanished."""
     effects: list[Effect] = []
     for path in sorted({path for path in state.malformed if _is_topic(path)} | event.malformed.keys()):
-        state, notes = note_malformed(state, path, event.malformed.get(path))
+        state, notes = record_malformed(state, path, event.malformed.get(path))
         effects += notes
     # A znode that has become unreadable says nothing about its topic: keep what was known.
     unreadable = {name for name in state.topics if paths.topic(name) in event.malformed}
@@ -102,14 +102,14 @@ def on_topics_changed(state: ControllerState, event: TopicsChanged) -> Decision:
         for each in fresh
         if each in state.partitions
         and each.topic in before
-        and is_told_anew(before[each.topic], topics[each.topic], each.partition)
+        and is_announced_again(before[each.topic], topics[each.topic], each.partition)
     }
     effects += announce_changes(state, retold, "Reassignment")
     if fresh:
         # A partition that has changed unseen: by hand, or by a write of ours whose outcome was not known.
         effects.append(ReadStates(fresh, Repair()))
     if any(topic.moves for topic in topics.values()) or state.order:
-        effects.append(LookAtMoves())
+        effects.append(AdvanceReassignments())
     return state, effects
 
 
@@ -163,7 +163,7 @@ def _without_topic(state: ControllerState, name: str) -> dict[TopicPartition, Le
 
 def on_deletions_requested(state: ControllerState, event: DeletionsRequested) -> Decision:
     """Orders to delete topics. A topic whose deletion has begun is not called off by rewriting the order."""
-    state, effects = note_malformed(state, paths.DELETE_TOPICS, event.malformed)
+    state, effects = record_malformed(state, paths.DELETE_TOPICS, event.malformed)
     for name in event.topics:
         if name in state.topics and name not in state.deletions:
             state, begun = begin_deletion(state, name, to=state.brokers.keys())
@@ -175,7 +175,7 @@ def on_deletions_requested(state: ControllerState, event: DeletionsRequested) ->
         # A topic that has vanished is one of these, so that its replicas are deleted, too.
         effects += delete_vanished(state, strangers, "topic.deletion")
         state, forgotten = vanished.forget(state, strangers)
-        effects += [*forgotten, DropDeletionOrders(strangers)]
+        effects += [*forgotten, RemoveDeletionRequests(strangers)]
     return state, effects
 
 
@@ -242,7 +242,7 @@ def on_replicas_stopped(state: ControllerState, event: ReplicasStopped) -> Decis
         effects += ended
     state, left = leftovers.on_stopped(state, by_id, event.broker_id)
     state, dropped = reassignments.on_replica_dropped(state, stopped, event.broker_id)
-    state, removed = partition_orders.on_replicas_removed(state, tuple(stopped), event.broker_id)
+    state, removed = partition_requests.on_replicas_removed(state, tuple(stopped), event.broker_id)
     return state, [*effects, *left, *dropped, *removed]
 
 
@@ -254,7 +254,7 @@ def on_topic_removed(state: ControllerState, event: TopicRemoved) -> Decision:
     if not event.removed:
         deletions = {**state.deletions, event.topic: dataclasses.replace(deletion, removing=False)}
         return dataclasses.replace(state, deletions=deletions), []
-    effects: list[Effect] = [LookAtMoves()] if any(each.topic == event.topic for each in state.order) else []
+    effects: list[Effect] = [AdvanceReassignments()] if any(each.topic == event.topic for each in state.order) else []
     return _forget(leftovers.leave(state, event.topic), event.topic), [Note("topic.deleted", event.topic), *effects]
 
 
@@ -274,8 +274,8 @@ def on_tick(state: ControllerState) -> Decision:
         effects.append(ReadStates(unled, Repair()))
     effects += drop_replicas(state, reassignments.undropped(state, state.brokers.keys()), "Reassignment")
     if state.order or any(topic.moves for topic in state.topics.values()):
-        effects.append(LookAtMoves())
-    state, removals = partition_orders.on_tick(state)
+        effects.append(AdvanceReassignments())
+    state, removals = partition_requests.on_tick(state)
     return state, [*effects, *removals]
 
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 import dataclasses
 
 from kafkalite.controller.decisions.commands import announce_changes, drop_replicas
-from kafkalite.controller.decisions.effects import Decision, Effect, LookAtMoves, Note, ReadStates, RereadTopics
+from kafkalite.controller.decisions.effects import (
+    AdvanceReassignments,
+    Decision,
+    Effect,
+    Note,
+    ReadStates,
+    RereadTopics,
+)
 from kafkalite.controller.decisions.events import Repair, TopicsWritten
-from kafkalite.controller.decisions.partition_orders import on_change_written
+from kafkalite.controller.decisions.partition_requests import on_change_written
 from kafkalite.controller.decisions.state import ControllerState, Topic
-from kafkalite.coordination.znodes import Move
+from kafkalite.coordination.znodes import ReassignmentProgress
 from kafkalite.model import BrokerId, LeaderAndIsr, Replicas, TopicPartition
 
 
-def is_told_anew(before: Topic, now: Topic, number: int) -> bool:
+def is_announced_again(before: Topic, now: Topic, number: int) -> bool:
     """Whether brokers need an update for a partition with the same state, because other replicas are being added.
 
     Replicas that are being added do not count as missing (KIP-455), so a stale list would hide missing ones.
@@ -48,9 +55,9 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
             dropped -= {(partition, broker) for broker in (*already, *new) if broker in new or broker not in kept}
             if partition in change.removed or partition in change.added:
                 continue
-            if partition in partitions and is_told_anew(before, change.topic, partition.partition):
+            if partition in partitions and is_announced_again(before, change.topic, partition.partition):
                 changes.setdefault(partition, (partitions[partition], partitions[partition]))
-            effects += _told(partition, was, move, change.topic.assignment.get(partition.partition, ()))
+            effects += _progress(partition, was, move, change.topic.assignment.get(partition.partition, ()))
         if change.added:
             fresh += [partition for partition in change.added if partition not in partitions]
     state = dataclasses.replace(state, topics=topics, partitions=partitions, dropped=frozenset(dropped))
@@ -64,10 +71,12 @@ def on_topics_written(state: ControllerState, event: TopicsWritten) -> Decision:
         effects.append(ReadStates(tuple(sorted(fresh)), Repair()))
     if event.failed:
         effects.append(RereadTopics(event.failed))
-    return state, [*effects, LookAtMoves()]
+    return state, [*effects, AdvanceReassignments()]
 
 
-def _told(partition: TopicPartition, was: Move | None, now: Move | None, replicas: Replicas) -> list[Effect]:
+def _progress(
+    partition: TopicPartition, was: ReassignmentProgress | None, now: ReassignmentProgress | None, replicas: Replicas
+) -> list[Effect]:
     """A line for the log at the beginning, at each step and at the end."""
     if now is None:
         return [Note("reassignment.done", str(partition), f"replicas {list(replicas)}")]

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from kafkalite.controller.decisions import elections
 from kafkalite.controller.decisions.effects import Decision, DropVanished, Effect, KeepVanished
-from kafkalite.controller.decisions.eligible import Known, carried, without_doubtful
+from kafkalite.controller.decisions.eligible import KnownReplicas, carried, without_doubtful
 from kafkalite.controller.decisions.state import ControllerState, Vanished
 from kafkalite.model import NO_TOPIC_ID, BrokerEpoch, BrokerId, LeaderAndIsr, TopicPartition
 
@@ -88,5 +88,5 @@ def again(state: ControllerState, partition: TopicPartition, known: LeaderAndIsr
     )
     made = repaired or elections.with_epoch(kept, kept.leader, kept.isr, state.epoch)
     gone = silent | (restarted - keeps_elr) | state.offline_replicas.get(partition, frozenset())
-    made = carried(known, made, replicas, Known(min_insync, keeps_elr), gone)
+    made = carried(known, made, replicas, KnownReplicas(min_insync, keeps_elr), gone)
     return dataclasses.replace(made, partition_epoch=elections.NOT_CREATED)

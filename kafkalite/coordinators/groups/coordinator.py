@@ -42,7 +42,7 @@ CommitResults = dict[TopicPartition, ErrorCode]
 
 
 @dataclass(slots=True)
-class Entry:
+class GroupEntry:
     """One group and its offsets. `scheduled_ms` is the earliest tick that is due for it."""
 
     group: Group
@@ -56,7 +56,7 @@ class GroupPartition:
 
     index: int
     leader_epoch: LeaderEpoch
-    entries: dict[str, Entry] = field(default_factory=dict)
+    entries: dict[str, GroupEntry] = field(default_factory=dict)
     #: Producer with an open transaction -> groups it committed offsets for.
     transactions: dict[ProducerId, dict[str, None]] = field(default_factory=dict)
 
@@ -85,22 +85,22 @@ class GroupCoordinator:
     def _now(self) -> int:
         return int(self._clock.monotonic() * 1000)
 
-    def _find(self, group_id: str) -> tuple[GroupPartition, Entry | None]:
+    def _find(self, group_id: str) -> tuple[GroupPartition, GroupEntry | None]:
         if not group_id:
             raise api_error(ErrorCode.INVALID_GROUP_ID)
         partition = self.log.state_for(group_id)
         return partition, partition.entries.get(group_id)
 
-    def _need(self, group_id: str) -> tuple[GroupPartition, Entry]:
+    def _need(self, group_id: str) -> tuple[GroupPartition, GroupEntry]:
         partition, entry = self._find(group_id)
         if entry is None:
             raise api_error(ErrorCode.UNKNOWN_MEMBER_ID)
         return partition, entry
 
-    def _make(self, partition: GroupPartition, group_id: str) -> Entry:
+    def _make(self, partition: GroupPartition, group_id: str) -> GroupEntry:
         group = Group(group_id, initial_rebalance_delay_ms=self._services.config.group_initial_rebalance_delay_ms)
         group.state_since_ms = self._clock.wall_ms()
-        entry = partition.entries[group_id] = Entry(group)
+        entry = partition.entries[group_id] = GroupEntry(group)
         return entry
 
     # --- membership ---
@@ -151,7 +151,7 @@ class GroupCoordinator:
         self._perform(partition, entry, effects)
         return error
 
-    def _perform(self, partition: GroupPartition, entry: Entry, effects: Sequence[Effect]) -> None:
+    def _perform(self, partition: GroupPartition, entry: GroupEntry, effects: Sequence[Effect]) -> None:
         for effect in effects:
             match effect:
                 case StoreGroup():
@@ -161,12 +161,12 @@ class GroupCoordinator:
                     token(effect)
         self._schedule(partition, entry)
 
-    def _store(self, partition: GroupPartition, entry: Entry, order: StoreGroup) -> None:
+    def _store(self, partition: GroupPartition, entry: GroupEntry, order: StoreGroup) -> None:
         group = entry.group
 
         def done(error: ErrorCode, base_offset: Offset) -> None:
-            if error and (untold := self._repeats.told(("group.store_failed", error))) is not None:
-                _log.warning("group.store_failed", group=group.group_id, error=error.name, suppressed=untold)
+            if error and (suppressed := self._repeats.admit(("group.store_failed", error))) is not None:
+                _log.warning("group.store_failed", group=group.group_id, error=error.name, suppressed=suppressed)
             self._perform(partition, entry, group.stored(order, error, self._now()))
 
         # Stored with wall time: another node reads it, and the monotonic clock is this process's own.
@@ -177,7 +177,7 @@ class GroupCoordinator:
 
     # --- time ---
 
-    def _schedule(self, partition: GroupPartition, entry: Entry) -> None:
+    def _schedule(self, partition: GroupPartition, entry: GroupEntry) -> None:
         """Make sure that the group's next deadline is in the heap. Stale entries are dropped when they come up."""
         deadline = entry.group.next_deadline()
         if deadline is not None and (entry.scheduled_ms is None or deadline < entry.scheduled_ms):
@@ -364,7 +364,7 @@ class GroupCoordinator:
                     await self._forget_quietly(partition, entry, doomed)
 
     async def _forget(
-        self, partition: GroupPartition, entry: Entry, doomed: Sequence[TopicPartition], *, and_group: bool = False
+        self, partition: GroupPartition, entry: GroupEntry, doomed: Sequence[TopicPartition], *, and_group: bool = False
     ) -> None:
         """Write tombstones, then forget what was committed before them. Raises ApiError if they could not be written."""
         group_id = entry.group.group_id
@@ -400,14 +400,14 @@ class GroupCoordinator:
         return base_offset
 
     async def _forget_quietly(
-        self, partition: GroupPartition, entry: Entry, doomed: Sequence[TopicPartition], *, and_group: bool = False
+        self, partition: GroupPartition, entry: GroupEntry, doomed: Sequence[TopicPartition], *, and_group: bool = False
     ) -> None:
         try:
             await self._forget(partition, entry, doomed, and_group=and_group)
         except ApiError as error:
-            if (untold := self._repeats.told(("group.expiry_failed", error.code))) is not None:
+            if (suppressed := self._repeats.admit(("group.expiry_failed", error.code))) is not None:
                 _log.warning(
-                    "group.expiry_failed", group=entry.group.group_id, error=error.code.name, suppressed=untold
+                    "group.expiry_failed", group=entry.group.group_id, error=error.code.name, suppressed=suppressed
                 )
 
     async def _run_expiry(self) -> None:
@@ -452,14 +452,14 @@ class GroupCoordinator:
             try:
                 parsed = records.parse(record.key, record.value, record.offset)
             except WireError as error:
-                untold = self._repeats.told(("group.record_skipped", partition.index))
-                if untold is not None:
+                suppressed = self._repeats.admit(("group.record_skipped", partition.index))
+                if suppressed is not None:
                     _log.error(
                         "group.record_skipped",
                         partition=partition.index,
                         offset=record.offset,
                         error=str(error),
-                        suppressed=untold,
+                        suppressed=suppressed,
                     )
                 continue
             match parsed:

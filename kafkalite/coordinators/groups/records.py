@@ -131,13 +131,13 @@ def _parse_group(group_id: str, value: bytes | None) -> GroupRecord:
     )
     return GroupRecord(
         group_id,
-        False,
-        stored.protocol_type,
-        stored.generation,
-        stored.protocol,
-        stored.leader,
-        stored.current_state_timestamp,
-        members,
+        is_tombstone=False,
+        protocol_type=stored.protocol_type,
+        generation=stored.generation,
+        protocol=stored.protocol,
+        leader=stored.leader,
+        since_ms=stored.current_state_timestamp,
+        members=members,
     )
 
 

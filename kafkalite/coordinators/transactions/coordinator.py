@@ -17,7 +17,7 @@ from kafkalite.coordinators.transactions import state as rules
 from kafkalite.coordinators.transactions.decisions import Decision
 from kafkalite.coordinators.transactions.marker_targets import MarkerTargets, marker_targets
 from kafkalite.coordinators.transactions.markers import Errors, Marker, MarkerChannels
-from kafkalite.coordinators.transactions.producer_ids import ProducerIds
+from kafkalite.coordinators.transactions.producer_ids import ProducerIdsInUse
 from kafkalite.coordinators.transactions.state import Transaction, TransactionState
 from kafkalite.env.supervisor import Policy
 from kafkalite.errors import ApiError, ErrorCode, api_error
@@ -41,7 +41,7 @@ _FINAL = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNSUPPORTED_FOR_
 
 
 @dataclass(slots=True)
-class Slot:
+class TransactionEntry:
     """One transactional id. `is_busy`: a transition is being written, nobody else may begin one."""
 
     transaction: Transaction | None = None
@@ -54,7 +54,7 @@ class Slot:
 class TransactionPartition:
     index: int
     leader_epoch: LeaderEpoch
-    slots: dict[str, Slot] = field(default_factory=dict)
+    slots: dict[str, TransactionEntry] = field(default_factory=dict)
     #: The last decision of each group, and the groups whose next one is being written.
     decisions: dict[str, Decision] = field(default_factory=dict)
     deciding: set[str] = field(default_factory=set)
@@ -68,7 +68,7 @@ class TransactionCoordinator:
     def __init__(self, services: Services, channels: MarkerChannels) -> None:
         self._services = services
         self._channels = channels
-        self._ids = ProducerIds(services)
+        self._ids = ProducerIdsInUse(services)
         self._repeats = Repeats(services.clock.monotonic)
         self.log: InternalLog[TransactionPartition] = InternalLog(
             services,
@@ -101,22 +101,22 @@ class TransactionCoordinator:
         if not 0 < timeout_ms <= self._services.config.transaction_max_timeout_ms:
             raise api_error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         partition = self.partition_of(transactional_id)
-        slot = partition.slots.get(transactional_id)
+        entry = partition.slots.get(transactional_id)
         fresh = NO_PRODUCER_ID
-        if slot is None or slot.transaction is None or rules.needs_new_producer_id(slot.transaction):
+        if entry is None or entry.transaction is None or rules.needs_new_producer_id(entry.transaction):
             fresh = await self._ids.take()
             partition = self.partition_of(transactional_id)  # it may have moved meanwhile
-        slot = partition.slots.setdefault(transactional_id, Slot())
-        self._check_free(slot)
+        entry = partition.slots.setdefault(transactional_id, TransactionEntry())
+        self._check_free(entry)
         now = self._services.clock.wall_ms()
-        known = slot.transaction
+        known = entry.transaction
         if known is None:
             target = rules.begin(transactional_id, fresh, timeout_ms, now)
         elif rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
             raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped meanwhile: the client asks again
         else:
             target = rules.init_producer(known, expected, timeout_ms, fresh, now)
-        await self._move(partition, slot, target)
+        await self._move(partition, entry, target)
         if target.state is TransactionState.PREPARE_ABORT:
             raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # granted once the abort is through
         return target.producer_id, target.producer_epoch
@@ -131,63 +131,63 @@ class TransactionCoordinator:
         client_version: int = 0,
     ) -> None:
         """`client_version`: the producer's transaction.version."""
-        partition, slot = self._find(transactional_id)
+        partition, entry = self._find(transactional_id)
         now = self._services.clock.wall_ms()
-        target = rules.add_partitions(slot.transaction, producer_id, producer_epoch, partitions, now, client_version)
-        self._check_free(slot)
-        await self._move(partition, slot, target)
+        target = rules.add_partitions(entry.transaction, producer_id, producer_epoch, partitions, now, client_version)
+        self._check_free(entry)
+        await self._move(partition, entry, target)
 
     def verify_partition(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partition: TopicPartition
     ) -> ErrorCode:
-        _, slot = self._find(transactional_id)
-        return rules.verify_partition(slot.transaction, producer_id, producer_epoch, partition)
+        _, entry = self._find(transactional_id)
+        return rules.verify_partition(entry.transaction, producer_id, producer_epoch, partition)
 
     async def end(self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool) -> None:
         """Returns when the decision is durable; the markers follow."""
-        partition, slot = self._find(transactional_id)
+        partition, entry = self._find(transactional_id)
         now = self._services.clock.wall_ms()
-        target = rules.end(slot.transaction, producer_id, producer_epoch, now, is_commit=is_commit)
-        self._check_free(slot)
-        await self._move(partition, slot, target)
+        target = rules.end(entry.transaction, producer_id, producer_epoch, now, is_commit=is_commit)
+        self._check_free(entry)
+        await self._move(partition, entry, target)
 
     async def end_and_bump(
         self, transactional_id: str, producer_id: int, producer_epoch: int, *, is_commit: bool
     ) -> tuple[ProducerId, int]:
         """As `end`; the producer's id and epoch from now on (KIP-890)."""
-        _, slot = self._find(transactional_id)
+        _, entry = self._find(transactional_id)
         fresh = NO_PRODUCER_ID
-        if slot.transaction is not None and rules.needs_new_producer_id(slot.transaction):
+        if entry.transaction is not None and rules.needs_new_producer_id(entry.transaction):
             fresh = await self._ids.take()
-        partition, slot = self._find(transactional_id)  # it may have moved meanwhile
-        self._check_free(slot)
-        known, now = slot.transaction, self._services.clock.wall_ms()
+        partition, entry = self._find(transactional_id)  # it may have moved meanwhile
+        self._check_free(entry)
+        known, now = entry.transaction, self._services.clock.wall_ms()
         if known is not None and rules.needs_new_producer_id(known) and fresh == NO_PRODUCER_ID:
             raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)  # it was bumped meanwhile: the client asks again
         target = rules.end_and_bump(known, producer_id, producer_epoch, fresh, now, is_commit=is_commit)
-        await self._move(partition, slot, target)
+        await self._move(partition, entry, target)
         return rules.producer_after(target)
 
     def describe(self, transactional_id: str) -> Transaction:
-        _, slot = self._find(transactional_id)
-        if slot.transaction is None:
+        _, entry = self._find(transactional_id)
+        if entry.transaction is None:
             raise api_error(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        return slot.transaction
+        return entry.transaction
 
     def transactions(self) -> Iterable[Transaction]:
         """All that are coordinated here. Raises ApiError COORDINATOR_LOAD_IN_PROGRESS while some are not known yet."""
         if self.log.is_loading:
             raise api_error(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         for partition in self.log.states():
-            for _, slot in sorted(partition.slots.items()):
-                if slot.transaction is not None:
-                    yield slot.transaction
+            for _, entry in sorted(partition.slots.items()):
+                if entry.transaction is not None:
+                    yield entry.transaction
 
-    def _find(self, transactional_id: str) -> tuple[TransactionPartition, Slot]:
+    def _find(self, transactional_id: str) -> tuple[TransactionPartition, TransactionEntry]:
         if not transactional_id:
             raise api_error(ErrorCode.INVALID_REQUEST)
         partition = self.partition_of(transactional_id)
-        return partition, partition.slots.get(transactional_id) or Slot()
+        return partition, partition.slots.get(transactional_id) or TransactionEntry()
 
     def partition_of(self, transactional_id: str) -> TransactionPartition:
         """Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
@@ -197,28 +197,28 @@ class TransactionCoordinator:
         """(broker id, host, port). Raises ApiError COORDINATOR_NOT_AVAILABLE, CoordinatorError."""
         return await self.log.coordinator_of(coordinator_key(transactional_id))
 
-    def _check_free(self, slot: Slot) -> None:
-        if slot.is_busy:
+    def _check_free(self, entry: TransactionEntry) -> None:
+        if entry.is_busy:
             raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     # --- transitions ---
 
-    async def _move(self, partition: TransactionPartition, slot: Slot, target: Transaction) -> None:
+    async def _move(self, partition: TransactionPartition, entry: TransactionEntry, target: Transaction) -> None:
         """Write the next state, then let it hold. Raises ApiError, and nothing has changed for the client then."""
-        if target is slot.transaction:
+        if target is entry.transaction:
             return
-        assert not slot.is_busy
-        slot.is_busy = True
+        assert not entry.is_busy
+        entry.is_busy = True
         try:
             await self._write(partition, target.transactional_id, rules.value_of(target))
         finally:
-            slot.is_busy = False
-        was_open = slot.transaction is not None and slot.transaction.is_open
-        slot.transaction = target
+            entry.is_busy = False
+        was_open = entry.transaction is not None and entry.transaction.is_open
+        entry.transaction = target
         if target.is_open and not was_open:
-            slot.deadline_s = self._services.clock.monotonic() + target.timeout_ms / 1000
+            entry.deadline_s = self._services.clock.monotonic() + target.timeout_ms / 1000
         if target.state in rules.PREPARED:
-            self.finish(partition, slot)
+            self.finish(partition, entry)
 
     async def _write(self, partition: TransactionPartition, transactional_id: str, value: bytes | None) -> None:
         await self.write(partition, [(rules.key_of(transactional_id), value)])
@@ -239,15 +239,15 @@ class TransactionCoordinator:
 
     # --- markers ---
 
-    def finish(self, partition: TransactionPartition, slot: Slot) -> None:
+    def finish(self, partition: TransactionPartition, entry: TransactionEntry) -> None:
         """Have a prepared transaction's markers written."""
-        assert slot.transaction is not None
+        assert entry.transaction is not None
         self._services.supervisor.spawn(
-            f"transaction.{slot.transaction.transactional_id}", self._complete(partition, slot), Policy.ISOLATED
+            f"transaction.{entry.transaction.transactional_id}", self._complete(partition, entry), Policy.ISOLATED
         )
 
-    async def _complete(self, partition: TransactionPartition, slot: Slot) -> None:
-        prepared = slot.transaction
+    async def _complete(self, partition: TransactionPartition, entry: TransactionEntry) -> None:
+        prepared = entry.transaction
         assert prepared is not None and prepared.state in rules.PREPARED
         remaining = set(prepared.partitions)
         clock = self._services.clock
@@ -270,7 +270,7 @@ class TransactionCoordinator:
                 remaining -= {key for key, error in errors.items() if not error or error in _FINAL}
             if remaining:
                 await asyncio.sleep(_RETRY_S)
-        await self._write_complete(partition, slot, prepared)
+        await self._write_complete(partition, entry, prepared)
 
     async def _send_all(self, targets: MarkerTargets, prepared: Transaction, epoch: LeaderEpoch) -> list[Errors | None]:
         """Each leader's outcome. All are asked at once: a leader that does not answer must not block the readers of the others."""
@@ -299,11 +299,13 @@ class TransactionCoordinator:
             self._log_delay("transaction.marker_delayed", broker.broker_id, broker=broker.broker_id, error=str(error))
             return None
 
-    async def _write_complete(self, partition: TransactionPartition, slot: Slot, prepared: Transaction) -> None:
+    async def _write_complete(
+        self, partition: TransactionPartition, entry: TransactionEntry, prepared: Transaction
+    ) -> None:
         """The last record of the transaction; repeated until it is there or somebody else coordinates."""
-        while self.log.ready_state(partition.index) is partition and slot.transaction is prepared:
+        while self.log.ready_state(partition.index) is partition and entry.transaction is prepared:
             try:
-                await self._move(partition, slot, rules.complete(prepared, self._services.clock.wall_ms()))
+                await self._move(partition, entry, rules.complete(prepared, self._services.clock.wall_ms()))
             except ApiError as error:
                 self._log_delay("transaction.complete_delayed", error.code, error=error.code.name)
                 await asyncio.sleep(_RETRY_S)
@@ -312,9 +314,9 @@ class TransactionCoordinator:
 
     def _log_delay(self, event: str, kind: Hashable, **details: object) -> None:
         """One line. Transactions repeat it until they succeed, so many similar ones are suppressed."""
-        untold = self._repeats.told((event, kind))
-        if untold is not None:
-            _log.info(event, **details, suppressed=untold)
+        suppressed = self._repeats.admit((event, kind))
+        if suppressed is not None:
+            _log.info(event, **details, suppressed=suppressed)
 
     # --- time ---
 
@@ -331,19 +333,19 @@ class TransactionCoordinator:
         """
         now = self._services.clock.wall_ms()
         for partition in list(self.log.states()):
-            for slot in list(partition.slots.values()):
-                known = slot.transaction
+            for entry in list(partition.slots.values()):
+                known = entry.transaction
                 if known is None or not known.is_open:
-                    slot.deadline_s = None
+                    entry.deadline_s = None
                     continue
                 now_s = self._services.clock.monotonic()
-                if slot.deadline_s is None:
-                    slot.deadline_s = now_s + known.timeout_ms / 1000
-                if slot.deadline_s > now_s or slot.is_busy:
+                if entry.deadline_s is None:
+                    entry.deadline_s = now_s + known.timeout_ms / 1000
+                if entry.deadline_s > now_s or entry.is_busy:
                     continue
                 _log.info("transaction.timed_out", transactional_id=known.transactional_id)
                 try:
-                    await self._move(partition, slot, rules.fence(known, now))
+                    await self._move(partition, entry, rules.fence(known, now))
                 except ApiError as error:
                     self._log_delay("transaction.abort_delayed", error.code, error=error.code.name)
 
@@ -357,20 +359,20 @@ class TransactionCoordinator:
         limit = self._services.clock.wall_ms() - self._services.config.transactional_id_expiration_ms
         idle = (TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
         for partition in list(self.log.states()):
-            for transactional_id, slot in list(partition.slots.items()):
-                known = slot.transaction
-                if known is None or slot.is_busy or known.state not in idle or known.updated_ms > limit:
+            for transactional_id, entry in list(partition.slots.items()):
+                known = entry.transaction
+                if known is None or entry.is_busy or known.state not in idle or known.updated_ms > limit:
                     continue
-                slot.is_busy = True
+                entry.is_busy = True
                 try:
                     await self._write(partition, transactional_id, None)
                 except ApiError as error:
                     self._log_delay("transaction.expiry_delayed", error.code, error=error.code.name)
                 else:
-                    slot.transaction = None
+                    entry.transaction = None
                     partition.slots.pop(transactional_id, None)
                 finally:
-                    slot.is_busy = False
+                    entry.is_busy = False
             for decision in decisions.expired(partition.decisions.values(), limit):
                 if decision.group not in partition.deciding and partition.decisions.get(decision.group) is decision:
                     await self._forget(partition, decision)
@@ -406,22 +408,22 @@ class TransactionCoordinator:
                     continue
                 transactional_id, transaction = rules.parse(record.key, record.value)
             except WireError as error:
-                untold = self._repeats.told(("transaction.record_skipped", partition.index))
-                if untold is not None:
+                suppressed = self._repeats.admit(("transaction.record_skipped", partition.index))
+                if suppressed is not None:
                     _log.error(
                         "transaction.record_skipped",
                         partition=partition.index,
                         offset=record.offset,
                         error=str(error),
-                        suppressed=untold,
+                        suppressed=suppressed,
                     )
                 continue
             if transaction is None:
                 partition.slots.pop(transactional_id, None)
             else:
-                partition.slots[transactional_id] = Slot(replace(transaction))
+                partition.slots[transactional_id] = TransactionEntry(replace(transaction))
 
     def _loaded(self, partition: TransactionPartition) -> None:
-        for _, slot in sorted(partition.slots.items()):
-            if slot.transaction is not None and slot.transaction.state in rules.PREPARED:
-                self.finish(partition, slot)
+        for _, entry in sorted(partition.slots.items()):
+            if entry.transaction is not None and entry.transaction.state in rules.PREPARED:
+                self.finish(partition, entry)

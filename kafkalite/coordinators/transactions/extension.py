@@ -81,7 +81,13 @@ class TransactionExtension:
 
     async def abort(self, message: AbortTransactionRequest) -> AbortTransactionResponse:
         key = TopicPartition(message.topic, message.partition)
-        marker = Marker(message.producer_id, message.producer_epoch, False, max(message.coordinator_epoch, 0), (key,))
+        marker = Marker(
+            message.producer_id,
+            message.producer_epoch,
+            is_commit=False,
+            coordinator_epoch=max(message.coordinator_epoch, 0),
+            partitions=(key,),
+        )
         error = (await self._markers.write(marker))[key]
         _log.warning(
             "transaction.aborted_by_operator",

@@ -8,7 +8,11 @@ from collections.abc import Iterable, Sequence
 from kafkalite.coordinators.services import Services
 from kafkalite.coordinators.transactions import decisions
 from kafkalite.coordinators.transactions import state as rules
-from kafkalite.coordinators.transactions.coordinator import Slot, TransactionCoordinator, TransactionPartition
+from kafkalite.coordinators.transactions.coordinator import (
+    TransactionCoordinator,
+    TransactionEntry,
+    TransactionPartition,
+)
 from kafkalite.coordinators.transactions.decisions import Decision
 from kafkalite.coordinators.transactions.state import Transaction, TransactionState
 from kafkalite.env.supervisor import Policy
@@ -60,8 +64,8 @@ class TransactionGroups:
             raise api_error(ErrorCode.INVALID_REQUEST, f"a member of another group than {group}")
         partition = self._transactions.log.state_for(group)
         self._check_free(partition, group)
-        slots = {key: slot for key, slot in sorted(partition.slots.items()) if group_of(key) == group}
-        known = {key: slot.transaction for key, slot in slots.items() if slot.transaction is not None}
+        slots = {key: entry for key, entry in sorted(partition.slots.items()) if group_of(key) == group}
+        known = {key: entry.transaction for key, entry in slots.items() if entry.transaction is not None}
         was_decided = decisions.covers(partition.decisions.get(group), request.owner, request.version)
         decision: Decision | None = None
         if request.is_commit and not was_decided:
@@ -89,10 +93,10 @@ class TransactionGroups:
         if group in partition.deciding:
             raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
 
-    def _check_quiet(self, slots: dict[str, Slot], transactional_ids: Iterable[str]) -> None:
+    def _check_quiet(self, slots: dict[str, TransactionEntry], transactional_ids: Iterable[str]) -> None:
         for transactional_id in transactional_ids:
-            slot = slots.get(transactional_id)
-            if slot is not None and slot.is_busy:
+            entry = slots.get(transactional_id)
+            if entry is not None and entry.is_busy:
                 raise api_error(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     # --- writing -------------------------------------------------------------------------------
@@ -106,8 +110,8 @@ class TransactionGroups:
         aborted after all, and a coordinator that loads this log would find the decision beside it.
         """
         slots = [partition.slots[target.transactional_id] for target in targets]
-        for slot in slots:
-            slot.is_busy = True
+        for entry in slots:
+            entry.is_busy = True
         partition.deciding.add(group)
         outcome: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
         self._services.supervisor.spawn(
@@ -124,7 +128,7 @@ class TransactionGroups:
         partition: TransactionPartition,
         group: str,
         decision: Decision | None,
-        moves: list[tuple[Slot, Transaction]],
+        moves: list[tuple[TransactionEntry, Transaction]],
         outcome: asyncio.Future[ApiError | None],
     ) -> None:
         records: list[tuple[bytes, bytes | None]] = [
@@ -142,21 +146,21 @@ class TransactionGroups:
                 if error.code in _NOT_WRITTEN or not is_ours:
                     failure = _too_large(len(moves)) if is_ours else api_error(ErrorCode.NOT_COORDINATOR)
                     break
-                untold = self._repeats.told(error.code)
-                if untold is not None:
+                suppressed = self._repeats.admit(error.code)
+                if suppressed is not None:
                     _log.info(
-                        "transaction_group.decision_delayed", group=group, error=error.code.name, suppressed=untold
+                        "transaction_group.decision_delayed", group=group, error=error.code.name, suppressed=suppressed
                     )
                 await asyncio.sleep(_RETRY_S)
         partition.deciding.discard(group)
-        for slot, _ in moves:
-            slot.is_busy = False
+        for entry, _ in moves:
+            entry.is_busy = False
         if failure is None:
             if decision is not None:
                 partition.decisions[group] = decision
-            for slot, target in moves:
-                slot.transaction = target
-                self._transactions.finish(partition, slot)
+            for entry, target in moves:
+                entry.transaction = target
+                self._transactions.finish(partition, entry)
         if not outcome.done():
             outcome.set_result(failure)
 
@@ -167,7 +171,7 @@ class TransactionGroups:
 
         def done() -> bool:
             slots = [partition.slots.get(member.transactional_id) for member in members]
-            return not any(slot and slot.transaction and slot.transaction.state in rules.PREPARED for slot in slots)
+            return not any(entry and entry.transaction and entry.transaction.state in rules.PREPARED for entry in slots)
 
         try:
             async with asyncio.timeout(limit_s):

@@ -90,7 +90,7 @@ class MarkerChannels:
     def __init__(self, services: Services, local: LocalMarkers) -> None:
         self._services = services
         self._local = local
-        self._channels: dict[BrokerId, _Channel] = {}
+        self._channels: dict[BrokerId, _MarkerChannel] = {}
 
     async def send(self, broker: Broker, marker: Marker) -> Errors:
         """Each partition's outcome. Raises OSError, TimeoutError, WireError when the node could not be asked."""
@@ -100,7 +100,7 @@ class MarkerChannels:
         if channel is None or channel.address != (broker.kafka_host, broker.kafka_port):
             if channel is not None:
                 channel.disconnect()
-            channel = self._channels[broker.broker_id] = _Channel(
+            channel = self._channels[broker.broker_id] = _MarkerChannel(
                 self._services, (broker.kafka_host, broker.kafka_port)
             )
         return await channel.send(marker)
@@ -111,7 +111,7 @@ class MarkerChannels:
             channel.disconnect()
 
 
-class _Channel:
+class _MarkerChannel:
     """One other node."""
 
     def __init__(self, services: Services, address: tuple[str, int]) -> None:

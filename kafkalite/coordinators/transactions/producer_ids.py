@@ -8,7 +8,7 @@ from kafkalite.coordinators.services import Services
 from kafkalite.model import ProducerId
 
 
-class ProducerIds:
+class ProducerIdsInUse:
     """Gives out each id once. Blocks come from ZooKeeper, so a node that dies loses at most the rest of one."""
 
     def __init__(self, services: Services) -> None:

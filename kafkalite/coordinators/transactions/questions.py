@@ -49,7 +49,7 @@ class CoordinatorChannels:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._channels: dict[tuple[BrokerId, bool], _Channel] = {}
+        self._channels: dict[tuple[BrokerId, bool], _VerificationChannel] = {}
 
     async def ask(self, broker: Broker, asker: Asker, partitions: tuple[TopicPartition, ...]) -> Answers:
         """Each partition's outcome. Raises OSError when the node could not be asked."""
@@ -58,7 +58,7 @@ class CoordinatorChannels:
         if channel is None or channel.address != (broker.kafka_host, broker.kafka_port):
             if channel is not None:
                 channel.close()
-            channel = self._channels[key] = _Channel(self._services, (broker.kafka_host, broker.kafka_port))
+            channel = self._channels[key] = _VerificationChannel(self._services, (broker.kafka_host, broker.kafka_port))
         return await channel.ask((asker, partitions))
 
     def close(self) -> None:
@@ -67,7 +67,7 @@ class CoordinatorChannels:
             channel.close()
 
 
-class _Channel:
+class _VerificationChannel:
     def __init__(self, services: Services, address: tuple[str, int]) -> None:
         self.address = address
         self._services = services

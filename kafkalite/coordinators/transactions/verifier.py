@@ -79,7 +79,7 @@ class _Inquiry:
         self.late = []
 
 
-class _Order:
+class _PendingProduce:
     """One request: the parts appended at once, those appended after the coordinator's answer, and its one response."""
 
     def __init__(
@@ -89,6 +89,7 @@ class _Order:
         timeout_ms: int,
         keys: Sequence[TopicPartition],
         done: ProduceDone,
+        *,
         knows_abortable: bool,
     ) -> None:
         self._partitions = partitions
@@ -169,7 +170,9 @@ class TransactionVerifier:
         if not adds and not self._services.config.transaction_partition_verification_enable:
             serving.produce(acks, timeout_ms, partitions, done)
             return
-        order = _Order(serving, acks, timeout_ms, [key for key, _ in partitions], done, knows_abortable)
+        order = _PendingProduce(
+            serving, acks, timeout_ms, [key for key, _ in partitions], done, knows_abortable=knows_abortable
+        )
         at_once: list[tuple[int, Buffer]] = []
         unverified: dict[Asker, list[Waiter]] = {}
         for index, (key, records) in enumerate(partitions):

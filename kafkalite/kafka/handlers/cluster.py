@@ -162,10 +162,10 @@ class ClusterHandlers:
                 names = [name for name in names if name not in uncreatable]
                 missing = [name for name in missing if name not in uncreatable]
             if missing:
-                return self._create_and_tell(request, message, names, missing, unknown_ids, refused)
+                return self._create_and_describe(request, message, names, missing, unknown_ids, refused)
         return self._metadata(request, message, names, unknown_ids, refused)
 
-    async def _create_and_tell(
+    async def _create_and_describe(
         self,
         request: Request,
         message: wire.MetadataRequest,

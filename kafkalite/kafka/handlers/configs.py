@@ -189,27 +189,27 @@ class ConfigHandlers:
             code, text = 0, None
             try:
                 _check_resource(request, resource)
-                await self._alter(resource, change, message.validate_only)
+                await self._alter(resource, change, validate_only=message.validate_only)
             except ApiError as error:
                 code, text = int(error.code), str(error)
             results.append((code, text, resource.resource_type, resource.resource_name))
         return results
 
-    async def _alter(self, resource: _Altered, change: _Change, validate_only: bool) -> None:
+    async def _alter(self, resource: _Altered, change: _Change, *, validate_only: bool) -> None:
         names = [ALIASES.get(entry.name, entry.name) for entry in resource.configs]
         if len(set(names)) != len(names):
             raise api_error(ErrorCode.INVALID_REQUEST, "the same configuration twice")
         try:
             if resource.resource_type == _TOPIC:
-                await self._alter_topic(resource, change, validate_only)
+                await self._alter_topic(resource, change, validate_only=validate_only)
             elif resource.resource_type == _BROKER:
-                await self._alter_broker(resource, change, validate_only)
+                await self._alter_broker(resource, change, validate_only=validate_only)
             else:
                 raise api_error(ErrorCode.INVALID_REQUEST, "only topics and brokers have configurations here")
         except ConfigError as error:
             raise api_error(ErrorCode.INVALID_CONFIG, str(error)) from None
 
-    async def _alter_topic(self, resource: _Altered, change: _Change, validate_only: bool) -> None:
+    async def _alter_topic(self, resource: _Altered, change: _Change, *, validate_only: bool) -> None:
         before = dict(await self._services.topic_overrides(resource.resource_name))
         base = self._services.config.topic
         for entry in resource.configs:
@@ -220,7 +220,7 @@ class ConfigHandlers:
         if not validate_only and after != before:
             await self._services.set_topic_overrides(resource.resource_name, after)
 
-    async def _alter_broker(self, resource: _Altered, change: _Change, validate_only: bool) -> None:
+    async def _alter_broker(self, resource: _Altered, change: _Change, *, validate_only: bool) -> None:
         """Of one broker, or with an empty name of all of them (KIP-226)."""
         broker_id = self._broker(resource.resource_name)
         wanted = [entry.name for entry in resource.configs if not _is_delete(entry)]

@@ -127,8 +127,8 @@ class DataHandlers:
                 else:
                     accepted.append((key, records))
 
-        if request.bill is not None:
-            request.bill.count(Kind.PRODUCE, size)
+        if request.throttle is not None:
+            request.throttle.count(Kind.PRODUCE, size)
 
         def done(results: tuple[ProducedPartition, ...]) -> None:
             self._produced(request, message, acks, refused, results)
@@ -163,7 +163,7 @@ class DataHandlers:
             if failed:
                 request.connection.close()
             return
-        is_simple = len(results) == 1 and not refused and not results[0].error and request.bill is None
+        is_simple = len(results) == 1 and not refused and not results[0].error and request.throttle is None
         if is_simple and request.version >= _PREBUILT_FROM:
             # What most requests of most clients are: one batch for one partition.
             self._produced_one(request, results[0])
@@ -251,21 +251,21 @@ class DataHandlers:
         asked: tuple[FetchPartition, ...],
     ) -> None:
         isolation = message.isolation_level
-        bill = request.bill
+        throttle = request.throttle
         max_bytes = min(message.max_bytes, self._services.config.fetch_max_bytes)
-        most = bill.most_at_once(Kind.FETCH) if bill is not None else None
+        most = throttle.most_at_once(Kind.FETCH) if throttle is not None else None
         if most is not None:
             max_bytes = min(max_bytes, most)
 
         def done(results: tuple[FetchedPartition, ...], buffers: list[Buffer]) -> None:
             if request.connection.is_closed:
                 return
-            if bill is not None and buffers:
+            if throttle is not None and buffers:
                 size = sum(map(len, buffers))
-                if bill.count(Kind.FETCH, size) and most is not None and size <= most:
+                if throttle.count(Kind.FETCH, size) and most is not None and size <= most:
                     # Nothing now, the same again after the wait (KIP-219): so nothing was used up either. One batch
                     # that is more than the quota of all windows is given all the same, or it would never be.
-                    bill.take_back(Kind.FETCH, size)
+                    throttle.take_back(Kind.FETCH, size)
                     results = tuple(replace(result, records_size=0, aborted=()) for result in results)
                     buffers = []
             request.respond(_fetched(topics, request.denied.topics, isolation, results, buffers))
@@ -466,11 +466,11 @@ def _fetched(
     pieces = split_buffers((result.records_size for result in results), buffers)
     by_key = {(result.topic, result.partition): (result, mine) for result, mine in zip(results, pieces)}
     answers = []
-    told: set[tuple[str, int]] = set()
+    reported: set[tuple[str, int]] = set()
     for topic, name in topics:
         partitions = []
         for partition in topic.partitions:
-            if name is not None and (name, partition.partition) in told:
+            if name is not None and (name, partition.partition) in reported:
                 continue
             found = by_key.get((name, partition.partition)) if name is not None else None
             if found is None:
@@ -480,7 +480,7 @@ def _fetched(
                 partitions.append(partition_class(partition.partition, int(code), -1, records=b""))
                 continue
             result, mine = found
-            told.add((result.topic, result.partition))
+            reported.add((result.topic, result.partition))
             partitions.append(
                 partition_class(
                     partition.partition,

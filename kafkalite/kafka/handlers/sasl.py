@@ -33,20 +33,20 @@ class SaslHandlers:
         }
 
     def handshake(self, request: Request, message: wire.SaslHandshakeRequest) -> wire.SaslHandshakeResponse | None:
-        gate = request.connection.gate
-        if gate is None:
+        authenticator = request.connection.authenticator
+        if authenticator is None:
             return wire.SaslHandshakeResponse(int(ErrorCode.ILLEGAL_SASL_STATE), ())
-        return gate.handshake(request, message)
+        return authenticator.handshake(request, message)
 
     def authenticate(
         self, request: Request, message: wire.SaslAuthenticateRequest
     ) -> wire.SaslAuthenticateResponse | None:
-        gate = request.connection.gate
-        if gate is None:
+        authenticator = request.connection.authenticator
+        if authenticator is None:
             return wire.SaslAuthenticateResponse(
                 int(ErrorCode.ILLEGAL_SASL_STATE), "not possible now, or on this listener", b""
             )
-        return gate.authenticate(request, message)
+        return authenticator.authenticate(request, message)
 
     async def describe_users(
         self, request: Request, message: wire.DescribeUserScramCredentialsRequest
@@ -82,13 +82,15 @@ class SaslHandlers:
         for name in dict.fromkeys(names):
             deletions = [entry for entry in message.deletions if entry.name == name]
             upsertions = [entry for entry in message.upsertions if entry.name == name]
-            code, text = self._judge(name, deletions, upsertions)
+            code, text = self._check_alteration(name, deletions, upsertions)
             if not code:
                 code, text = await self._change(name, deletions, upsertions)
             results.append(result(name, int(code), text or None))
         return response(results=results)
 
-    def _judge(self, name: str, deletions: list[_Deletion], upsertions: list[_Upsertion]) -> tuple[ErrorCode, str]:
+    def _check_alteration(
+        self, name: str, deletions: list[_Deletion], upsertions: list[_Upsertion]
+    ) -> tuple[ErrorCode, str]:
         from kafkalite.security.scram import MAX_ITERATIONS, MIN_ITERATIONS  # only who uses SCRAM loads it
 
         numbers = [entry.mechanism for entry in deletions] + [entry.mechanism for entry in upsertions]

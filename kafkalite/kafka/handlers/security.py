@@ -10,8 +10,8 @@ from kafkalite.kafka.apis import Handler
 from kafkalite.kafka.connection import Request
 from kafkalite.protocol import wire
 from kafkalite.security.acl import (
+    AclEntry,
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
@@ -69,7 +69,7 @@ class SecurityHandlers:
                     each.resource_name,
                     known_or_unknown(PatternType, each.resource_pattern_type),
                 ),
-                Entry(
+                AclEntry(
                     each.principal,
                     each.host,
                     known_or_unknown(Operation, each.operation),

@@ -63,9 +63,9 @@ class TopicHandlers:
                         results[name] = TopicResult(
                             name, int(ErrorCode.REQUEST_TIMED_OUT), "created; its leaders are not known yet"
                         )
-        is_told = self._access.visible(request, _DESCRIBE_CONFIGS)
+        is_described = self._access.visible(request, _DESCRIBE_CONFIGS)
         return wire.CreateTopicsResponse(
-            topics=[_created(results[name], is_told=is_told(name)) for name in dict.fromkeys(times)]
+            topics=[_created(results[name], is_described=is_described(name)) for name in dict.fromkeys(times)]
         )
 
     def _have_leaders(self, topics: list[str]) -> bool:
@@ -168,7 +168,9 @@ class TopicHandlers:
             assignments = None
             if topic.assignments is not None:
                 assignments = [[BrokerId(replica) for replica in entry.broker_ids] for entry in topic.assignments]
-            result = await self._services.create_partitions(topic.name, topic.count, assignments, message.validate_only)
+            result = await self._services.create_partitions(
+                topic.name, topic.count, assignments, validate_only=message.validate_only
+            )
             answers.append(result_class(topic.name, result.error, result.message or None))
             if not result.error and not message.validate_only:
                 wanted = [topic.name]
@@ -215,8 +217,8 @@ def _new_topic(topic: wire.CreateTopicsRequest.CreatableTopic) -> NewTopic:
     )
 
 
-def _created(result: TopicResult, *, is_told: bool) -> wire.CreateTopicsResponse.CreatableTopicResult:
-    if not is_told:
+def _created(result: TopicResult, *, is_described: bool) -> wire.CreateTopicsResponse.CreatableTopicResult:
+    if not is_described:
         # Kafka: how many partitions and replicas, and under which configuration, is for those who may describe that.
         return wire.CreateTopicsResponse.CreatableTopicResult(
             name=result.topic,

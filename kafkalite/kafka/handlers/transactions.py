@@ -97,7 +97,7 @@ class TransactionHandlers:
                 (message.producer_id, message.producer_epoch),
             )
         except ApiError as error:
-            return wire.InitProducerIdResponse(0, _fenced(error.code, request.version < 4), -1, -1)
+            return wire.InitProducerIdResponse(0, _fenced(error.code, is_old=request.version < 4), -1, -1)
         return wire.InitProducerIdResponse(0, 0, producer_id, epoch)
 
     async def add_partitions(
@@ -180,7 +180,7 @@ class TransactionHandlers:
                     )
                     codes = dict.fromkeys(wanted, 0)
             except ApiError as error:
-                codes = dict.fromkeys(wanted, _fenced(error.code, is_old))
+                codes = dict.fromkeys(wanted, _fenced(error.code, is_old=is_old))
         response = wire.AddPartitionsToTxnResponse
         return [
             response.AddPartitionsToTxnTopicResult(
@@ -206,7 +206,7 @@ class TransactionHandlers:
                 message.transactional_id, message.producer_id, message.producer_epoch, [owner]
             )
         except ApiError as error:
-            code = _fenced(error.code, request.version < 2)
+            code = _fenced(error.code, is_old=request.version < 2)
         return wire.AddOffsetsToTxnResponse(0, code)
 
     async def end(self, request: Request, message: wire.EndTxnRequest) -> wire.EndTxnResponse:
@@ -217,7 +217,7 @@ class TransactionHandlers:
                 message.transactional_id, message.producer_id, message.producer_epoch, is_commit=message.committed
             )
         except ApiError as error:
-            return wire.EndTxnResponse(0, _fenced(error.code, request.version < 2))
+            return wire.EndTxnResponse(0, _fenced(error.code, is_old=request.version < 2))
         return wire.EndTxnResponse(0, 0, *(producer or ()))
 
     # --- between nodes ---
@@ -328,6 +328,6 @@ class TransactionHandlers:
         )
 
 
-def _fenced(code: ErrorCode, is_old: bool) -> int:
+def _fenced(code: ErrorCode, *, is_old: bool) -> int:
     """Clients of before KIP-588 know a fenced producer under another code."""
     return int(ErrorCode.INVALID_PRODUCER_EPOCH if is_old and code is ErrorCode.PRODUCER_FENCED else code)

@@ -117,7 +117,7 @@ def adopt(
     update_maximal_isr(leader)
 
 
-class Verdict(Enum):
+class ProposalOutcome(Enum):
     """What to do with a proposal after reading the state znode again."""
 
     #: The znode has moved on under the same leadership (perhaps by our own write): take what it says.
@@ -170,7 +170,7 @@ def still_joining(proposal: Proposal, live_epochs: Mapping[BrokerId, BrokerEpoch
     return proposal.without_joining
 
 
-def judge(proposal: Proposal, current: LeaderAndIsr | None) -> Verdict:
+def outcome_of(proposal: Proposal, current: LeaderAndIsr | None) -> ProposalOutcome:
     """What the znode's present state (None: it is gone) says about a write that failed or was not answered (invariant F6).
 
     A proposal whose outcome is unknown is never dropped while the znode still has the old version: the write
@@ -178,9 +178,9 @@ def judge(proposal: Proposal, current: LeaderAndIsr | None) -> Verdict:
     settles it: it is applied once, or the version tells.
     """
     if current is None or current.leader_epoch != proposal.leader_epoch or current.leader != proposal.leader:
-        return Verdict.RESIGN
+        return ProposalOutcome.RESIGN
     if current.partition_epoch == proposal.partition_epoch:
-        return Verdict.RETRY
+        return ProposalOutcome.RETRY
     if current.partition_epoch < proposal.partition_epoch:  # another znode: the topic was deleted and made again
-        return Verdict.RESIGN
-    return Verdict.ADOPT
+        return ProposalOutcome.RESIGN
+    return ProposalOutcome.ADOPT

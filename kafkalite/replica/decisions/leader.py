@@ -65,7 +65,7 @@ class PartitionLeader:
     log_end_offset: Offset
     high_watermark: Offset
     #: How much of the leader's own log counts: its LEO, or with log.flush.before.ack what is fsynced.
-    counted_end_offset: Offset = NO_OFFSET
+    durable_end_offset: Offset = NO_OFFSET
     followers: dict[BrokerId, FollowerProgress] = field(default_factory=dict)
     #: The ISR of the one conditional write whose outcome is not known yet.
     proposed_isr: tuple[BrokerId, ...] | None = None
@@ -77,8 +77,8 @@ class PartitionLeader:
     last_known_elr: tuple[BrokerId, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.counted_end_offset == NO_OFFSET:
-            self.counted_end_offset = self.log_end_offset
+        if self.durable_end_offset == NO_OFFSET:
+            self.durable_end_offset = self.log_end_offset
         for replica in self.replicas:
             if replica != self.broker_id:
                 self.followers.setdefault(replica, FollowerProgress())
@@ -129,7 +129,7 @@ def next_high_watermark(leader: PartitionLeader) -> Offset:
     assert mark <= leader.log_end_offset, f"HW {mark} beyond LEO {leader.log_end_offset}"
     if leader.is_frozen:
         return mark
-    lowest = leader.counted_end_offset
+    lowest = leader.durable_end_offset
     followers = leader.followers
     for member in leader.maximal_isr:
         if member != leader.broker_id:
@@ -144,12 +144,12 @@ def on_append(leader: PartitionLeader, log_end_offset: Offset, *, is_flush_neede
     assert log_end_offset >= leader.log_end_offset
     leader.log_end_offset = log_end_offset
     if not is_flush_needed:
-        leader.counted_end_offset = log_end_offset
+        leader.durable_end_offset = log_end_offset
 
 
 def on_flushed(leader: PartitionLeader, synced_offset: Offset) -> None:
     """The leader's log is on the disk up to `synced_offset`."""
-    leader.counted_end_offset = max(leader.counted_end_offset, min(synced_offset, leader.log_end_offset))
+    leader.durable_end_offset = max(leader.durable_end_offset, min(synced_offset, leader.log_end_offset))
 
 
 def low_watermark(leader: PartitionLeader, log_start_offset: Offset) -> Offset:
@@ -211,7 +211,7 @@ def new_leader(
     partition_epoch: PartitionEpoch,
     min_insync_replicas: int,
     log_end_offset: Offset,
-    counted_end_offset: Offset,
+    durable_end_offset: Offset,
     high_watermark: Offset,
     at_ms: int,
     elr: tuple[BrokerId, ...] = (),
@@ -235,7 +235,7 @@ def new_leader(
         partition_epoch=partition_epoch,
         min_insync_replicas=min_insync_replicas,
         log_end_offset=log_end_offset,
-        counted_end_offset=counted_end_offset,
+        durable_end_offset=durable_end_offset,
         high_watermark=min(high_watermark, log_end_offset),
         elr=elr,
         last_known_elr=last_known_elr,

@@ -15,7 +15,7 @@ from kafkalite.rpc.messages.control import PartitionState
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class StrayClassification:
     """All sorted. Other logs are left alone: they are ours, or their topic cannot be read."""
 
     #: The topic's own znode says that they are not ours: it gives the partition to others, or has no such partition (any
@@ -28,9 +28,9 @@ class Judgement:
     replaced: tuple[TopicPartition, ...] = ()
 
 
-def judge(
+def classify(
     broker_id: BrokerId, logs: Mapping[TopicPartition, TopicId], topics: Mapping[str, TopicZnode | None]
-) -> Judgement:
+) -> StrayClassification:
     """Judge `logs`, none of which has a replica here.
 
     Args:
@@ -47,7 +47,7 @@ def judge(
             replaced.append(key)
         elif broker_id not in topic.partitions.get(key.partition, ()):
             surplus.append(key)
-    return Judgement(tuple(surplus), tuple(orphans), tuple(replaced))
+    return StrayClassification(tuple(surplus), tuple(orphans), tuple(replaced))
 
 
 def refusal(strays: int, local: int, max_percent: int) -> str:

@@ -26,7 +26,7 @@ from kafkalite.model import (
     TopicId,
     TopicPartition,
 )
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import HeartbeatRequest, HeartbeatResponse
 from kafkalite.rpc.messages.control import (
@@ -137,7 +137,7 @@ class Cluster:
         self.brokers[number] = broker
         return broker
 
-    def _answer(self, broker: FakeBroker, request: Request) -> object:
+    def _answer(self, broker: FakeBroker, request: RpcRequest) -> object:
         if broker.hung is not None:
             return self._answer_later(broker, request, broker.hung)
         return Reply(self._apply(broker, request.message))
@@ -163,7 +163,7 @@ class Cluster:
 
         return later(broker.silent)
 
-    async def _answer_later(self, broker: FakeBroker, request: Request, hung: asyncio.Event) -> Reply:
+    async def _answer_later(self, broker: FakeBroker, request: RpcRequest, hung: asyncio.Event) -> Reply:
         await hung.wait()
         return Reply(self._apply(broker, request.message))
 

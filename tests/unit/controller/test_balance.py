@@ -8,7 +8,7 @@ from kafkalite.controller.decisions.balance import on_balance_due
 from kafkalite.controller.decisions.effects import ReadStates
 from kafkalite.controller.decisions.events import BalanceDue, PreferredElection
 from kafkalite.controller.decisions.state import ControllerState, Topic
-from kafkalite.coordination.znodes import Move
+from kafkalite.coordination.znodes import ReassignmentProgress
 from kafkalite.model import (
     BrokerEpoch,
     BrokerId,
@@ -32,7 +32,7 @@ def led_by(leader: BrokerId, isr: tuple[BrokerId, ...] = (ONE, TWO)) -> LeaderAn
 
 
 def state(
-    *leaders: LeaderAndIsr, live: tuple[int, ...] = (1, 2), moves: dict[int, Move] | None = None
+    *leaders: LeaderAndIsr, live: tuple[int, ...] = (1, 2), moves: dict[int, ReassignmentProgress] | None = None
 ) -> ControllerState:
     """Partitions of t whose preferred leader is broker 1."""
     numbers = range(len(leaders))
@@ -62,7 +62,9 @@ def test_what_is_given_back() -> None:
     assert chosen(state(led_by(ONE), led_by(ONE))) == []
     assert chosen(state(led_by(TWO), led_by(TWO, (TWO,)))) == [0], "not in sync"
     assert chosen(state(led_by(TWO), live=(2,))) == [], "not alive"
-    assert chosen(state(led_by(TWO), led_by(TWO), moves={0: Move((TWO, ONE), (ONE, TWO))})) == [1], "being reassigned"
+    assert chosen(state(led_by(TWO), led_by(TWO), moves={0: ReassignmentProgress((TWO, ONE), (ONE, TWO))})) == [1], (
+        "being reassigned"
+    )
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.controller.stats import ControllerStats
-from kafkalite.controller.storage import Connectivity, DeposedError, Storage
+from kafkalite.controller.storage import Connectivity, ControllerMovedError, Storage
 from kafkalite.coordination import paths, znodes
 from kafkalite.coordination.coordinator import Create, SetData
 from kafkalite.model import BrokerId, ControllerEpoch, LeaderAndIsr, LeaderEpoch, PartitionEpoch, TopicPartition
@@ -197,9 +197,9 @@ async def test_storage_fences_and_reports_conflicts(cluster: Cluster) -> None:
     assert found.states[T0] is not None and found.states[T0].partition_epoch == 1
     assert found.states[TopicPartition("t", 9)] is None and TopicPartition("no", 0) not in found.states
     cluster.zookeeper.poke(SetData(paths.CONTROLLER_EPOCH, b"4"))
-    with pytest.raises(DeposedError):
+    with pytest.raises(ControllerMovedError):
         await storage.write_states({T0: a_state(1)}, 500)
-    with pytest.raises(DeposedError):
+    with pytest.raises(ControllerMovedError):
         await storage.verify()
     assert cluster.leader_and_isr("t") == (1, (1,), 0)
     await coordinator.close()

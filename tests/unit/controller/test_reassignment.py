@@ -19,7 +19,7 @@ T0 = TopicPartition("t", 0)
 def order(
     cluster: Cluster,
     targets: dict[TopicPartition, tuple[int, ...]],
-    limits: admin_znodes.OrderLimits = admin_znodes.NO_LIMITS,
+    limits: admin_znodes.RequestLimits = admin_znodes.NO_LIMITS,
 ) -> None:
     """As a person with a ZooKeeper shell gives it."""
     wanted = {p: tuple(map(BrokerId, replicas)) for p, replicas in targets.items()}

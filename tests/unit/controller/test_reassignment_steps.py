@@ -14,7 +14,7 @@ from kafkalite.controller.decisions.events import Advance, Limits
 from kafkalite.controller.decisions.reassignment_steps import next_step
 from kafkalite.controller.decisions.reassignments import advance_on
 from kafkalite.controller.decisions.state import ControllerState, Topic
-from kafkalite.coordination.znodes import Move
+from kafkalite.coordination.znodes import ReassignmentProgress
 from kafkalite.model import (
     BrokerEpoch,
     BrokerId,
@@ -122,7 +122,7 @@ def test_goes_on_with_the_targets_that_are_alive() -> None:
 def test_a_cancel_waits_for_who_can_come_back_and_for_nobody_else() -> None:
     """2,3,1 -> 4,... had taken 1 out when it was called off: 4 goes when 1 is in sync again, or cannot be."""
     partition, origin = TopicPartition("t", 0), brokers([2, 3, 1])
-    move = Move(origin, origin, step=origin)
+    move = ReassignmentProgress(origin, origin, step=origin)
     found = LeaderAndIsr(BrokerId(2), LeaderEpoch(7), brokers([4, 2, 3]), ControllerEpoch(1), PartitionEpoch(3))
 
     def finished(live: list[int], isr: list[int], offline: list[int]) -> bool:

@@ -15,7 +15,7 @@ from kafkalite.coordination.coordinator import Coordinator, Create, SetData
 from kafkalite.coordination.znode_json import ZnodeError
 from kafkalite.security.acl import (
     OPERATIONS,
-    Entry,
+    AclEntry,
     Filter,
     Operation,
     Pattern,
@@ -31,13 +31,13 @@ from .conftest import World
 
 TOPIC = Pattern(ResourceType.TOPIC, "t")
 PREFIX = Pattern(ResourceType.TRANSACTIONAL_ID, "app-", PatternType.PREFIXED)
-READ = Entry("User:ann", "*", Operation.READ, Permission.ALLOW)
-DENY = Entry("User:bob", "10.0.0.1", Operation.DESCRIBE_CONFIGS, Permission.DENY)
+READ = AclEntry("User:ann", "*", Operation.READ, Permission.ALLOW)
+DENY = AclEntry("User:bob", "10.0.0.1", Operation.DESCRIBE_CONFIGS, Permission.DENY)
 ANN = Principal("User", "ann")
 
 
-def add(*entries: Entry) -> object:
-    def change(before: Entries) -> Iterable[Entry]:
+def add(*entries: AclEntry) -> object:
+    def change(before: Entries) -> Iterable[AclEntry]:
         return before | set(entries)
 
     return change
@@ -83,7 +83,7 @@ def test_what_is_written_is_read_back() -> None:
         for pattern_type in (PatternType.LITERAL, PatternType.PREFIXED):
             pattern = Pattern(kind, name, pattern_type)
             entries = frozenset(
-                Entry("User:a", "*", operation, permission)
+                AclEntry("User:a", "*", operation, permission)
                 for operation in (*operations, Operation.ALL)
                 for permission in (Permission.ALLOW, Permission.DENY)
             )
@@ -128,7 +128,7 @@ def test_what_one_node_writes_every_node_learns(world: World) -> None:
         assert may(nodes[0][1])  # the writer at once
         await asyncio.gather(
             *(store.update(session, PREFIX, add(DENY)) for store, _, session in nodes),
-            *(store.update(session, TOPIC, add(Entry(f"User:{i}", "*", Operation.ALL, Permission.ALLOW)))
+            *(store.update(session, TOPIC, add(AclEntry(f"User:{i}", "*", Operation.ALL, Permission.ALLOW)))
               for i, (store, _, session) in enumerate(nodes)),
         )  # fmt: skip
         await asyncio.sleep(1)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kafkalite.coordination import admin_znodes, znodes
 from kafkalite.coordination.admin_znodes import Election, PartitionRemoval, RestartRequest
 from kafkalite.coordination.znode_json import ZnodeError
-from kafkalite.coordination.znodes import BrokerZnode, Move, ProducerIdBlock, TopicZnode
+from kafkalite.coordination.znodes import BrokerZnode, ProducerIdBlock, ReassignmentProgress, TopicZnode
 from kafkalite.model import (
     NO_LEADER,
     NO_TOPIC_ID,
@@ -91,7 +91,7 @@ GOLDEN = [
             {9: brokers(1, 2), 10: brokers(2)},
             {9: brokers(3)},
             {9: brokers(1)},
-            {9: Move(brokers(2, 3), brokers(1, 2))},
+            {9: ReassignmentProgress(brokers(2, 3), brokers(1, 2))},
         ),
     ),
     (
@@ -102,7 +102,7 @@ GOLDEN = [
                 {0: brokers(2, 1)},
                 {0: brokers(2)},
                 {0: brokers(1)},
-                {0: Move(brokers(2), brokers(1), brokers(2), brokers(3), moves_leader=True, throttle=9)},
+                {0: ReassignmentProgress(brokers(2), brokers(1), brokers(2), brokers(3), moves_leader=True, throttle=9)},
             )
         ),
         (b'{"version":3,"topic_id":"id","partitions":{"0":[2,1]},"adding_replicas":{"0":[2]},'
@@ -113,7 +113,7 @@ GOLDEN = [
             {0: brokers(2, 1)},
             {0: brokers(2)},
             {0: brokers(1)},
-            {0: Move(brokers(2), brokers(1), brokers(2), brokers(3), moves_leader=True, throttle=9)},
+            {0: ReassignmentProgress(brokers(2), brokers(1), brokers(2), brokers(3), moves_leader=True, throttle=9)},
         ),
     ),
     (
@@ -256,7 +256,7 @@ def test_kafkas_own_znodes_are_read() -> None:
 
 MALFORMED = [
     ("topic", b'{"version":3,"topic_id":"x","partitions":{"0":[1,1]}}', "a broker is there twice"),
-    ("topic", b'{"version":4,"partitions":{}}', "4 is none of 1, 2, 3"),
+    ("topic", b'{"version":4,"partitions":{}}', "4 is not one of 1, 2, 3"),
     ("topic", b'{"version":1,"partitions":{"-1":[1]}}', "'-1' is not a partition"),
     ("topic", b'{"version":1,"partitions":{"01":[1]}}', "'01' is not a partition"),
     ("topic", b'{"version":1,"partitions":{"0":[]}}', "partitions.0: not a list of brokers"),
@@ -266,7 +266,7 @@ MALFORMED = [
     ("state", b'{"version":1,"leader":-1,"leader_epoch":0,"isr":[],"controller_epoch":1}', "isr: not a list"),
     ("state", b'{"version":1,"leader":1,"leader_epoch":-1,"isr":[1],"controller_epoch":1}', "leader_epoch: not within"),
     ("state", b'{"version":1,"leader":1.0,"leader_epoch":1,"isr":[1],"controller_epoch":1}', "leader: not an integer"),
-    ("reassignment", b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]},{"topic":"t","partition":0,"replicas":[2]}]}', "t-0 is there twice"),
+    ("reassignment", b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1]},{"topic":"t","partition":0,"replicas":[2]}]}', "t-0 occurs twice"),
     ("reassignment", b'{"version":1,"partitions":[7]}', "partitions[0]: not a JSON object"),
     ("reassignment", b'{"version":1,"partitions":[{"topic":"","partition":0,"replicas":[1]}]}', "topic: empty"),
     ("delete_topics", b'{"version":1,"topics":[1]}', "not a list of names"),
@@ -349,11 +349,11 @@ def test_states_come_back(isr: Any, led: bool, leader_epoch: int, controller_epo
 
 def test_the_limits_of_an_order() -> None:
     targets = {TopicPartition("t", 0): (BrokerId(1),)}
-    assert admin_znodes.decode_order_limits(admin_znodes.encode_reassignment(targets, limits=(1, 0, 2))) == (1, 0, 2)
-    assert admin_znodes.decode_order_limits(admin_znodes.encode_reassignment(targets)) == admin_znodes.NO_LIMITS
+    assert admin_znodes.decode_request_limits(admin_znodes.encode_reassignment(targets, limits=(1, 0, 2))) == (1, 0, 2)
+    assert admin_znodes.decode_request_limits(admin_znodes.encode_reassignment(targets)) == admin_znodes.NO_LIMITS
     for odd in ("3", [1, 2], [-1, True, "x"]):
         data = json.dumps({"version": 1, "partitions": [], "limits": odd}).encode()
-        assert admin_znodes.decode_order_limits(data) == admin_znodes.NO_LIMITS
+        assert admin_znodes.decode_request_limits(data) == admin_znodes.NO_LIMITS
 
 
 def test_the_states_of_a_vanished_topic() -> None:

@@ -23,12 +23,12 @@ from kafkalite.env.real import RealClock, real_env
 from kafkalite.errors import ConfigError
 from kafkalite.http import authentication as http_gate
 from kafkalite.http import server as http_server
-from kafkalite.http.authentication import Asked, HttpAuthenticator, HttpPeer
+from kafkalite.http.authentication import AuthenticatedRequest, HttpAuthenticator, HttpPeer
 from kafkalite.http.page import Page
 from kafkalite.http.server import HttpServer
 from kafkalite.node.node import Node
 from kafkalite.security.access import Access
-from kafkalite.security.acl import CLUSTER_NAME, Binding, Entry, Operation, Pattern, Permission, ResourceType
+from kafkalite.security.acl import CLUSTER_NAME, AclEntry, Binding, Operation, Pattern, Permission, ResourceType
 from kafkalite.security.attempts import BURST
 from kafkalite.security.http_login import Logins
 from kafkalite.security.node_security import HttpSecurity
@@ -95,9 +95,9 @@ def settings(directory: Path, **more: Any) -> dict[str, Any]:
 
 
 async def allow(running: Cluster, principal: str) -> None:
-    entry = Entry(principal, "*", Operation.DESCRIBE, Permission.ALLOW)
+    entry = AclEntry(principal, "*", Operation.DESCRIBE, Permission.ALLOW)
     binding = Binding(Pattern(ResourceType.CLUSTER, CLUSTER_NAME), entry)
-    asked = Asked(Principal("User", "admin"), "127.0.0.1", {})
+    asked = AuthenticatedRequest(Principal("User", "admin"), "127.0.0.1", {})
     assert await running.nodes[1].rights.create_acls(asked, [binding]) == [None]
 
 
@@ -309,7 +309,7 @@ async def test_passwords_in_plain_text_come_from_this_host_only() -> None:
     gated = gate(pool, time)
     header = login("watcher")["Authorization"]
     for peer in (HERE, HttpPeer("::1", 5, None), HttpPeer("::ffff:127.0.0.9", 5, None)):
-        assert isinstance(await gated.admit("/", {}, header, peer), Asked)
+        assert isinstance(await gated.admit("/", {}, header, peer), AuthenticatedRequest)
     calls = pool.calls
     for peer in (ELSEWHERE, HttpPeer("fe80::1%eth0", 5, None), HttpPeer("", 0, None)):
         for authorization in (header, None):
@@ -357,13 +357,13 @@ async def test_passwords_that_wait_for_their_check_are_bounded(monkeypatch: pyte
     assert refused.status == 503
     assert pool.calls == 1  # one at a time
     pool.may_run.set()
-    assert all(isinstance(outcome, Asked) for outcome in [await task for task in waiting])
+    assert all(isinstance(outcome, AuthenticatedRequest) for outcome in [await task for task in waiting])
 
 
 async def test_a_page_without_a_rule_is_refused() -> None:
     open_gate = HttpAuthenticator(Access(), None, RealClock(), Pool())  # type: ignore[arg-type]
     asked = await open_gate.admit("/", {}, None, ELSEWHERE)
-    assert isinstance(asked, Asked)
+    assert isinstance(asked, AuthenticatedRequest)
     assert asked.principal == ANONYMOUS
     refused = await open_gate.admit("/new", {}, None, ELSEWHERE)
     assert isinstance(refused, Page)

@@ -72,11 +72,11 @@ def test_history_is_bounded_both_ways() -> None:
     now = iter(range(10**6))
     history = History(lambda: next(now), max_events=3, max_subjects=2)
     for number in range(5):
-        history.note("a-0", "isr.changed", str(number))
+        history.record("a-0", "isr.changed", str(number))
     assert history.of("a-0") == tuple(Event(n, "isr.changed", str(n)) for n in (2, 3, 4))
-    history.note("a-1", "replica.leads")
-    history.note("a-0", "replica.follows")
-    history.note("a-2", "replica.leads")  # a-1 is the one that nothing has happened to for longest
+    history.record("a-1", "replica.leads")
+    history.record("a-0", "replica.follows")
+    history.record("a-2", "replica.leads")  # a-1 is the one that nothing has happened to for longest
     assert len(history) == 2
     assert [bool(history.of(each)) for each in ("a-0", "a-1", "a-2")] == [True, False, True]
     assert history.of("never") == ()
@@ -89,11 +89,11 @@ def test_every_problem_has_advice() -> None:
     told: set[str] = set()
     for path in sorted((ROOT / "kafkalite").rglob("*.py")):
         text = path.read_text(encoding="utf-8")
-        for pattern in (r'HealthProblem\(\s*"([a-z_.]+)"', r'tell\(\s*"([a-z_]+\.[a-z_]+)", (?:name|f?"|)'):
+        for pattern in (r'HealthProblem\(\s*"([a-z_.]+)"', r'(?:tell|report)\(\s*"([a-z_]+\.[a-z_]+)", (?:name|f?"|)'):
             told |= set(re.findall(pattern, text))
         if path.name == "problems.py":
             told |= set(re.findall(r'\("([a-z_]+\.[a-z_]+)"', text))
-    told.discard("rpc.closed")  # a line of the log, of a function that is called `tell` too
+    told.discard("rpc.closed")  # a line of the log, of a function with the same name
     assert {"partition.offline", "disk.full", "znode.malformed", "command.refused"} <= told
     assert told == set(ADVICE)
     assert advice("of.a.later.version").do

@@ -12,7 +12,7 @@ from kafkalite.errors import ErrorCode
 from kafkalite.kafka.apis import OFFERED, is_served
 from kafkalite.protocol import topic_ids, wire
 from kafkalite.protocol.codec import WireStruct
-from kafkalite.security.acl import CLUSTER_NAME, Entry, Operation, Pattern, Permission, ResourceType
+from kafkalite.security.acl import CLUSTER_NAME, AclEntry, Operation, Pattern, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, KAFKA, Scope
 
@@ -37,7 +37,7 @@ def allow(broker: Broker, who: str, kind: ResourceType, name: str, *operations: 
     authorizer = broker.services.rights.access.authorizer
     assert authorizer is not None
     authorizer.put(
-        Pattern(kind, name), {Entry(f"User:{who}", "*", operation, Permission.ALLOW) for operation in operations}
+        Pattern(kind, name), {AclEntry(f"User:{who}", "*", operation, Permission.ALLOW) for operation in operations}
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from kafkalite.coordinators.transactions.markers import Marker, _Channel
+from kafkalite.coordinators.transactions.markers import Marker, _MarkerChannel
 from kafkalite.env.streams import open_stream
 from kafkalite.errors import ErrorCode
 from kafkalite.model import ProducerId, TopicPartition
@@ -45,7 +45,7 @@ def test_a_connection_that_was_reset_while_idle_is_left(make_loop: Callable[[], 
                 dial_kafka=dial,
                 supervisor=SimpleNamespace(spawn=lambda name, work, policy: tasks.append(asyncio.ensure_future(work))),
             )
-            channel = _Channel(services, server.sockets[0].getsockname())  # type: ignore[arg-type]
+            channel = _MarkerChannel(services, server.sockets[0].getsockname())  # type: ignore[arg-type]
             marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
             for _ in range(2):
                 with pytest.raises(OSError):
@@ -79,7 +79,7 @@ class _Recorder:
 async def test_an_unexpected_error_reaches_every_waiter() -> None:
     """Cancelled, they would leave their transactions prepared until another node coordinates them."""
     services = _Recorder(ValueError("a bug"), OSError("refused"))
-    channel = _Channel(services, ("h", 1))  # type: ignore[arg-type]
+    channel = _MarkerChannel(services, ("h", 1))  # type: ignore[arg-type]
     marker = Marker(ProducerId(1), 0, True, 0, (TopicPartition("t", 0),))
     first = asyncio.ensure_future(channel.send(marker))
     await services.dialling.wait()
@@ -122,7 +122,7 @@ async def test_an_error_code_of_a_newer_node_concerns_its_partition_alone() -> N
             return reader, writer, float("inf")
 
         services.dial_kafka = dial  # type: ignore[method-assign]
-        channel = _Channel(services, server.sockets[0].getsockname())  # type: ignore[arg-type]
+        channel = _MarkerChannel(services, server.sockets[0].getsockname())  # type: ignore[arg-type]
         both = (TopicPartition("t", 0), TopicPartition("t", 1))
         errors = await channel.send(Marker(ProducerId(1), 0, True, 0, both))
         assert errors == {both[0]: ErrorCode.NONE, both[1]: ErrorCode.UNKNOWN_SERVER_ERROR}

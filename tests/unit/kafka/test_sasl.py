@@ -162,11 +162,11 @@ async def test_strangers_have_little_room_and_little_time(make: Any) -> None:
     await client.ask(wire.ApiVersionsRequest(), 0)
     listener = broker.side.listener
     (connection,) = listener.connections
-    assert connection.gate is not None
-    assert not connection.gate.is_late(listener.now())
-    assert connection.gate.is_late(listener.now() + 11)
+    assert connection.authenticator is not None
+    assert not connection.authenticator.is_late(listener.now())
+    assert connection.authenticator.is_late(listener.now() + 11)
     await log_in(client)
-    assert connection.gate is None
+    assert connection.authenticator is None
     assert connection.max_request_bytes == listener.max_request_bytes
 
 

@@ -180,7 +180,7 @@ async def test_thirty_moves_at_once_take_no_disk_offline(tmp_path: Path) -> None
         log = manager.create(TopicPartition("t", number), TOPIC_ID, TopicConfig(), directory=dirs[0])
         log.append_as_leader(batch(["x" * 100]), 1)
     for number in range(30):
-        manager.moves.order(TopicPartition("t", number), dirs[1 + number % 2])
+        manager.moves.start(TopicPartition("t", number), dirs[1 + number % 2])
     while manager.moves.under_way():
         await asyncio.sleep(0.005)
     assert dead == [] and [move.state for move in manager.moves.all()] == ["done"] * 30

@@ -150,7 +150,7 @@ async def flush(case: Case, log: PartitionLog) -> None:
 
 
 async def move(case: Case, log: PartitionLog) -> None:
-    case.manager.moves.order(TP, case.dirs[1])
+    case.manager.moves.start(TP, case.dirs[1])
 
 
 async def write_more(case: Case, log: PartitionLog) -> None:

@@ -16,7 +16,7 @@ from kafkalite.env.real import RealClock
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.errors import ApiError, ErrorCode, StorageError
 from kafkalite.log import opening
-from kafkalite.log.failures import MAX_FAILURES_PER_HOUR, Blame, FailureBudget, blame, probe
+from kafkalite.log.failures import MAX_FAILURES_PER_HOUR, FailureBudget, FaultScope, fault_scope, probe
 from kafkalite.log.log_manager import LogManager
 from kafkalite.model import TopicPartition
 from tests.support.logs import TOPIC_ID, batch, values
@@ -51,7 +51,7 @@ class Host:
             own_time=OwnTime(RealClock()),
             on_dir_failed=lambda directory, _: self.dead.append(directory),
             on_log_failed=lambda partition, _: self.lost.append(partition),
-            on_judged=lambda _: self.judged.set(),
+            on_examined=lambda _: self.judged.set(),
         )
         await manager.start("cluster", 1, {})
         return manager
@@ -165,19 +165,19 @@ async def test_a_disk_that_is_at_work_for_ever_is_dead_too() -> None:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        (errno.EIO, Blame.UNSURE),
-        (errno.ENOSPC, Blame.ROOM),
-        (errno.EDQUOT, Blame.ROOM),
-        (errno.EROFS, Blame.DISK),
-        (errno.EMFILE, Blame.NOBODY),
-        (errno.EAGAIN, Blame.NOBODY),
-        (errno.ENOENT, Blame.UNSURE),
+        (errno.EIO, FaultScope.UNSURE),
+        (errno.ENOSPC, FaultScope.ROOM),
+        (errno.EDQUOT, FaultScope.ROOM),
+        (errno.EROFS, FaultScope.DISK),
+        (errno.EMFILE, FaultScope.SHORTAGE),
+        (errno.EAGAIN, FaultScope.SHORTAGE),
+        (errno.ENOENT, FaultScope.UNSURE),
     ],
 )
-def test_what_an_error_number_says(code: int, expected: Blame) -> None:
+def test_what_an_error_number_says(code: int, expected: FaultScope) -> None:
     error = StorageError("x", directory="/d")
     error.__cause__ = OSError(code, "x")
-    assert blame(error) is expected
+    assert fault_scope(error) is expected
 
 
 @pytest.mark.checklist(92)
@@ -224,11 +224,11 @@ def test_restarts_pause_longer_and_longer_until_there_are_too_many() -> None:
     budget = FailureBudget()
     pauses = []
     for number in range(MAX_FAILURES_PER_HOUR):
-        budget.note(float(number))
+        budget.record(float(number))
         pauses.append(budget.not_before(float(number)) - number)
         assert not budget.is_exhausted(float(number))
     assert pauses == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256]
-    budget.note(10.0)
+    budget.record(10.0)
     assert budget.is_exhausted(10.0) and len(budget.at) <= MAX_FAILURES_PER_HOUR + 1
     assert not budget.is_exhausted(5_000.0) and budget.not_before(5_000.0) == 5_000.0
 
@@ -242,7 +242,7 @@ async def test_a_flapping_disk_is_given_up() -> None:
         error = log.storage_error("read", OSError(errno.EIO, "now and then"))
         manager.log_failed(error)
         await host.verdict()
-    assert host.dead == ["/d1"] and "too often" in manager.dirs()[0].offline_reason
+    assert host.dead == ["/d1"] and "failed more than ten times" in manager.dirs()[0].offline_reason
 
 
 async def test_a_directory_that_was_removed_is_not_made_again() -> None:

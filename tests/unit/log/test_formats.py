@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from kafkalite.log import checkpoints
-from kafkalite.log.index import AbortedTransaction, OffsetIndex, TimeIndex, decode_aborted
+from kafkalite.log.index import AbortedTxn, OffsetIndex, TimeIndex, decode_aborted
 from kafkalite.log.log_dir import partition_of, set_aside_name
 from kafkalite.log.producer_state import KeptBatch, PreparedAppend, ProducerStates
 from kafkalite.model import TopicId, TopicPartition
@@ -77,7 +77,7 @@ def test_time_index_entries() -> None:
 
 
 def test_aborted_transaction_entries() -> None:
-    entry = AbortedTransaction(producer_id=7, first_offset=10, last_offset=20, last_stable_offset=15)
+    entry = AbortedTxn(producer_id=7, first_offset=10, last_offset=20, last_stable_offset=15)
     assert (
         entry.encode().hex()
         == "0000" + "0000000000000007" + "000000000000000a" + "0000000000000014" + "000000000000000f"

@@ -68,7 +68,7 @@ class Host:
             supervisor=Supervisor(fatal),
             own_time=OwnTime(RealClock()),
             on_dir_failed=lambda directory, _: self.dead.append(directory),
-            on_judged=lambda _: self.judged.set(),
+            on_examined=lambda _: self.judged.set(),
         )
         await manager.start("cluster", 1, {})
         return manager
@@ -153,7 +153,7 @@ async def test_a_log_whose_file_is_away_stays_where_it_is_and_goes_on_when_the_f
     await host.a_day_later(manager)
     assert host.names() == ["t-0"] and manager.overdue_strays() == []
     host.disk.entries[victim] = away
-    manager.look_again()
+    manager.reopen_failed()
     await host.verdict()
     again = manager.get(T0)
     assert again is not None and values(again) == before
@@ -189,10 +189,10 @@ async def test_a_log_that_fails_again_waits_before_the_next_look(host: Host) -> 
         manager.log_failed(an_error(current, errno.EIO))
         await host.verdict()
     assert manager.get(T0) is None and manager.restart_refusal(T0) == "", "it may be made again meanwhile"
-    manager.look_again()
+    manager.reopen_failed()
     assert manager.get(T0) is None
     host.clock.now_ms += 11_000
-    manager.look_again()
+    manager.reopen_failed()
     await host.verdict()
     again = manager.get(T0)
     assert again is not None and again.log_end_offset == log.log_end_offset
@@ -248,7 +248,7 @@ async def test_an_fsync_that_fails_is_never_taken_for_a_shortage(host: Host) -> 
     manager.log_failed(caught.value)
     await host.verdict()
     kept = manager.failed_log(T0)
-    assert kept is not None and kept.needs_order
+    assert kept is not None and kept.needs_operator
     assert manager.restart_refusal(T0) == "", "found by simulation: it waited for memory that was there, for ever"
 
 
@@ -311,10 +311,10 @@ async def test_after_a_failed_fsync_only_an_order_opens_the_log(host: Host) -> N
     log = await a_failed_fsync(host, manager)
     before = values(log)
     host.clock.now_ms += 3_600_000
-    manager.look_again()
+    manager.reopen_failed()
     await asyncio.sleep(0)
     kept = manager.failed_log(T0)
-    assert manager.get(T0) is None and kept is not None and kept.needs_order and host.names() == ["t-0"]
+    assert manager.get(T0) is None and kept is not None and kept.needs_operator and host.names() == ["t-0"]
     assert await manager.bring_online("/d1", "cluster", 1, {}) == 1
     again = manager.get(T0)
     assert again is not None and values(again) == before and manager.failed_logs() == []
@@ -440,7 +440,7 @@ async def test_a_replica_is_not_made_again_while_its_files_are_looked_at() -> No
 
     async def slow(function: Callable[[], object], at: str = "") -> object:
         kept = manager.failed_log(T0)
-        if kept is not None and kept.is_looked_at:
+        if kept is not None and kept.is_under_check:
             is_asked.set()
             await go_on.wait()
         return await run_blocking(function, at)

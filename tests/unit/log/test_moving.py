@@ -98,7 +98,7 @@ async def test_a_replica_moves_while_records_come() -> None:
     exchanged: list[tuple[str, str]] = []
     manager.on_exchanged = lambda old, new: exchanged.append((old.path, new.path))
     fill(log, 100)
-    move = manager.moves.order(T0, "/d2", throttle=80_000)
+    move = manager.moves.start(T0, "/d2", throttle=80_000)
     assert move is not None
     await until(lambda: move.copied_bytes > 4_000)
     assert 0 < move.lag < 100 and any(name.endswith("-future") for name in host.names("/d2"))
@@ -124,7 +124,7 @@ async def test_producers_and_epochs_go_along() -> None:
     log = host.create()
     log.append_as_leader(batch(["a"], producer_id=7, producer_epoch=0, base_sequence=0), 1)
     log.assign_epoch_start(3, 1)
-    manager.moves.order(T0, "/d2")
+    manager.moves.start(T0, "/d2")
     await until(lambda: host.log is not log)
     again = host.log.append_as_leader(batch(["a"], producer_id=7, producer_epoch=0, base_sequence=0), 3)
     assert again.duplicate and host.log.latest_epoch == 3
@@ -137,13 +137,13 @@ async def test_orders_that_cannot_be_carried_out() -> None:
 
     def refused(directory: str, key: TopicPartition = T0) -> ErrorCode:
         with pytest.raises(ApiError) as caught:
-            manager.moves.order(key, directory)
+            manager.moves.start(key, directory)
         return caught.value.code
 
     assert refused("/d2") is ErrorCode.REPLICA_NOT_AVAILABLE
     log = host.create()
     assert refused("/elsewhere") is ErrorCode.LOG_DIR_NOT_FOUND
-    assert manager.moves.order(T0, "/d1") is None
+    assert manager.moves.start(T0, "/d1") is None
     host.disk.free_bytes = lambda path: MIN_ROOM_BYTES - 1  # type: ignore[method-assign]
     assert refused("/d2") is ErrorCode.KAFKA_STORAGE_ERROR
     manager.dir_failed(StorageError("dead", directory="/d2", path="/d2"))
@@ -155,10 +155,10 @@ async def test_another_order_replaces_the_first_and_one_for_home_ends_it() -> No
     host = Host()
     manager = await host.start()
     fill(host.create(), 50)
-    first = manager.moves.order(T0, "/d2", throttle=4_096)
-    assert first is not None and manager.moves.order(T0, "/d2") is first
+    first = manager.moves.start(T0, "/d2", throttle=4_096)
+    assert first is not None and manager.moves.start(T0, "/d2") is first
     await until(lambda: first.copied_bytes)
-    assert manager.moves.order(T0, "/d1") is None
+    assert manager.moves.start(T0, "/d1") is None
     assert first.state == "failed" and T0 not in manager.moves
     await until(lambda: not any(name.endswith("-future") for name in host.names("/d2")))
     await manager.removal_pass()
@@ -171,7 +171,7 @@ async def test_what_ends_a_move(what: str) -> None:
     manager = await host.start()
     log = host.create()
     fill(log, 50)
-    move = manager.moves.order(T0, "/d2", throttle=4_096)
+    move = manager.moves.start(T0, "/d2", throttle=4_096)
     assert move is not None
     await until(lambda: move.copied_bytes)
     if what == "deleted":
@@ -205,7 +205,7 @@ async def test_truncation_and_log_start_are_followed() -> None:
     manager = await host.start()
     log = host.create(config(segment_bytes=2_048))
     fill(log, 60)
-    move = manager.moves.order(T0, "/d2", throttle=80_000)
+    move = manager.moves.start(T0, "/d2", throttle=80_000)
     assert move is not None
     await until(lambda: move.future is not None and move.future.log_end_offset > 30)
     log.truncate_to(20)
@@ -222,7 +222,7 @@ async def test_a_restart_goes_on_with_what_was_copied() -> None:
     manager = await host.start()
     log = host.create()
     fill(log, 200)
-    move = manager.moves.order(T0, "/d2", throttle=80_000)
+    move = manager.moves.start(T0, "/d2", throttle=80_000)
     assert move is not None
     await until(lambda: move.copied_bytes > 10_000)
     await log.flush()
@@ -241,7 +241,7 @@ async def test_a_compacted_log_is_not_compacted_meanwhile_and_begun_anew_after_a
     manager.hw_of = lambda tp: 10**9  # type: ignore[assignment]
     log = host.create(config(segment_bytes=2_048, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01))
     fill(log, 200)
-    move = manager.moves.order(T0, "/d2", throttle=80_000)
+    move = manager.moves.start(T0, "/d2", throttle=80_000)
     assert move is not None
     await until(lambda: move.copied_bytes > 10_000)
     assert await manager.cleaning_pass() == 0
@@ -269,7 +269,7 @@ async def test_a_log_that_was_compacted_once_is_copied_anew_whatever_its_policy_
     log.roll()
     assert await manager.cleaning_pass() == 1
     fill(log, 200)
-    move = manager.moves.order(T0, "/d2", throttle=80_000)
+    move = manager.moves.start(T0, "/d2", throttle=80_000)
     assert move is not None
     await until(lambda: move.copied_bytes > 10_000)
     await log.flush()
@@ -293,7 +293,7 @@ async def test_a_move_keeps_offsets_that_are_missing_at_the_start_of_the_log() -
     assert await manager.cleaning_pass() == 1
     before = values(log)
     assert before[0][0] > 50 and log.log_start_offset == 0
-    move = manager.moves.order(T0, "/d2")
+    move = manager.moves.start(T0, "/d2")
     assert move is not None
     await until(lambda: move.state == "done")
     assert host.log.directory == "/d2"
@@ -342,7 +342,7 @@ async def to_d2(host: Host, model: list[bytes]) -> None:
 
 async def order(host: Host, directory: str) -> None:
     try:
-        host.manager.moves.order(T0, directory)
+        host.manager.moves.start(T0, directory)
     except ApiError as error:
         assert "just moved" in str(error)
 
@@ -401,7 +401,7 @@ async def test_a_target_that_fails_in_the_exchange_changes_nothing() -> None:
         write(path, data, durable=durable)
 
     host.disk.write_file_atomic = refuse  # type: ignore[method-assign]
-    move = manager.moves.order(T0, "/d2")
+    move = manager.moves.start(T0, "/d2")
     assert move is not None and move.task is not None
     await move.task
     assert move.state == "failed" and host.dead == ["/d2"]
@@ -425,7 +425,7 @@ async def test_a_new_disk_that_dies_before_the_copy_is_durable_leaves_the_old_on
         return await run_blocking(function, at)
 
     host.disk.run_blocking = hang  # type: ignore[method-assign]
-    manager.moves.order(T0, "/d2")
+    manager.moves.start(T0, "/d2")
     async with asyncio.timeout(20):
         await entered.wait()
     assert host.log.directory == "/d2" and "t-0" in host.names("/d1")

@@ -141,7 +141,7 @@ async def test_a_read_that_fails_names_its_log_and_takes_only_that_out_of_servic
     manager = LogManager(
         BrokerConfig(log_dirs=("/d1",)), disk, clock, supervisor=Supervisor(fatal), own_time=OwnTime(RealClock()),
         on_dir_failed=lambda directory, _: dead.append(directory), on_log_failed=lambda tp, _: lost.append(tp),
-        on_judged=lambda _: judged.set(),
+        on_examined=lambda _: judged.set(),
     )  # fmt: skip
     await manager.start("cluster", 1, {})
     victim, other = (manager.create(TopicPartition("t", number), TOPIC_ID, TopicConfig()) for number in range(2))

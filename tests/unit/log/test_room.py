@@ -36,13 +36,13 @@ def test_a_disk_that_is_full_again_and_again_is_looked_at_less_often() -> None:
     pauses = RoomPauses()
     found = []
     for number in range(9):
-        pauses.note(float(number))
-        found.append(pauses.next_look - number)
+        pauses.is_full_now(float(number))
+        found.append(pauses.next_check - number)
     assert found == [5, 10, 20, 40, 80, 160, 300, 300, 300]
-    pauses.note(5_000.0)
-    assert pauses.next_look == 5_005.0 and len(pauses.full_at) == 1
-    pauses.looked(5_005.0)
-    assert pauses.next_look == 5_010.0
+    pauses.is_full_now(5_000.0)
+    assert pauses.next_check == 5_005.0 and len(pauses.full_at) == 1
+    pauses.is_still_full(5_005.0)
+    assert pauses.next_check == 5_010.0
 
 
 class Quota(MemoryDisk):

@@ -9,7 +9,7 @@ import pytest
 from kafkalite.config import BrokerConfig
 from kafkalite.env.supervisor import Supervisor
 from kafkalite.log.cleaner import compact
-from kafkalite.log.index import ABORTED_ENTRY, AbortedTransaction
+from kafkalite.log.index import ABORTED_ENTRY, AbortedTxn
 from kafkalite.log.log_manager import LogManager
 from kafkalite.log.partition_log import PartitionLog
 from kafkalite.record.batch import split_batches
@@ -169,7 +169,7 @@ async def test_a_transaction_index_that_cannot_be_is_made_again(spoilt: str, cle
             "short": data[:-7],
             "torn": data[:-20] + bytes(20),
             "garbage": b"\xff" * len(data),
-            "foreign": AbortedTransaction(7, 90, 95, 96).encode(),
+            "foreign": AbortedTxn(7, 90, 95, 96).encode(),
             "backwards": data[-ABORTED_ENTRY.size :] + data,
         }[spoilt]
         disk.entries[name].data[:] = changed

@@ -51,9 +51,9 @@ class Run:
     def dirs(self) -> list[LogDir]:
         return self.directories
 
-    def note(self, subject: str, what: str, detail: str = "", at_ms: int | None = None) -> None:
+    def record(self, subject: str, what: str, detail: str = "", at_ms: int | None = None) -> None:
         self.now_ms = self.now_ms + 1 if at_ms is None else at_ms
-        self.replica.note(subject, what, detail)
+        self.replica.record(subject, what, detail)
 
     async def recalled(self) -> Run:
         await self.file._recall()
@@ -73,11 +73,11 @@ def directory(tmp_path: Path) -> Path:
 
 async def test_what_was_known_before_is_known_again_and_marked(directory: Path) -> None:
     first = Run(directory)
-    first.note("t-0", "replica.leads", 'ISR [1, 2], "quoted"\n\u00fc')
-    first.controller.note("t-0", "controller.elected", "leader 1")
+    first.record("t-0", "replica.leads", 'ISR [1, 2], "quoted"\n\u00fc')
+    first.controller.record("t-0", "controller.elected", "leader 1")
     assert await first.file.flush()
     second = Run(directory)
-    second.note("t-0", "replica.follows", at_ms=2_000)
+    second.record("t-0", "replica.follows", at_ms=2_000)
     await second.recalled()
     assert told(second.replica, "t-0") == [("replica.leads", True), ("replica.follows", False)]
     assert told(second.controller, "t-0") == [("controller.elected", True)]
@@ -90,17 +90,17 @@ async def test_what_was_known_before_is_known_again_and_marked(directory: Path) 
 async def test_the_bounds_hold_for_before_and_now_together(directory: Path) -> None:
     first = Run(directory, max_events=3)
     for number in range(5):
-        first.note("t-0", f"event.{number}")
+        first.record("t-0", f"event.{number}")
     for number in range(150):
-        first.note(f"other-{number}", "event")
+        first.record(f"other-{number}", "event")
     await first.file.close()
     second = Run(directory, max_events=3)
-    second.note("t-0", "now", at_ms=9_000)
+    second.record("t-0", "now", at_ms=9_000)
     await second.recalled()
     assert told(second.replica, "t-0") == [("now", False)]  # 100 others have pushed its past out
     assert len(second.replica) == 100
     third = Run(directory, max_events=3)
-    third.note("other-149", "now", at_ms=9_000)
+    third.record("other-149", "now", at_ms=9_000)
     await third.recalled()
     assert told(third.replica, "other-149") == [("event", True), ("now", False)]
 
@@ -109,7 +109,7 @@ async def test_two_files_of_bounded_size(directory: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(history_file, "MAX_FILE_BYTES", 4_000)
     run = Run(directory)
     for number in range(200):
-        run.note("t-0", f"event.{number}", "x" * 50)
+        run.record("t-0", f"event.{number}", "x" * 50)
         assert await run.file.flush()
     assert run.disk.listdir(str(directory)) == sorted(NAMES)
     assert all(len(run.disk.read_file(f"{directory}/{name}")) <= 4_000 for name in NAMES)
@@ -121,7 +121,7 @@ async def test_one_file_that_somebody_has_blown_up_is_read_from_its_end(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = Run(directory)
-    run.note("t-0", "last")
+    run.record("t-0", "last")
     (directory / CURRENT).write_bytes(b"\0" * 100_000)
     monkeypatch.setattr(history_file, "MAX_FILE_BYTES", 200_000)
     await run.file.close()
@@ -132,8 +132,8 @@ async def test_one_file_that_somebody_has_blown_up_is_read_from_its_end(
 
 async def test_a_torn_tail_costs_its_line(directory: Path) -> None:
     first = Run(directory)
-    first.note("t-0", "one")
-    first.note("t-0", "two")
+    first.record("t-0", "one")
+    first.record("t-0", "two")
     await first.file.close()
     path = directory / CURRENT
     whole = path.read_bytes()
@@ -142,7 +142,7 @@ async def test_a_torn_tail_costs_its_line(directory: Path) -> None:
         again = await Run(directory).recalled()
         kept = [what for what, _ in told(again.replica, "t-0")]
         assert kept == ["one", "two"][: len(kept)]
-        again.note("t-0", "three", at_ms=9_000)
+        again.record("t-0", "three", at_ms=9_000)
         await again.file.close()
         last = await Run(directory).recalled()
         assert [what for what, _ in told(last.replica, "t-0")] == [*kept, "three"]
@@ -151,7 +151,7 @@ async def test_a_torn_tail_costs_its_line(directory: Path) -> None:
 async def test_damaged_bytes_cost_their_lines(directory: Path) -> None:
     first = Run(directory)
     for number in range(3):
-        first.note("t-0", f"event.{number}")
+        first.record("t-0", f"event.{number}")
     await first.file.close()
     path = directory / CURRENT
     whole = path.read_bytes()
@@ -187,13 +187,13 @@ async def test_the_first_directory_that_works_takes_it_and_all_are_read(tmp_path
     for each in directories:
         each.mkdir()
     run = Run(*directories)
-    run.note("t-0", "one")
+    run.record("t-0", "one")
     assert await run.file.flush()
     run.directories[0].online = False
-    run.note("t-0", "two")
+    run.record("t-0", "two")
     assert await run.file.flush()
     run.directories[1].online = False
-    run.note("t-0", "three")
+    run.record("t-0", "three")
     assert not await run.file.flush()
     assert [[path.name for path in each.iterdir()] for each in directories] == [[CURRENT], [CURRENT]]
     after = await Run(*directories).recalled()
@@ -206,17 +206,17 @@ async def test_a_disk_that_fails_stops_nothing(directory: Path, monkeypatch: pyt
     disk = HangingDisk()
     run = Run(directory, disk=disk)
     disk.fails = str(directory)
-    run.note("t-0", "one")
+    run.record("t-0", "one")
     with capture_logs() as lines:
         assert not await run.file.flush()
         assert not await run.file.flush()
     assert [line["event"] for line in lines] == ["history.not_written"]  # once
     disk.fails, disk.hangs = "", str(directory)
-    run.note("t-0", "two")
+    run.record("t-0", "two")
     hung = asyncio.ensure_future(run.file.flush())
     await asyncio.sleep(0)
     for number in range(history_file.MAX_PENDING + 10):
-        run.note("u-0", f"event.{number}")
+        run.record("u-0", f"event.{number}")
     await run.file.close()  # gives up
     assert not hung.done()
     run.directories[0].go_offline("does not answer", 0)
@@ -245,7 +245,7 @@ async def test_a_hung_disk_does_not_hold_up_the_start(directory: Path) -> None:
 
 async def test_a_directory_that_was_removed_does_not_come_back(tmp_path: Path) -> None:
     run = Run(tmp_path / "gone")
-    run.note("t-0", "one")
+    run.record("t-0", "one")
     assert not await run.file.flush()
     assert not (tmp_path / "gone").exists()
 
@@ -257,7 +257,7 @@ async def test_the_task_writes_what_is_noted(directory: Path, monkeypatch: pytes
     run.directories[0].online = False
     task: asyncio.Future[Any] = asyncio.ensure_future(run.file.run())
     try:
-        run.note("t-0", "one")
+        run.record("t-0", "one")
         await asyncio.sleep(0.03)
         run.directories[0].online = True
         async with asyncio.timeout(5):

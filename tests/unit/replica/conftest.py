@@ -106,7 +106,7 @@ class TestNode:
             notify_isr=self.changes.extend,
             on_storage_error=self.storage_errors.append,
         )
-        await self.manager.look_for_missing(await self.session.wait(), is_start=True)
+        await self.manager.find_missing_logs(await self.session.wait(), is_start=True)
         self.session.on_lost(self.manager.on_session_lost)
         self.server = RpcServer(
             network=network,

@@ -186,9 +186,9 @@ async def test_a_topic_made_again_does_not_inherit_the_old_ones_records(three):
     await three.command(1, three.decide(TP, leader=1, isr=(1,), epoch=0, topic_id=OTHER_ID))
     partition = three.node(1).partition(TP)
     assert (partition.topic_id, partition.log.log_end_offset) == (OTHER_ID, 0)
-    assert [(each.topic_partition, each.is_ordered) for each in three.node(1).logs.strays()] == [(TP, False)]
+    assert [(each.topic_partition, each.is_requested) for each in three.node(1).logs.strays()] == [(TP, False)]
     answer = await three.stop_replica(1, TP, epoch=-2, delete=True)  # for the old id
-    assert [each.is_ordered for each in three.node(1).logs.strays()] == [True]
+    assert [each.is_requested for each in three.node(1).logs.strays()] == [True]
     assert [p.error for p in answer.partitions] == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
@@ -206,8 +206,8 @@ async def test_strays_are_renamed_but_never_all_of_them(three):
     async def judged(mine: range) -> None:
         assignment = {number: (BrokerId(1 if number in mine else 2),) for number in range(10)}
         three.zookeeper.poke(SetData(paths.topic("t"), encode_topic(TopicZnode(TOPIC_ID, assignment))))
-        assert node.manager.needs_judging
-        assert await node.manager.judge_logs(await node.session.wait(), is_guarded=True)
+        assert node.manager.needs_classification
+        assert await node.manager.set_aside_strays(await node.session.wait(), is_guarded=True)
 
     await three.command(1, is_init=True)  # a controller that saw an empty ZooKeeper
     await judged(range(10))

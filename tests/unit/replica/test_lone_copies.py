@@ -17,7 +17,7 @@ from kafkalite.model import (
     TopicPartition,
 )
 from kafkalite.replica.decisions.strays import is_elsewhere
-from kafkalite.replica.restarting import Restarting
+from kafkalite.replica.offline_replicas import OfflineReplicas
 from kafkalite.rpc.messages.control import PartitionState
 from kafkalite.telemetry.advice import advice
 from tests.unit.replica.conftest import TOPIC_ID
@@ -114,7 +114,7 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
     node.logs.dirs()[0].handles.close()
     assert (await node.fetch(T0, log.segments[1].base_offset))[0].error == ErrorCode.KAFKA_STORAGE_ERROR
     node.logs.log_failed(node.storage_errors[0])  # what a whole node does with it
-    await until(lambda: node.logs.dirs()[0].is_judged and node.logs.failed_log(T0) is not None)
+    await until(lambda: node.logs.dirs()[0].is_examined and node.logs.failed_log(T0) is not None)
     answer = await cluster.command(1, cluster.decide(T0, leader=NO_LEADER, isr=(1,), epoch=1))
     assert [each.error for each in answer.partitions] == [ErrorCode.KAFKA_STORAGE_ERROR]
     for _ in range(3):
@@ -136,10 +136,10 @@ async def test_the_last_copy_waits_for_its_files_and_says_where_they_are(make_cl
      ((), (1, 2), False, False), ((2,), (), False, True), ((2,), (3,), False, True)],
 )  # fmt: skip
 def test_who_is_eligible_has_a_copy_too(isr, elr, is_last, may_restore):
-    restarting = Restarting(None, lambda: BrokerId(1), lambda tp, online: None)
+    restarting = OfflineReplicas(None, lambda: BrokerId(1), lambda tp, *, online: None)
     partition = SimpleNamespace(topic_partition=T0, leader=None, storage_error=StorageError("x", directory="/d"))
     known = dataclasses.replace(state(NO_LEADER, isr, (1, 2, 3)), elr=tuple(map(BrokerId, elr)))
-    restarting.note(partition, known)
+    restarting.on_command(partition, known)
     assert restarting.is_last_copy(partition) is is_last
     assert (restarting.restore_refusal(partition) == "") is may_restore
 

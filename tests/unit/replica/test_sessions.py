@@ -89,7 +89,7 @@ async def test_a_waiting_fetch_is_answered_by_an_append_and_by_a_wake(node, unti
     await until(lambda: len(follower.answers) == 2)
     assert told(follower.answers[-1]).keys() == {1, 2}
     assert follower.fetch((1, 1), (2, 1), wait_ms=60_000) is None  # the new high watermarks alone answer nothing
-    node.manager.replica_fetch_wake(ReplicaFetchWake(follower.session_id))
+    node.manager.notify_replica_fetch(ReplicaFetchWake(follower.session_id))
     await until(lambda: len(follower.answers) == 3)
     assert told(follower.answers[-1]) == {1: (1, False), 2: (1, False)}
     assert follower.fetch(wait_ms=5) is None

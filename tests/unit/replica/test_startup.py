@@ -14,7 +14,7 @@ TP = TopicPartition("t", 0)
 async def restarted(node, *, clean: bool):
     await node.manager.stop()
     await node.server.close()
-    await node.logs.close(clean)
+    await node.logs.close(clean=clean)
     await node.session.close()
     await node.supervisor.stop()
     node.disk.close()
@@ -83,9 +83,9 @@ async def test_a_complete_list_from_before_what_the_node_has_read_takes_nothing_
     assert (await node.produce(TP, b"x")).error == ErrorCode.NONE
     await cluster.command(1, *states[1:], is_init=True)
     assert node.partition(TP).log.log_end_offset == 1
-    assert not node.manager.needs_judging
+    assert not node.manager.needs_classification
     await cluster.command(1, *states[1:], is_init=True)  # of the next controller: newer than our own reading
-    assert node.manager.needs_judging, "the topic's znode tells whose it is"
+    assert node.manager.needs_classification, "the topic's znode tells whose it is"
 
 
 @pytest.mark.checklist(2)

@@ -45,9 +45,9 @@ def vanish(cluster):
 
 async def judge(cluster) -> None:
     node = cluster.node(1)
-    assert node.manager.needs_judging
-    assert await node.manager.judge_logs(await node.session.wait(), is_guarded=True)
-    assert not node.manager.needs_judging
+    assert node.manager.needs_classification
+    assert await node.manager.set_aside_strays(await node.session.wait(), is_guarded=True)
+    assert not node.manager.needs_classification
 
 
 async def restart(cluster) -> None:
@@ -84,7 +84,7 @@ WAYS = [by_command, by_a_list, restart]
 async def test_nothing_is_deleted_and_it_is_told(cluster, way):
     vanish(cluster)
     await way(cluster)
-    if cluster.node(1).manager.needs_judging:
+    if cluster.node(1).manager.needs_classification:
         await judge(cluster)
     node = cluster.node(1)
     tell_metadata(cluster)
@@ -101,7 +101,7 @@ async def test_nothing_is_deleted_and_it_is_told(cluster, way):
 async def test_a_topic_that_returns_with_its_id_goes_on_where_it_stopped(cluster, way, restarts):
     vanish(cluster)
     await way(cluster)
-    if cluster.node(1).manager.needs_judging:
+    if cluster.node(1).manager.needs_classification:
         await judge(cluster)
     for _ in range(restarts):
         cluster.node(1).manager.checkpoint_high_watermarks()
@@ -116,7 +116,7 @@ async def test_a_topic_that_returns_with_its_id_goes_on_where_it_stopped(cluster
         assert (partition.high_watermark, partition.log.log_end_offset) == (3, 3)
         assert partition.log.epoch_and_end_offset_for(4) == (4, 3)
         assert (await node.produce(key, b"d")).error == ErrorCode.NONE
-    if node.manager.needs_judging:
+    if node.manager.needs_classification:
         await judge(cluster)
     assert what(cluster) == set() and names(cluster) == [str(key) for key in KEYS]
 
@@ -140,7 +140,7 @@ async def test_another_topic_of_the_name_takes_the_place_and_the_records_are_kep
     assert what(cluster) == {("replica.kept", key) for key in kept}, "also after a restart"
     # The deletion of the earlier topic is ordered after all (a controller finishes what it once began).
     await cluster.stop_replica(1, KEYS[0], epoch=-2, delete=True)
-    ordered = [stray.topic_partition for stray in cluster.node(1).logs.strays() if stray.is_ordered]
+    ordered = [stray.topic_partition for stray in cluster.node(1).logs.strays() if stray.is_requested]
     assert ordered == KEYS[:1] and ("replica.kept", str(KEYS[0])) not in what(cluster)
     assert cluster.node(1).manager.partition(KEYS[0]) is not None, "the later one is another topic"
 

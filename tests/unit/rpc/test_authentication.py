@@ -15,7 +15,7 @@ from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.framing import FrameReader, encode_frame
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import (
     ErrorResponse,
@@ -49,7 +49,7 @@ class Listener:
         self.endpoint: Endpoint
 
     async def start(self, **changes: Any) -> Listener:
-        def heartbeat(request: Request) -> Reply:
+        def heartbeat(request: RpcRequest) -> Reply:
             self.seen.append(request.peer.principal)
             return Reply(HeartbeatResponse())
 
@@ -123,7 +123,7 @@ async def test_no_hello_before_the_authentication(rig: Rig) -> None:
 
 async def test_only_a_node_says_hello_as_one(rig: Rig) -> None:
     listener = await Listener(rig).start(**ONE_NODE)
-    with pytest.raises(ApiError, match="User:alice is no node") as refused:
+    with pytest.raises(ApiError, match="User:alice is not a node") as refused:
         await listener.connect("alice", hello=AS_NODE_2)
     assert refused.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     connection = await listener.connect("node", hello=AS_NODE_2)
@@ -191,7 +191,7 @@ async def test_on_the_way_from_plain_text_all_are_let_in(rig: Rig) -> None:
     ):
         await connection.call(HeartbeatRequest(), timeout_s=5)
     assert [principal.name for principal in listener.seen] == ["ANONYMOUS", "ANONYMOUS", "node"]
-    with pytest.raises(ApiError, match="no node"):
+    with pytest.raises(ApiError, match="not a node"):
         await listener.connect("alice", hello=AS_NODE_2)
     with pytest.raises(ApiError):
         await listener.connect("alice", "wrong")

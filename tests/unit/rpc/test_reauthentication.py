@@ -15,7 +15,7 @@ from kafkalite.rpc.answers import RpcNotSent
 from kafkalite.rpc.authenticated import AuthenticatedNetwork, SaslExchange
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.framing import FrameReader, encode_frame
-from kafkalite.rpc.handling import Handler, Reply, Request
+from kafkalite.rpc.handling import Handler, Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message, by_kind
 from kafkalite.rpc.messages.connection import (
     ErrorResponse,
@@ -56,7 +56,7 @@ class Listener:
             await event.wait()
             return Reply(HeartbeatResponse())
 
-        def heartbeat(request: Request) -> Any:
+        def heartbeat(request: RpcRequest) -> Any:
             self.served += 1
             self.begun.set()
             return Reply(HeartbeatResponse()) if self.release is None else later(self.release)

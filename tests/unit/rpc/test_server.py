@@ -22,7 +22,7 @@ from kafkalite.model import BrokerEpoch, BrokerId, Endpoint
 from kafkalite.rpc import server_connection
 from kafkalite.rpc.client import RpcConnection, RpcDisconnected, RpcNotSent, RpcTimeout
 from kafkalite.rpc.framing import FrameReader, encode_frame
-from kafkalite.rpc.handling import Reply, Request
+from kafkalite.rpc.handling import Reply, RpcRequest
 from kafkalite.rpc.messages.base import Message
 from kafkalite.rpc.messages.connection import ErrorResponse, HelloRequest
 from kafkalite.rpc.messages.groups import CommittedOffsetsRequest, CommittedOffsetsResponse
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 NODE_OF_OTHER = HelloRequest("cluster-b", BrokerId(1), BrokerEpoch(1))
 
 
-def healthy(request: Request) -> Reply:
+def healthy(request: RpcRequest) -> Reply:
     return Reply(HealthResponse(BrokerId(7), ()))
 
 
-def stored(request: Request) -> Reply:
+def stored(request: RpcRequest) -> Reply:
     """Answers with the size of the request's body, and the body itself."""
     assert isinstance(request.message, CommittedOffsetsRequest)
     return Reply(CommittedOffsetsResponse((len(request.body),), ()), [bytes(request.body)])
@@ -86,7 +86,7 @@ async def test_handlers_run_in_arrival_order_and_answers_keep_it(rig: Rig) -> No
         await gates[number]
         return Reply(HistoryResponse(BrokerId(number), 0, ()))
 
-    def handler(request: Request) -> object:
+    def handler(request: RpcRequest) -> object:
         number = int(cast(HistoryRequest, request.message).subjects[0])
         seen.append(number)
         gates[number] = asyncio.get_running_loop().create_future()
@@ -112,10 +112,10 @@ async def test_handlers_run_in_arrival_order_and_answers_keep_it(rig: Rig) -> No
 
 
 async def test_refusals_cross_as_their_code(rig: Rig) -> None:
-    def refuse(request: Request) -> Reply:
+    def refuse(request: RpcRequest) -> Reply:
         raise api_error(ErrorCode.NOT_CONTROLLER, "ask another")
 
-    async def refuse_late(request: Request) -> Reply:
+    async def refuse_late(request: RpcRequest) -> Reply:
         raise api_error(ErrorCode.STALE_BROKER_EPOCH)
 
     _, endpoint = await rig.serve({HealthRequest: refuse, DescribeDisksRequest: refuse_late})
@@ -138,7 +138,7 @@ async def test_an_unknown_api_is_refused_and_the_connection_stays(rig: Rig) -> N
 
 
 async def test_a_bug_in_a_coroutine_is_answered_and_told(rig: Rig) -> None:
-    async def broken(request: Request) -> Reply:
+    async def broken(request: RpcRequest) -> Reply:
         raise KeyError("bug")
 
     _, endpoint = await rig.serve({HealthRequest: broken, CommittedOffsetsRequest: stored})
@@ -150,7 +150,7 @@ async def test_a_bug_in_a_coroutine_is_answered_and_told(rig: Rig) -> None:
 
 
 async def test_a_bug_in_a_handler_costs_its_connection_only(rig: Rig) -> None:
-    def broken(request: Request) -> Reply:
+    def broken(request: RpcRequest) -> Reply:
         raise KeyError("bug")
 
     server, endpoint = await rig.serve({HealthRequest: broken, CommittedOffsetsRequest: stored})
@@ -178,7 +178,7 @@ async def test_a_refusal_of_what_has_no_answer_is_not_sent(rig: Rig) -> None:
     message = ReplicaFetchWake(1)
     refused: list[Message] = []
 
-    def handler(request: Request) -> Reply:
+    def handler(request: RpcRequest) -> Reply:
         refused.append(request.message)
         raise api_error(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not you")
 
@@ -212,7 +212,7 @@ async def test_a_closed_connection_cancels_waiting_futures(rig: Rig) -> None:
     cancelled = asyncio.Event()
     waiting.add_done_callback(lambda f: cancelled.set() if f.cancelled() else None)
 
-    def handler(request: Request) -> asyncio.Future[Reply | None]:
+    def handler(request: RpcRequest) -> asyncio.Future[Reply | None]:
         arrived.set_result(None)
         return waiting
 
@@ -311,7 +311,7 @@ async def test_bad_bytes_close_that_connection_only(rig: Rig, data: bytes) -> No
 async def test_requests_read_ahead_are_bounded(rig: Rig) -> None:
     waiting: list[asyncio.Future[Reply | None]] = []
 
-    def handler(request: Request) -> asyncio.Future[Reply | None]:
+    def handler(request: RpcRequest) -> asyncio.Future[Reply | None]:
         waiting.append(asyncio.get_running_loop().create_future())
         return waiting[-1]
 
@@ -333,7 +333,7 @@ async def test_requests_read_ahead_are_bounded(rig: Rig) -> None:
 async def test_fetches_under_way_are_bounded(rig: Rig) -> None:
     waiting: list[asyncio.Future[Reply | None]] = []
 
-    def handler(request: Request) -> asyncio.Future[Reply | None]:
+    def handler(request: RpcRequest) -> asyncio.Future[Reply | None]:
         waiting.append(asyncio.get_running_loop().create_future())
         return waiting[-1]
 
@@ -349,7 +349,7 @@ async def test_a_peer_that_does_not_read_stops_being_served(rig: Rig) -> None:
     served = 0
     answer = Reply(HealthResponse(BrokerId(7), ()), [bytes(1 << 20)])
 
-    def handler(request: Request) -> Reply:
+    def handler(request: RpcRequest) -> Reply:
         nonlocal served
         served += 1
         return answer
@@ -412,11 +412,11 @@ async def test_memory_of_all_connections_is_bounded_and_frees_itself(rig: Rig) -
     handled = 0
     most = 0
 
-    async def handler_later(request: Request) -> Reply:
+    async def handler_later(request: RpcRequest) -> Reply:
         await gate.wait()
         return stored(request)
 
-    def handler(request: Request) -> object:
+    def handler(request: RpcRequest) -> object:
         nonlocal handled, most
         handled += 1
         most = max(most, server.memory.used_bytes)
@@ -465,7 +465,7 @@ async def test_a_server_that_closes_fails_its_callers(rig: Rig) -> None:
     waiting: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
     arrived = asyncio.Event()
 
-    def handler(request: Request) -> asyncio.Future[Reply | None]:
+    def handler(request: RpcRequest) -> asyncio.Future[Reply | None]:
         arrived.set()
         return waiting
 

@@ -13,8 +13,8 @@ from kafkalite.security.access import MAX_LINES, Access
 from kafkalite.security.acl import (
     CLUSTER_NAME,
     OPERATIONS,
+    AclEntry,
     Binding,
-    Entry,
     Filter,
     Operation,
     Pattern,
@@ -26,7 +26,7 @@ from kafkalite.security.authorizer import Authorizer, parse_super_users
 from kafkalite.security.principal import Principal
 
 T, C = ResourceType.TOPIC, ResourceType.CLUSTER
-ALLOW = Entry("User:ann", "*", Operation.READ, Permission.ALLOW)
+ALLOW = AclEntry("User:ann", "*", Operation.READ, Permission.ALLOW)
 
 
 @dataclass
@@ -50,16 +50,16 @@ ANN = Someone(Principal("User", "ann"))
         (Pattern(T, "\ud800"), ALLOW, "znode"),
         (Pattern(T, "t", PatternType.MATCH), ALLOW, "literal or prefixed"),
         (Pattern(ResourceType.ANY, "t"), ALLOW, "one type"),
-        (Pattern(C, "mine"), Entry("User:a", "*", Operation.ALTER, Permission.ALLOW), "only valid name"),
-        (Pattern(C, CLUSTER_NAME), Entry("User:a", "*", Operation.ALTER, Permission.ALLOW), None),
+        (Pattern(C, "mine"), AclEntry("User:a", "*", Operation.ALTER, Permission.ALLOW), "only valid name"),
+        (Pattern(C, CLUSTER_NAME), AclEntry("User:a", "*", Operation.ALTER, Permission.ALLOW), None),
         (Pattern(C, CLUSTER_NAME), ALLOW, None),
-        (Pattern(T, "t"), Entry("ann", "*", Operation.READ, Permission.ALLOW), "no principal"),
-        (Pattern(T, "t"), Entry("User:a", "", Operation.READ, Permission.ALLOW), "host"),
-        (Pattern(T, "t"), Entry("User:a", "*", Operation.READ, Permission.ANY), "allows or denies"),
-        (Pattern(T, "t"), Entry("User:a", "*", Operation.ANY, Permission.ALLOW), "one operation"),
+        (Pattern(T, "t"), AclEntry("ann", "*", Operation.READ, Permission.ALLOW), "no principal"),
+        (Pattern(T, "t"), AclEntry("User:a", "", Operation.READ, Permission.ALLOW), "host"),
+        (Pattern(T, "t"), AclEntry("User:a", "*", Operation.READ, Permission.ANY), "allows or denies"),
+        (Pattern(T, "t"), AclEntry("User:a", "*", Operation.ANY, Permission.ALLOW), "one operation"),
     ],
 )
-def test_what_may_be_written(pattern: Pattern, entry: Entry, why: str | None) -> None:
+def test_what_may_be_written(pattern: Pattern, entry: AclEntry, why: str | None) -> None:
     problem = Binding(pattern, entry).problem()
     assert (problem is None) == (why is None)
     assert why is None or why in str(problem)
@@ -78,7 +78,7 @@ def test_super_users() -> None:
 
 def test_nodes_may_act_as_nodes_whatever_is_written_and_nothing_else() -> None:
     authorizer = Authorizer(nodes=frozenset({"User:ann"}))
-    authorizer.put(Pattern(C, CLUSTER_NAME), {Entry("User:*", "*", Operation.ALL, Permission.DENY)})
+    authorizer.put(Pattern(C, CLUSTER_NAME), {AclEntry("User:*", "*", Operation.ALL, Permission.DENY)})
     for operation in OPERATIONS[C]:
         allowed = authorizer.authorize(ANN.principal, "h", operation, C, CLUSTER_NAME)
         assert allowed == (operation in (Operation.CLUSTER_ACTION, Operation.DESCRIBE))
@@ -117,7 +117,7 @@ def test_refusals_are_counted_all_and_told_in_part() -> None:
             assert not access.may(ANN, Operation.READ, T, "t")
         now[0] = access_module._LINES_WINDOW_S
         assert not access.may(ANN, Operation.WRITE, T, "t")
-        assert not access.may(ANN, Operation.WRITE, T, "t", is_told=False)
+        assert not access.may(ANN, Operation.WRITE, T, "t", is_logged=False)
     assert len(lines) == MAX_LINES + 1
     assert lines[0]["suppressed"] == 0
     assert (lines[-1]["suppressed"], lines[-1]["principal"], lines[-1]["operation"]) == (7, "User:ann", "WRITE")

@@ -9,7 +9,7 @@ import pytest
 from kafkalite.errors import AuthenticationFailed
 from kafkalite.security import attempts as attempts_module
 from kafkalite.security.attempts import BURST, REGAIN_S, Attempts
-from kafkalite.security.http_login import BASIC, BEARER, Login, Logins, parse
+from kafkalite.security.http_login import BASIC, BEARER, HttpLogin, Logins, parse
 from kafkalite.security.scram import ScramCredential, decoy, make_credential
 
 SCRAM = {
@@ -37,9 +37,9 @@ def logins(*mechanisms: str, plain: dict[str, str] | None = None, credentials: o
 
 
 def test_headers() -> None:
-    assert parse(basic("ann:won:der")) == Login(BASIC, "ann", "won:der")
-    assert parse(basic("CN=ä,O=b:ü")) == Login(BASIC, "CN=ä,O=b", "ü")
-    assert parse("bearer abc-._~+/==") == Login(BEARER, "", "abc-._~+/==")
+    assert parse(basic("ann:won:der")) == HttpLogin(BASIC, "ann", "won:der")
+    assert parse(basic("CN=ä,O=b:ü")) == HttpLogin(BASIC, "CN=ä,O=b", "ü")
+    assert parse("bearer abc-._~+/==") == HttpLogin(BEARER, "", "abc-._~+/==")
     assert "won" not in repr(parse(basic("ann:won:der")))
 
 
@@ -92,11 +92,11 @@ def test_a_decoy_fits_nothing_and_looks_like_the_real_ones() -> None:
 def test_what_fitted_is_remembered_until_the_password_changes() -> None:
     known: dict[tuple[str, str], ScramCredential] = dict(SCRAM)
     asked = logins("SCRAM-SHA-256", credentials=known)
-    login = Login(BASIC, "ann", "wonder")
+    login = HttpLogin(BASIC, "ann", "wonder")
     assert not asked.is_remembered(login, asked.evidence("ann"))
     asked.remember(login, asked.evidence("ann"))
     assert asked.is_remembered(login, asked.evidence("ann"))
-    assert not asked.is_remembered(Login(BASIC, "ann", "guess"), asked.evidence("ann"))
+    assert not asked.is_remembered(HttpLogin(BASIC, "ann", "guess"), asked.evidence("ann"))
     known["SCRAM-SHA-256", "ann"] = make_credential("SCRAM-SHA-256", "wonder2", b"saltsalt")
     assert not asked.is_remembered(login, asked.evidence("ann"))
     del known["SCRAM-SHA-256", "ann"]
@@ -104,9 +104,9 @@ def test_what_fitted_is_remembered_until_the_password_changes() -> None:
 
 
 def test_tokens() -> None:
-    assert logins().owner(Login(BEARER, "", "t0ken-b=")) == "other"
-    assert logins().owner(Login(BEARER, "", "t0ken-b")) is None
-    assert logins().owner(Login(BEARER, "", "")) is None
+    assert logins().owner(HttpLogin(BEARER, "", "t0ken-b=")) == "other"
+    assert logins().owner(HttpLogin(BEARER, "", "t0ken-b")) is None
+    assert logins().owner(HttpLogin(BEARER, "", "")) is None
 
 
 def test_attempts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ from kafkalite.record.builder import RecordBatchBuilder
 from kafkalite.rpc.client import RpcConnection
 from kafkalite.rpc.messages.base import Message, by_kind
 from kafkalite.rpc.messages.connection import HelloRequest
-from kafkalite.security.acl import Entry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
+from kafkalite.security.acl import AclEntry, Filter, Operation, Pattern, PatternType, Permission, ResourceType
 from kafkalite.security.principal import Principal
 from kafkalite.security.requirements import FREE, REFUSALS, RPC, Scope
 from kafkalite.testing.loopback_cluster import LoopbackCluster
@@ -373,7 +373,7 @@ async def test_a_node_knows_the_rules_before_it_listens(cluster: LoopbackCluster
     authorizer = node.rights.access.authorizer
     assert authorizer is not None
     pattern = Pattern(ResourceType.TOPIC, "t", PatternType.PREFIXED)
-    entry = Entry("User:ann", "*", Operation.DESCRIBE, Permission.ALLOW)
+    entry = AclEntry("User:ann", "*", Operation.DESCRIBE, Permission.ALLOW)
     assert [(each.pattern, each.entry) for each in node.rights.describe_acls(Filter())] == [(pattern, entry)]
     await cluster._wait_ready(2)
 

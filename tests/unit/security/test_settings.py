@@ -129,9 +129,9 @@ def test_a_clients_settings_that_are_wrong(wrong: dict[str, str]) -> None:
 def test_what_repeats_is_told_once_in_a_while() -> None:
     now = [0.0]
     repeats = Repeats(lambda: now[0])
-    assert [repeats.told("a"), repeats.told("a"), repeats.told("b"), repeats.told("a")] == [0, None, 0, None]
+    assert [repeats.admit("a"), repeats.admit("a"), repeats.admit("b"), repeats.admit("a")] == [0, None, 0, None]
     now[0] = 10.0
-    assert repeats.told("a") == 2
-    assert [repeats.told(number) is not None for number in range(2000)].count(True) == 1023  # and "a"
+    assert repeats.admit("a") == 2
+    assert [repeats.admit(number) is not None for number in range(2000)].count(True) == 1023  # and "a"
     now[0] = 30.0
-    assert repeats.told("new") == 0
+    assert repeats.admit("new") == 0

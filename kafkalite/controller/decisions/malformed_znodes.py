@@ -8,7 +8,7 @@ from kafkalite.controller.decisions.effects import Effect, Note
 from kafkalite.controller.decisions.state import ControllerState
 
 
-def note_malformed(state: ControllerState, path: str, reason: str | None) -> tuple[ControllerState, list[Effect]]:
+def record_malformed(state: ControllerState, path: str, reason: str | None) -> tuple[ControllerState, list[Effect]]:
     """Remember, or forget, that a znode holds what does not belong there; a note when it is news."""
     if state.malformed.get(path) == reason:
         return state, []

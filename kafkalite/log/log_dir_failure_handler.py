@@ -10,7 +10,7 @@ from kafkalite.env.seams import Clock, Disk
 from kafkalite.env.supervisor import Policy, Supervisor
 from kafkalite.errors import StorageError
 from kafkalite.log import checkpoints
-from kafkalite.log.failures import Blame, blame, probe
+from kafkalite.log.failures import FaultScope, fault_scope, probe
 from kafkalite.log.log_dir import LogDir, partition_of
 from kafkalite.log.room import MIN_ROOM_BYTES
 from kafkalite.telemetry.logs import get_logger
@@ -18,15 +18,15 @@ from kafkalite.telemetry.logs import get_logger
 _log = get_logger(__name__)
 
 
-class Judge:
+class LogDirFailureHandler:
     """Looks at every error once; one probe per directory at a time.
 
     Args:
         busy_s: the watch gives a disk so long that is slow to answer but at work.
         dir_failed: take the whole directory offline.
         make_room: remove at once what waits for its removal in the directory.
-        look_again: open the failed logs of a sound directory again, if they are sound; raises OSError.
-        on_judged: a verdict stands: what the directory lost can be made anew.
+        reopen_failed: open the failed logs of a sound directory again, if they are sound; raises OSError.
+        on_examined: a verdict stands: what the directory lost can be made anew.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class Judge:
         busy_s: float,
         dir_failed: Callable[[StorageError], object],
         make_room: Callable[[LogDir], Awaitable[None]],
-        look_again: Callable[[LogDir], Awaitable[None]],
-        on_judged: Callable[[str], None],
+        reopen_failed: Callable[[LogDir], Awaitable[None]],
+        on_examined: Callable[[str], None],
     ) -> None:
         self._disk = disk
         self._clock = clock
@@ -49,57 +49,57 @@ class Judge:
         self._busy_s = busy_s
         self._dir_failed = dir_failed
         self._make_room = make_room
-        self._look_again = look_again
-        self._on_judged = on_judged
+        self._reopen_failed = reopen_failed
+        self._on_examined = on_examined
 
-    def suspect(self, log_dir: LogDir, error: StorageError) -> None:
+    def report_error(self, log_dir: LogDir, error: StorageError) -> None:
         """An error met in the directory. Returns at once; the verdict follows within about two seconds."""
         if not log_dir.online:
             return
-        if blame(error) is Blame.DISK:
-            self._condemn(log_dir, str(error), error)
+        if fault_scope(error) is FaultScope.DISK:
+            self._fail_directory(log_dir, str(error), error)
             return
         log_dir.suspicions.append(error)
-        if log_dir.is_judged:
-            log_dir.is_judged = False
-            self._supervisor.spawn(f"judge {log_dir.path}", self._judge(log_dir), Policy.ISOLATED)
+        if log_dir.is_examined:
+            log_dir.is_examined = False
+            self._supervisor.spawn(f"judge {log_dir.path}", self._examine_all(log_dir), Policy.ISOLATED)
 
-    async def _judge(self, log_dir: LogDir) -> None:
+    async def _examine_all(self, log_dir: LogDir) -> None:
         try:
             while log_dir.online and log_dir.suspicions:
-                await self._judge_once(log_dir)
+                await self._examine(log_dir)
         finally:
-            log_dir.is_judged = True
+            log_dir.is_examined = True
         if log_dir.online:
-            self._on_judged(log_dir.path)
+            self._on_examined(log_dir.path)
 
-    async def _judge_once(self, log_dir: LogDir) -> None:
+    async def _examine(self, log_dir: LogDir) -> None:
         errors, log_dir.suspicions = log_dir.suspicions, []
         first = errors[0]
-        kinds = {blame(error) for error in errors}
-        if kinds == {Blame.NOBODY}:
+        kinds = {fault_scope(error) for error in errors}
+        if kinds == {FaultScope.SHORTAGE}:
             reason = ""
-        elif Blame.ROOM in kinds and not await self._found_room(log_dir):
+        elif FaultScope.ROOM in kinds and not await self._freed_space(log_dir):
             reason = "no room is left"
         else:
             reason = await self.check(log_dir)
         if not log_dir.online:
             return
         now = self._clock.monotonic()
-        if kinds != {Blame.NOBODY} and not (self._are_known(log_dir, errors) and not reason):
-            log_dir.failures.note(now)
+        if kinds != {FaultScope.SHORTAGE} and not (self._are_known(log_dir, errors) and not reason):
+            log_dir.failures.record(now)
             if not reason and log_dir.failures.is_exhausted(now):
                 reason = "its logs failed more than ten times within an hour"
         if not reason:
             try:
-                await self._look_again(log_dir)
+                await self._reopen_failed(log_dir)
             except OSError as error:
                 reason = f"a failed log cannot be recorded as missing: {error}"
         if not log_dir.online:
             return
         if reason:
-            full = next((error.__cause__ for error in errors if blame(error) is Blame.ROOM), None)
-            self._condemn(log_dir, f"{reason} (first: {first})", full or first)
+            full = next((error.__cause__ for error in errors if fault_scope(error) is FaultScope.ROOM), None)
+            self._fail_directory(log_dir, f"{reason} (first: {first})", full or first)
         else:
             kept = [failed.path for failed in log_dir.failed.values()]
             _log.warning("log_dir.sound", directory=log_dir.path, kept_offline=kept, error=str(first))
@@ -109,7 +109,7 @@ class Judge:
         names = [partition_of(error.path.rpartition("/")[2]) for error in errors if error.path != log_dir.path]
         return len(names) == len(errors) and all(tp in log_dir.reopened for tp in names)
 
-    async def _found_room(self, log_dir: LogDir) -> bool:
+    async def _freed_space(self, log_dir: LogDir) -> bool:
         try:
             await self._make_room(log_dir)
             return self._disk.free_bytes(log_dir.path) >= MIN_ROOM_BYTES
@@ -123,10 +123,10 @@ class Judge:
             return f"{checkpoints.META_PROPERTIES} is missing: this is not the directory that was opened"
         return "" if found is None else f"the probe failed: {found}"
 
-    def _condemn(self, log_dir: LogDir, reason: str, cause: BaseException | None) -> None:
+    def _fail_directory(self, log_dir: LogDir, reason: str, cause: BaseException | None) -> None:
         error = StorageError(f"{log_dir.path}: {reason}", directory=log_dir.path, path=log_dir.path)
         error.__cause__ = cause
-        log_dir.failures.note(self._clock.monotonic())
+        log_dir.failures.record(self._clock.monotonic())
         self._dir_failed(error)
 
     # --- the watch ------------------------------------------------------------------------------
@@ -135,20 +135,20 @@ class Judge:
         """Probe the directory now and then while it is online: a disk that hangs is found before the loop writes to it."""
         while log_dir.online:
             await asyncio.sleep(interval_s)
-            if not log_dir.online or not log_dir.is_judged:
+            if not log_dir.online or not log_dir.is_examined:
                 continue
             found = await probe(self._disk, log_dir.path, self._own_time, busy_s=self._busy_s)
-            if not log_dir.online or not log_dir.is_judged:
+            if not log_dir.online or not log_dir.is_examined:
                 continue
             if found is not None:
                 error = StorageError(
                     f"{log_dir.path}: the probe failed: {found}", directory=log_dir.path, path=log_dir.path
                 )
                 error.__cause__ = found
-                log_dir.is_full = blame(error) is Blame.ROOM
-                if blame(error) not in (Blame.ROOM, Blame.NOBODY):  # a full disk can still be read
-                    self._condemn(log_dir, f"the probe failed: {found}", found)
+                log_dir.is_full = fault_scope(error) is FaultScope.ROOM
+                if fault_scope(error) not in (FaultScope.ROOM, FaultScope.SHORTAGE):  # a full disk can still be read
+                    self._fail_directory(log_dir, f"the probe failed: {found}", found)
             elif not self._disk.exists(f"{log_dir.path}/{checkpoints.META_PROPERTIES}"):
-                self._condemn(log_dir, f"{checkpoints.META_PROPERTIES} has gone", None)
+                self._fail_directory(log_dir, f"{checkpoints.META_PROPERTIES} has gone", None)
             else:
                 log_dir.is_full = False

@@ -18,21 +18,21 @@ from collections.abc import Mapping
 from kafkalite.controller.decisions.commands import announce_removal, delete_replicas
 from kafkalite.controller.decisions.effects import (
     Decision,
-    DropPartitionOrders,
     Effect,
     Note,
     ReadStates,
     RemovePartition,
+    RemovePartitionRequests,
     WriteTopics,
 )
 from kafkalite.controller.decisions.events import (
     BeginDraining,
-    PartitionOrders,
     PartitionRemoved,
+    PartitionRequests,
     PartitionsDrained,
     TopicChange,
 )
-from kafkalite.controller.decisions.partition_notes import note_malformed
+from kafkalite.controller.decisions.malformed_znodes import record_malformed
 from kafkalite.controller.decisions.reassignments import MAX_PER_TOPIC
 from kafkalite.controller.decisions.state import ControllerState, Removal, Topic
 from kafkalite.coordination import paths
@@ -51,13 +51,13 @@ def under_way(
             continue
         if partition.partition not in topic.assignment:
             if order.replicas:
-                removals[partition] = Removal(False, frozenset(order.replicas), order.drain)
+                removals[partition] = Removal(drain=False, waiting=frozenset(order.replicas), draining=order.drain)
         elif order.drain:
             removals[partition] = Removal(drain=True)
     return removals
 
 
-def on_partition_orders(state: ControllerState, event: PartitionOrders) -> Decision:
+def on_partition_requests(state: ControllerState, event: PartitionRequests) -> Decision:
     """All orders as they stand."""
     effects: list[Effect] = []
     known = {path for path in state.malformed if path.startswith((paths.PARTITIONS_ADD, paths.PARTITIONS_REMOVE))}
@@ -87,18 +87,18 @@ def on_partition_orders(state: ControllerState, event: PartitionOrders) -> Decis
     state, dropped_removals, bad, draining = _take_removals(state, event)
     reasons |= bad
     for path in sorted(known | reasons.keys()):
-        state, notes = note_malformed(state, path, reasons.get(path))
+        state, notes = record_malformed(state, path, reasons.get(path))
         effects += notes
     if dropped_adds or dropped_removals:
-        effects.append(DropPartitionOrders(tuple(dropped_adds), tuple(dropped_removals)))
+        effects.append(RemovePartitionRequests(tuple(dropped_adds), tuple(dropped_removals)))
     effects += [WriteTopics((changes[name],)) for name in sorted(changes) if changes[name].added]
     if draining:
         effects.append(ReadStates(tuple(draining), BeginDraining()))
-    return _go_on(state, effects, "partition.removal")
+    return _advance_removals(state, effects, "partition.removal")
 
 
 def _take_removals(
-    state: ControllerState, event: PartitionOrders
+    state: ControllerState, event: PartitionRequests
 ) -> tuple[ControllerState, list[TopicPartition], dict[str, str], list[TopicPartition]]:
     """The state with all removals; orders that ask for nothing; reasons against orders; what is to be drained now."""
     removals = {p: removal for p, removal in state.removals.items() if p in event.removals}
@@ -140,10 +140,10 @@ def on_drained(state: ControllerState, event: PartitionsDrained) -> Decision:
         removal = removals.get(partition)
         if removal is not None and removal.waiting is None and removal.drain:
             removals[partition] = dataclasses.replace(removal, drain=False)
-    return _go_on(dataclasses.replace(state, removals=removals), [], "partition.drained")
+    return _advance_removals(dataclasses.replace(state, removals=removals), [], "partition.drained")
 
 
-def _go_on(state: ControllerState, effects: list[Effect], cause: str) -> Decision:
+def _advance_removals(state: ControllerState, effects: list[Effect], cause: str) -> Decision:
     """Take out of the topics what may go now: the last ones first, nothing from behind one that still drains."""
     by_topic: dict[str, TopicChange] = {}
     blocked: set[str] = set()
@@ -182,7 +182,7 @@ def on_change_written(state: ControllerState, change: TopicChange) -> Decision:
     if change.removed:
         removals = dict(state.removals)
         for partition, order in change.removed.items():
-            removals[partition] = Removal(False, frozenset(order.replicas), order.drain)
+            removals[partition] = Removal(drain=False, waiting=frozenset(order.replicas), draining=order.drain)
             effects.append(Note("partition.removed", str(partition), f"from {list(order.replicas)}"))
         rest = {each: known for each, known in state.partitions.items() if each not in change.removed}
         state = dataclasses.replace(state, removals=removals, partitions=rest)
@@ -239,4 +239,4 @@ def on_partition_removed(state: ControllerState, event: PartitionRemoved) -> Dec
 
 def on_tick(state: ControllerState) -> Decision:
     """Try again what has not succeeded."""
-    return _go_on(state, [], "partition.removal")
+    return _advance_removals(state, [], "partition.removal")

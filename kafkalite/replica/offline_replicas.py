@@ -7,7 +7,7 @@ epoch; only a command of that epoch, or of a later one, lets it begin again, as 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkalite.errors import StorageError
 from kafkalite.model import NO_LEADER, BrokerId, LeaderEpoch, TopicPartition
@@ -37,23 +37,25 @@ def refusal(state: PartitionState, broker_id: BrokerId, *, own_epoch: LeaderEpoc
     return ""
 
 
-class Restarting:
+class RequestRestart(Protocol):
+    def __call__(self, topic_partition: TopicPartition, *, online: bool) -> None: ...
+
+
+class OfflineReplicas:
     """What was last commanded for each offline replica.
 
     Args:
         request: ask the controller to take these replicas out of the ISR, or say that they can lead again (True).
     """
 
-    def __init__(
-        self, logs: LogManager, broker_id: Callable[[], BrokerId], request: Callable[[TopicPartition, bool], None]
-    ) -> None:
+    def __init__(self, logs: LogManager, broker_id: Callable[[], BrokerId], request: RequestRestart) -> None:
         self._logs = logs
         self._broker_id = broker_id
         self._request = request
         self.commanded: dict[TopicPartition, PartitionState] = {}
         self.restarts = 0
 
-    def note(self, partition: Partition, state: PartitionState) -> None:
+    def on_command(self, partition: Partition, state: PartitionState) -> None:
         """A command came for an offline replica: it is carried out when that is possible."""
         key = partition.topic_partition
         known = self.commanded.get(key)
@@ -86,7 +88,7 @@ class Restarting:
         if failed is None:
             return waits
         waits += f"; its files are kept in {failed.path}"
-        if failed.needs_order:
+        if failed.needs_operator:
             return f"{waits}, and opened again by `admin disk online`: it is not trusted after a failed fsync or damage"
         return f"{waits}, and checked again periodically (the last time: {failed.reason})"
 
@@ -116,11 +118,11 @@ class Restarting:
         """Repeat the request of an offline replica that the controller has not answered."""
         state = self.commanded.get(partition.topic_partition)
         if state is None or refusal(state, self._broker_id(), own_epoch=partition.leader_epoch):
-            self._request(partition.topic_partition, False)
+            self._request(partition.topic_partition, online=False)
 
     def can_lead(self, partition: Partition) -> None:
         """A partition without a leader has this sound replica in sync: the controller may not know that it is sound."""
-        self._request(partition.topic_partition, True)
+        self._request(partition.topic_partition, online=True)
 
     def may_have_lost(self, key: TopicPartition, state: PartitionState) -> StorageError | None:
         """For a replica without a log here: whether that log is likely to be on a disk that is offline.

@@ -21,7 +21,7 @@ from kafkalite.replica.metadata_cache import MetadataCache
 _MAX_WAIT_MS = 300_000
 
 
-class TopicOrders:
+class TopicRequests:
     """Gives the order (durable in ZooKeeper), then waits for the controller's work to be seen here."""
 
     def __init__(self, orders: TopicAdmin, metadata: MetadataCache) -> None:

@@ -64,7 +64,7 @@ class Workers:
             self._jobs.put(None)
 
 
-class Lane:
+class DiskThreads:
     """The threads of one disk: those that wait for fsync, and those that do what may take hours (recovery, deletion)."""
 
     def __init__(self, name: str, *, sync_threads: int, work_threads: int) -> None:
