@@ -27,9 +27,13 @@ Request = WireStruct | Message
 
 MAX_FRAME_BYTES = 134_217_728
 _LENGTH_BYTES = 4
+_API_VERSIONS = 18
 _LENGTH = struct.Struct(">i")
 _CORRELATION_ID = struct.Struct(">i")
 _ERROR = struct.Struct(">h")
+#: Length, API key, version, correlation id, length of the client id.
+_HEAD = struct.Struct(">ihhih")
+_CORRELATION_ID_AT = 8
 #: Higher versions are not for us: they name topics by their ids (Fetch), take part in transactions without being told
 #: (Produce, EndTxn) or are for brokers (AddPartitionsToTxn).
 _HIGHEST = {"Fetch": 12, "Produce": 11, "EndTxn": 4, "AddPartitionsToTxn": 3}
@@ -37,12 +41,11 @@ _HIGHEST = {"Fetch": 12, "Produce": 11, "EndTxn": 4, "AddPartitionsToTxn": 3}
 
 @dataclass(frozen=True, slots=True)
 class _Api:
-    """One API in the version that this connection uses."""
+    """One API in the version that this connection uses. `head`: a frame's beginning, without length and correlation id."""
 
     key: int
     version: int
     head: bytes
-    tail: bytes
     encode: Encoder
     decode: Decoder
     has_tags: bool
@@ -87,7 +90,7 @@ class Exchange:
         self.versions: dict[int, tuple[int, int]] = {}
         self._client_id = client_id.encode()[:32_000]
         self._next_id = 0
-        self._apis: dict[str, _Api] = {}
+        self._apis: dict[type[WireStruct], _Api] = {}
         #: Correlation id -> (API, class of the response inside an extension response).
         self._asked: dict[int, tuple[_Api, type[Message] | None]] = {}
 
@@ -102,31 +105,30 @@ class Exchange:
             ApiError: UNSUPPORTED_VERSION, the broker does not know such a request. INVALID_REQUEST: it cannot be encoded.
         """
         inside: type[Message] | None = None
+        message: Any = request
         if isinstance(request, Message):
-            inside, request = type(request), _wrapped(request)
-        name = type(request).__name__.removesuffix("Request")
-        api = self._api(name) if version is None else self._api_at(name, version)
-        self._next_id = self._next_id + 1 & 0x7FFFFFFF
+            inside, message = type(request), _wrapped(request)
+        kind = type(message)
+        api = self._apis.get(kind) if version is None else self._api_at(kind, version)
+        if api is None:
+            api = self._apis[kind] = self._api_at(kind, self.version_of(_name(kind)))
+        number = self._next_id = self._next_id + 1 & 0x7FFFFFFF
+        start = bytearray(api.head)
         chunks: list[Buffer] = []
-        start = bytearray(_LENGTH_BYTES) + api.head + _CORRELATION_ID.pack(self._next_id) + api.tail
         try:
-            chunks.append(api.encode(request, start, chunks))
+            chunks.append(api.encode(message, start, chunks))
         except (struct.error, UnicodeEncodeError) as error:
             raise api_error(ErrorCode.INVALID_REQUEST, f"{type(request).__name__}: {error}") from None
-        size = sum(len(chunk) for chunk in chunks) - _LENGTH_BYTES
+        # Of an empty buffer at the end of a writelines() asyncio, since Python 3.12, never gets rid: its loop spins on it.
+        chunks = [chunk for chunk in chunks if len(chunk)]
+        size = sum(map(len, chunks)) - _LENGTH_BYTES
         if size > MAX_FRAME_BYTES:
             raise api_error(ErrorCode.MESSAGE_TOO_LARGE, f"{type(request).__name__} of {size} bytes")
         _LENGTH.pack_into(start, 0, size)
+        _CORRELATION_ID.pack_into(start, _CORRELATION_ID_AT, number)
         if has_response:
-            self._asked[self._next_id] = (api, inside)
-        # Of an empty buffer at the end of a writelines() asyncio, since Python 3.12, never gets rid: its loop spins on it.
-        return self._next_id, [chunk for chunk in chunks if len(chunk)]
-
-    def _api(self, name: str) -> _Api:
-        known = self._apis.get(name)
-        if known is None:
-            known = self._apis[name] = self._api_at(name, self.version_of(name))
-        return known
+            self._asked[number] = (api, inside)
+        return number, chunks
 
     def version_of(self, name: str) -> int:
         """The highest version of an API that both sides know. Raises ApiError: UNSUPPORTED_VERSION."""
@@ -143,15 +145,14 @@ class Exchange:
             raise api_error(ErrorCode.UNSUPPORTED_VERSION, text)
         return highest
 
-    def _api_at(self, name: str, version: int) -> _Api:
+    def _api_at(self, kind: type[WireStruct], version: int) -> _Api:
+        name = _name(kind)
         request, response = schemas()[name + "Request"], schemas()[name + "Response"]
-        is_flexible = version in request.flexible
-        tail = struct.pack(">h", len(self._client_id)) + self._client_id + (b"\0" if is_flexible else b"")
+        head = _HEAD.pack(0, request.api_key, version, 0, len(self._client_id)) + self._client_id
         return _Api(
             request.api_key,
             version,
-            struct.pack(">hh", request.api_key, version),
-            tail,
+            head + b"\0" if version in request.flexible else head,
             encoder(request.name, version),
             decoder(response.name, version),
             # KIP-511: a client that does not know the broker yet must be able to read the header.
@@ -186,7 +187,8 @@ class Exchange:
         self._asked.clear()
 
 
-_API_VERSIONS = 18
+def _name(kind: type[WireStruct]) -> str:
+    return kind.__name__.removesuffix("Request")
 
 
 def _after_tags(frame: memoryview, position: int) -> int:
