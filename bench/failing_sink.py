@@ -17,6 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from bench.twin_sink import DOUBLED, Scene
+from kafkalite.client import messages as wire_messages
+from kafkalite.extension.transaction_groups import transactional_id
 from pyspark_kafkalite.clients import shared
 from pyspark_kafkalite.options import write_options
 from pyspark_kafkalite.row_shape import row_shape
@@ -113,5 +115,8 @@ class FailingWriter(KafkaliteStreamWriter):
         nodes = {int(node): pid for node, pid in json.loads(self._plan["nodes"]).items()}
         groups = [decided.group for m in messages if (decided := getattr(m, "decided", None)) is not None]
         client: Any = shared(self._options.client)
-        victim = client._find(groups[0], time.monotonic() + 10) if groups else min(nodes)
+        victim = min(nodes)
+        if groups:
+            flow = client.routing.coordinator(wire_messages.TRANSACTION, transactional_id(groups[0], ""), 10.0)
+            victim = client.run(flow)
         os.kill(nodes[victim], signal.SIGKILL)
