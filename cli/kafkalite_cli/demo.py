@@ -38,7 +38,6 @@ RATE = 40_000
 SETTINGS = {
     "zookeeper.session.timeout.ms": 3_000,
     "replica.lag.time.max.ms": 5_000,
-    "kafka.port": -1,
 }
 
 console = Console(highlight=False, soft_wrap=not sys.stdout.isatty())

@@ -436,7 +436,7 @@ def real_env(
         # By name and late: `coordination` is above `env`, and tools that never connect need not load aiozk.
         adapter = importlib.import_module("kafkalite.coordination.aiozk_adapter")
         if not access:
-            access.append(adapter.Access() if config is None else adapter.access_of(config))
+            access.append(adapter.ZooKeeperAccess() if config is None else adapter.access_of(config))
         session: Coordinator = await adapter.connect(
             connect_string, session_timeout_ms, clock=clock, network=network, rng=source, access=access[0]
         )
