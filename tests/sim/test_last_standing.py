@@ -28,6 +28,7 @@ def plan(seed: int, *faults: Fault) -> Plan:
         producers=2,
         batches_per_s=15.0,
         consumers=1,
+        trims=False,  # its records are not synced, so a loss of all power may lose them
         faults=faults,
     )
 
@@ -107,7 +108,8 @@ def test_all_lose_their_power_one_after_the_other_comes_back(seed: int) -> None:
     seen: list[str] = []
     result = Simulation(dataclasses.replace(drawn, batches_per_s=0.3, topic_settings=synced), watch=seen.append).run()
     assert result.violation is None, result.line()
-    assert sum("replica.leads_after_loss" in line for line in seen) == 3
+    leads = [line for line in seen if "replica.leads_after_loss" in line]
+    assert len(leads) == 3, leads
     assert sum("logs.doubtful" in line for line in seen) == 3
 
 
