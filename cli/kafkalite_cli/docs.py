@@ -81,8 +81,8 @@ def rpc_api() -> str:
         "Written by `make docs` from kafkalite/rpc/messages/ and kafkalite/extension/messages/; do not edit.",
         "",
         (
-            "Nodes send each other these requests. Nobody else is let in: the listener refuses the hello of whoever is no "
-            "node. Clients use the Kafka listener ([kafka-protocol.md](kafka-protocol.md), "
+            "Nodes send each other these requests. The listener refuses the hello of a peer that is not a node. "
+            "Clients use the Kafka listener ([kafka-protocol.md](kafka-protocol.md), "
             "[extension-api.md](extension-api.md))."
         ),
         "",

@@ -109,7 +109,7 @@ async def test_a_plan_that_is_more_than_a_node_takes_of_a_client(plan: str, tmp_
     path.write_text(json.dumps({"version": 1, "partitions": many}))
     async with FakeCluster(1) as cluster:
         said = refusal(await kafkalite("admin", "reassign", "execute", str(path), cluster=cluster))
-    assert "nodes take 8388608 of a client" in said
+    assert "nodes accept 8388608 of a client" in said
 
 
 async def test_what_is_not_there_is_named() -> None:
