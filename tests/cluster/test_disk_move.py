@@ -78,7 +78,7 @@ async def test_replicas_move_under_load_and_over_a_crash(tmp_path: Path) -> None
             enough.set()
         await wait_in_sync(cluster, TOPIC, 3)
         for arguments, expected in (
-            ([names[0], "--broker", "1", "--to", "/nowhere"], "none of log.dirs"),
+            ([names[0], "--broker", "1", "--to", "/nowhere"], "not one of log.dirs"),
             (["nothing-7", "--broker", "1", "--to", str(first)], "no replica on this broker"),
         ):
             code, told = await kafkalite(cluster, "disk", "move", *arguments)

@@ -64,7 +64,7 @@ async def test_writes_go_on_while_zookeeper_is_away(zookeeper: EmbeddedZooKeeper
             assert "ZooKeeper" in why.out and "has not answered for" in why.out, why
             for command in ("describe", "describe-cluster"):
                 shown = await asyncio.to_thread(kafkalite, "admin", command, bootstrap=cluster.bootstrap)
-                assert shown.code == 0 and "this is what the brokers knew before: ZooKeeper" in shown.err, shown
+                assert shown.code == 0 and "this is the brokers' last known state: ZooKeeper" in shown.err, shown
             order = await asyncio.to_thread(
                 kafkalite, "admin", "create-topic", "more", "--timeout", "4", bootstrap=cluster.bootstrap
             )

@@ -12,7 +12,7 @@ import copy
 import random
 from typing import NamedTuple
 
-from hypothesis import assume, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -236,3 +236,21 @@ class Compacted(RuleBasedStateMachine):
 
 TestCompacted = Compacted.TestCase
 TestCompacted.settings = settings(max_examples=150, stateful_step_count=50, deadline=None)
+
+
+@given(seed=st.integers(0, 2**32))
+@settings(max_examples=50, deadline=None)
+def test_a_producer_goes_on_after_compaction_and_a_loss_of_power(seed: int) -> None:
+    """What compaction keeps of a producer is durable: its newest batch may be lost, and then an older one must be there."""
+    state = Compacted()
+    state.flush_at_first()
+    state.transaction(also=[], deletes=False, end="abort", keys=["a"], producer_id=1)
+    state.change_the_policy(policy="delete")
+    state.compact(later_ms=0, map_bytes=1, passes=1, roll=True)
+    state.change_the_policy(policy="compact")
+    state.transaction(also=[], deletes=False, end="commit", keys=["a"], producer_id=1)
+    state.compact(later_ms=0, map_bytes=1, passes=1, roll=False)
+    state.lose_power(seed=seed)
+    state.transaction(also=[], deletes=False, end="commit", keys=["a"], producer_id=1)
+    state.readers_see_what_was_committed()
+    state.teardown()
