@@ -368,7 +368,7 @@ async def test_a_swapped_disk_is_taken_into_service_without_a_restart(tmp_path: 
             states = await until(client, lambda each: "offline" in each)
             assert sorted(states) == ["offline", "online"], states
             await health_tells(client, "disk.offline", str(disk))
-            await health_tells(client, "replica.last_copy", "only replica in sync")
+            await health_tells(client, "replica.last_copy", "only in-sync replica")
             refused = await client.ask_node(BrokerId(1), DiskOnlineRequest(str(disk)))
             assert isinstance(refused, DiskOnlineResponse)
             assert refused.error == 0, "an empty directory is a disk that was swapped"
