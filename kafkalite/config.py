@@ -15,7 +15,8 @@ from typing import Any, get_type_hints
 
 from kafkalite.errors import ConfigError
 from kafkalite.lazy_dataclass import dataclass
-from kafkalite.model import PROTOCOLS, SASL_MECHANISMS
+from kafkalite.listeners import KafkaListenerSettings, is_wildcard, one_listener, parse_advertised
+from kafkalite.model import PROTOCOLS, SASL_MECHANISMS, Endpoint
 
 #: The largest number that Kafka's clients have for a setting (a long).
 _MAX = 2**63 - 1
@@ -105,11 +106,21 @@ class BrokerConfig:
     zookeeper_session_timeout_ms: int = _key(
         18_000, "timeout of the ZooKeeper session; must be below replica.lag.time.max.ms", low=200
     )
-    host: str = _key("127.0.0.1", "address that the listeners bind and advertise")
+    host: str = _key(
+        "127.0.0.1", "address or name that the listeners bind; clients and nodes get it as it is written here"
+    )
     kafka_port: int = _key(9092, "port of the Kafka listener; 0: any free port", low=0, high=65535)
     rpc_port: int = _key(9192, "port of the RPC listener (msgpack); 0: any free port", low=0, high=65535)
     http_port: int = _key(
         9292, "port of metrics and status page; 0: any free port, -1: no listener", low=-1, high=65535
+    )
+    advertised_listeners: str = _key(
+        "",
+        "address that clients of the Kafka listener get, NAME://HOST:PORT; port 0: kafka.port; empty: host and kafka.port."
+        " NAME is the security protocol, or any other name of the listener",
+    )
+    advertised_rpc: str = _key(
+        "", "address that other nodes get for the RPC listener, HOST:PORT; port 0: rpc.port; empty: host and rpc.port"
     )
     broker_rack: str = _key("", "rack of this broker, used to place replicas")
 
@@ -487,8 +498,33 @@ def broker_config(settings: Mapping[str, Any]) -> tuple[BrokerConfig, list[str]]
         )
     if len(set(config.log_dirs)) != len(config.log_dirs):
         raise ConfigError("log.dirs: the same directory twice")
+    _check_addresses(config)
     _check_security(config)
     return config, warnings
+
+
+def kafka_listener(config: BrokerConfig) -> KafkaListenerSettings:
+    """Raises ConfigError."""
+    return one_listener(
+        config.host, config.kafka_port, config.listener_security_protocol, config.advertised_listeners.strip()
+    )
+
+
+def advertised_rpc(config: BrokerConfig, bound_port: int) -> Endpoint:
+    """Where other nodes find the RPC listener. Raises ConfigError."""
+    if not config.advertised_rpc:
+        return Endpoint(config.host, bound_port)
+    address = parse_advertised("advertised.rpc", config.advertised_rpc.strip())
+    return Endpoint(address.host, address.port or bound_port)
+
+
+def _check_addresses(config: BrokerConfig) -> None:
+    """Raises ConfigError."""
+    kafka_listener(config)
+    if is_wildcard(advertised_rpc(config, 0).host):
+        raise ConfigError(
+            f"host is {config.host or 'empty'}, which no node can connect to: set advertised.rpc=HOST:PORT"
+        )
 
 
 def is_secured(config: BrokerConfig) -> bool:

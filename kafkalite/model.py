@@ -109,6 +109,19 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class ListenerAddress:
+    """Where clients of one Kafka listener connect to a broker."""
+
+    listener: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.listener}://{host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerInfo:
     """A live broker as its registration znode tells."""
 

@@ -25,7 +25,9 @@ def _endpoint(flag: str, value: str) -> tuple[str, int]:
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isdigit() or int(port) > 65535:
         raise click.UsageError(f"{flag}: {value!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise click.UsageError(f"{flag}: {value!r}: an IPv6 address needs brackets, [::1]:9092")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _settings(

@@ -51,6 +51,7 @@ class BrokerZnode:
     version: int = 5
     jmx_port: int = -1
     timestamp_ms: int | None = None
+    #: NAME://host:port of each Kafka listener that it advertises. `host` and `port` are those of one of them.
     endpoints: tuple[str, ...] | None = None
     rpc: Endpoint | None = None
     rack: str | None = None
@@ -64,6 +65,8 @@ class BrokerZnode:
     keeps_elr: bool = False
     #: The highest transaction.version that it knows (KIP-890), among the features that Kafka's registrations name.
     transaction_version: int = 0
+    #: Security protocol by the name of the listener (since version 4).
+    protocols: Mapping[str, str] = field(default_factory=dict)
 
     def info(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerInfo:
         """The live broker. Raises ZnodeError if it did not tell its RPC endpoint (a Kafka broker, not one of ours)."""
@@ -189,6 +192,8 @@ def encode_broker(broker: BrokerZnode) -> bytes:
         value["timestamp"] = str(broker.timestamp_ms)
     if broker.endpoints is not None:
         value["endpoints"] = list(broker.endpoints)
+    if broker.protocols and broker.version >= 4:
+        value["listener_security_protocol_map"] = dict(broker.protocols)
     if broker.rpc is not None:
         value["rpc_endpoint"] = str(broker.rpc)
     if broker.version >= 3:
@@ -239,6 +244,7 @@ def decode_broker(data: bytes, path: str = "") -> BrokerZnode:
         doubtful=_partitions(reader, "doubtful"),
         keeps_elr=reader.fields.get("elr") is True,
         transaction_version=_transaction_version(reader),
+        protocols=_protocols(reader),
     )
 
 
@@ -271,6 +277,13 @@ def _transaction_version(reader: JsonReader) -> int:
     return highest if isinstance(highest, int) and not isinstance(highest, bool) and 0 <= highest < 2**15 else 0
 
 
+def _protocols(reader: JsonReader) -> dict[str, str]:
+    value = reader.fields.get("listener_security_protocol_map", {})
+    if not isinstance(value, dict) or not all(isinstance(protocol, str) for protocol in value.values()):
+        raise reader.fail("listener_security_protocol_map", "not names and protocols")
+    return {str(name): str(protocol) for name, protocol in value.items()}
+
+
 def _endpoint(reader: JsonReader) -> Endpoint | None:
     text = reader.optional_text("rpc_endpoint")
     if text is None:
@@ -278,7 +291,7 @@ def _endpoint(reader: JsonReader) -> Endpoint | None:
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdigit()) or len(port) > 5 or not 0 < int(port) <= 65535:
         raise reader.fail("rpc_endpoint", "not host:port")
-    return Endpoint(host, int(port))
+    return Endpoint(host.removeprefix("[").removesuffix("]"), int(port))
 
 
 # --- topics and partitions ---------------------------------------------------------------------------------------

@@ -25,8 +25,10 @@ from kafkalite.admin.topics import TopicAdmin
 from kafkalite.config import (
     BrokerConfig,
     TopicConfig,
+    advertised_rpc,
     internal_topic_config,
     is_secured,
+    kafka_listener,
     usable_topic_config,
     with_dynamic,
 )
@@ -464,13 +466,14 @@ class Node:
         )
 
     def _description(self, missing: frozenset[TopicPartition]) -> BrokerZnode:
-        rpc = self._advertised(self.endpoints["rpc"])
-        kafka = self._advertised(self.endpoints.get("kafka", Endpoint(self.config.host, -1)))
+        listener = kafka_listener(self.config)
+        kafka = listener.address(self.endpoints["kafka"].port)
         return BrokerZnode(
             host=kafka.host,
             port=kafka.port,
-            endpoints=(f"{self.config.listener_security_protocol}://{kafka}",) if kafka.port >= 0 else (),
-            rpc=rpc,
+            endpoints=(str(kafka),),
+            protocols={listener.name: listener.protocol},
+            rpc=advertised_rpc(self.config, self.endpoints["rpc"].port),
             rack=self.config.broker_rack or None,
             timestamp_ms=self.env.clock.wall_ms(),
             is_empty=self.logs.holds_nothing(),
@@ -479,10 +482,6 @@ class Node:
             keeps_elr=True,
             transaction_version=TRANSACTION_VERSION,
         )
-
-    def _advertised(self, bound: Endpoint) -> Endpoint:
-        """What others dial. Certificates are for names: the name as configured, not the address it stands for."""
-        return bound if self.security is None else Endpoint(self.config.host, bound.port)
 
     async def _shut_down(self, *, controlled: bool) -> None:
         """Each step has a deadline and is logged; a step that fails does not keep the next from being done."""

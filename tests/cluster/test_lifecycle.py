@@ -86,6 +86,7 @@ async def test_znodes_are_kafkas(cluster: ProcessCluster, zk: Eye) -> None:
         told = zk.json(path)
         wanted = {"version", "host", "port", "jmx_port", "timestamp", "endpoints", "rpc_endpoint", "rack"}
         assert told.keys() >= wanted
+        assert told["listener_security_protocol_map"] == {"PLAINTEXT": "PLAINTEXT"}
         assert (told["version"], told["jmx_port"], told["rpc_endpoint"]) == (5, -1, node.ready["rpc"])
         owners.add(zk.stat(path).ephemeralOwner)
     assert len(owners - {0}) == 3

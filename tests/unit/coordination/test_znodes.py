@@ -65,11 +65,12 @@ GOLDEN = [
     (
         "broker",
         znodes.encode_broker(
-            BrokerZnode("h", 9092, timestamp_ms=5, endpoints=("PLAINTEXT://h:9092",), rpc=Endpoint("h", 9192), rack="r")
+            BrokerZnode("h", 9092, timestamp_ms=5, endpoints=("A://h:9092",), rpc=Endpoint("h", 9192), rack="r",
+                        protocols={"A": "SSL"})
         ),
-        (b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"5","endpoints":["PLAINTEXT://h:9092"],'
-        b'"rpc_endpoint":"h:9192","rack":"r"}'),
-        BrokerZnode("h", 9092, 5, -1, 5, ("PLAINTEXT://h:9092",), Endpoint("h", 9192), "r"),
+        (b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"5","endpoints":["A://h:9092"],'
+        b'"listener_security_protocol_map":{"A":"SSL"},"rpc_endpoint":"h:9192","rack":"r"}'),
+        BrokerZnode("h", 9092, 5, -1, 5, ("A://h:9092",), Endpoint("h", 9192), "r", protocols={"A": "SSL"}),
     ),
     (
         "broker",
@@ -241,6 +242,7 @@ def test_kafkas_own_znodes_are_read() -> None:
         b'"timestamp":"1700000000000","rack":null}'
     )
     assert (broker.host, broker.port, broker.timestamp_ms, broker.rpc) == ("kafka", 9092, 1700000000000, None)
+    assert broker.protocols == {"PLAINTEXT": "PLAINTEXT"}
     topic = znodes.decode_topic(
         b'{"removing_replicas":{},"partitions":{"0":[0]},"topic_id":"wQ9cEXzvQWydq0yKsHVkbg","adding_replicas":{},'
         b'"version":3}'
@@ -275,6 +277,11 @@ MALFORMED = [
     ("controller_epoch", b"99999999999", "not an integer"),
     ("broker", b'{"version":5,"host":"h","port":1,"rpc_endpoint":"h"}', "rpc_endpoint: not host:port"),
     ("broker", b'{"version":5,"host":"h","port":99999}', "port: not within"),
+    (
+        "broker",
+        b'{"version":5,"host":"h","port":1,"listener_security_protocol_map":["SSL"]}',
+        "listener_security_protocol_map: not names and protocols",
+    ),
     ("broker", b'{"version":5,"host":"h","port":1,"missing":[]}', "missing: not a JSON object"),
     ("broker", b'{"version":5,"host":"h","port":1,"missing":{"t":[-1]}}', "missing.t: not within"),
     ("config", b'{"version":1,"config":{"a":1}}', "config.a: not a string"),

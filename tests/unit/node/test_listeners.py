@@ -1,11 +1,22 @@
-"""Every node has a Kafka listener: clients have no other."""
+"""Every node has a Kafka listener: clients have no other. What it advertises is what clients can reach."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from kafkalite.config import broker_config
+from kafkalite.config import advertised_rpc, broker_config, kafka_listener
+from kafkalite.coordination import paths
+from kafkalite.coordination.znodes import decode_broker
 from kafkalite.errors import ConfigError
+from kafkalite.model import BrokerId, Endpoint, ListenerAddress
+from kafkalite.protocol import wire
+from kafkalite.testing.kafka_client import Client
+from kafkalite.testing.loopback_cluster import LoopbackCluster
+
+_ADVERTISED = "advertised.listeners"
 
 
 def test_a_node_without_a_kafka_listener_is_refused() -> None:
@@ -13,3 +24,93 @@ def test_a_node_without_a_kafka_listener_is_refused() -> None:
         broker_config({"kafka.port": "-1"})
     config, _ = broker_config({"kafka.port": "0"})
     assert config.kafka_port == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "advertised"),
+    [
+        ({}, ListenerAddress("PLAINTEXT", "127.0.0.1", 1234)),
+        ({"host": "localhost"}, ListenerAddress("PLAINTEXT", "localhost", 1234)),
+        ({_ADVERTISED: "PLAINTEXT://broker1.example:9092"}, ListenerAddress("PLAINTEXT", "broker1.example", 9092)),
+        ({_ADVERTISED: " external://broker1:0 "}, ListenerAddress("EXTERNAL", "broker1", 1234)),
+        ({_ADVERTISED: "PLAINTEXT://[2001:db8::1]:9092"}, ListenerAddress("PLAINTEXT", "2001:db8::1", 9092)),
+        (
+            {"host": "0.0.0.0", _ADVERTISED: "PLAINTEXT://a_b-c.example:1", "advertised.rpc": "b:1"},
+            ListenerAddress("PLAINTEXT", "a_b-c.example", 1),
+        ),
+        ({"host": "::", _ADVERTISED: "A://b:1", "advertised.rpc": "b:1"}, ListenerAddress("A", "b", 1)),
+    ],
+)
+def test_what_clients_get(settings: dict[str, Any], advertised: ListenerAddress) -> None:
+    config, _ = broker_config(settings)
+    assert kafka_listener(config).address(1234) == advertised
+
+
+def test_what_nodes_get() -> None:
+    for value, told in (("", Endpoint("h", 7)), ("n:8", Endpoint("n", 8)), ("[::1]:0", Endpoint("::1", 7))):
+        config, _ = broker_config({"host": "h", "advertised.rpc": value})
+        assert advertised_rpc(config, 7) == told
+
+
+@pytest.mark.parametrize(
+    ("settings", "complaint"),
+    [
+        ({"host": "0.0.0.0"}, "host is 0.0.0.0, which no client can connect to: set advertised.listeners=PLAINTEXT://"),
+        ({"host": "::"}, "host is ::, which no client can connect to: set advertised.listeners"),
+        ({"host": ""}, "host is empty, which no client can connect to: set advertised.listeners"),
+        ({"host": "::", _ADVERTISED: "A://b:1"}, "host is ::, which no node can connect to: set advertised.rpc"),
+        ({_ADVERTISED: "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners: no client can connect to 0.0.0.0"),
+        ({_ADVERTISED: "PLAINTEXT://[0:0::0]:9092"}, "advertised.listeners: no client can connect to 0:0::0"),
+        ({_ADVERTISED: "PLAINTEXT://:9092"}, "advertised.listeners: no client can connect to an empty host"),
+        ({_ADVERTISED: "broker1:9092"}, "advertised.listeners: 'broker1:9092' is not NAME://HOST:PORT"),
+        ({_ADVERTISED: "A://h:1,"}, "advertised.listeners: '' is not NAME://HOST:PORT"),
+        ({_ADVERTISED: "A://h"}, "advertised.listeners: 'h' is not HOST:PORT"),
+        ({_ADVERTISED: "A://::1:9092"}, "advertised.listeners: '::1:9092' is not HOST:PORT: an IPv6 address needs br"),
+        ({_ADVERTISED: "A://[:::1]:9092"}, "':::1' is not an IPv6 address"),
+        ({_ADVERTISED: "A://h:65536"}, "advertised.listeners: 'h:65536': the port is above 65535"),
+        ({_ADVERTISED: "A://h:-1"}, "advertised.listeners: 'h:-1' is not HOST:PORT"),
+        ({_ADVERTISED: "A://ü:1"}, "advertised.listeners: 'ü:1': 'ü' is not a host name"),
+        ({_ADVERTISED: "A://h:1,a://i:2"}, "advertised.listeners: two entries for listener A"),
+        ({_ADVERTISED: "A://h:1,B://i:2"}, "advertised.listeners has 2 entries, but there is one listener"),
+        ({_ADVERTISED: "SSL://h:1"}, "advertised.listeners names SSL, but listener.security.protocol is PLAINTEXT"),
+        ({"advertised.rpc": "0.0.0.0:9192"}, "advertised.rpc: '0.0.0.0:9192': nobody can connect to 0.0.0.0"),
+        ({"advertised.rpc": "node"}, "advertised.rpc: 'node' is not HOST:PORT"),
+    ],
+)
+def test_addresses_that_nobody_can_use_are_refused(settings: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        broker_config(settings)
+    assert complaint in str(refused.value)
+
+
+async def test_every_api_and_the_registration_have_the_advertised_address(tmp_path: Path) -> None:
+    settings = {"host": "localhost", _ADVERTISED: "OUTSIDE://127.0.0.2:0", "advertised.rpc": "localhost:0"}
+    settings |= {"offsets.topic.num.partitions": "1"}
+    async with LoopbackCluster(tmp_path, settings=settings) as cluster:
+        bound = cluster.nodes[1].endpoints["kafka"]
+        data, _ = cluster.zookeeper.peek(paths.broker(BrokerId(1))) or (b"", None)
+        znode = decode_broker(data)
+        assert (znode.host, znode.port) == ("127.0.0.2", bound.port)
+        assert znode.endpoints == (f"OUTSIDE://127.0.0.2:{bound.port}",)
+        assert znode.protocols == {"OUTSIDE": "PLAINTEXT"}
+        assert znode.rpc == Endpoint("localhost", cluster.nodes[1].endpoints["rpc"].port)
+        client = Client()
+        await client.connect(bound.host, bound.port)
+        metadata = await client.ask(wire.MetadataRequest([]), 9)
+        described = await client.ask(wire.DescribeClusterRequest(), 0)
+        found = await client.ask(wire.FindCoordinatorRequest(key="g"), 2)
+        client.close()
+        expected = ("127.0.0.2", bound.port)
+        assert [(broker.host, broker.port) for broker in metadata.brokers] == [expected]
+        assert [(broker.host, broker.port) for broker in described.brokers] == [expected]
+        assert (found.error_code, found.host, found.port) == (0, *expected)
+
+
+async def test_a_name_is_advertised_as_a_name(tmp_path: Path) -> None:
+    async with LoopbackCluster(tmp_path, settings={"host": "localhost"}) as cluster:
+        bound = cluster.nodes[1].endpoints["kafka"]
+        client = Client()
+        await client.connect(bound.host, bound.port)
+        metadata = await client.ask(wire.MetadataRequest([]), 9)
+        client.close()
+        assert [(broker.host, broker.port) for broker in metadata.brokers] == [("localhost", bound.port)]
