@@ -86,7 +86,9 @@ def test_the_blocking_client_that_was_idle(cluster: SecuredCluster) -> None:
     with BlockingClient(config) as client:
         client.fetch_raw(_PARTITION, 0)
         before = dict(client._connections)
-        over_at = max(each._session.renew_at for each in before.values() if each._session is not None) + _REAUTH_MS / 1000
+        over_at = (
+            max(each._session.renew_at for each in before.values() if each._session is not None) + _REAUTH_MS / 1000
+        )
         wait_until(lambda: time.monotonic() > over_at, "the end of the sessions")
         client.fetch_raw(_PARTITION, 0)
         assert any(client._connections[endpoint] is each for endpoint, each in before.items())
